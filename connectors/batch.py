@@ -33,7 +33,8 @@ class Block:
     `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
     and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
     from `position` on, None where they are to be read again. `times`: how the first record that was read writes its
-    times, `iso` or `seconds`; None: none was.
+    times, `iso` or `seconds`; None: none was. `rows`: which of the texts each record is of, None: each its own.
+    `plain`: the file holds the bytes as they are, neither compressed nor of another encoding.
     """
 
     file: str
@@ -45,6 +46,8 @@ class Block:
     position: int = 0
     data: bytes | None = None
     times: str | None = None
+    rows: NDArray[np.int64] | None = None
+    plain: bool = True
 
     def at(self, order: int) -> tuple[str, int, str | None]:
         """(file, line, text) of the record of that number."""
@@ -66,8 +69,8 @@ class Block:
         return self._line(self.count - 1) + 1
 
     def without_data(self) -> Block:
-        """The same, its text to be read again from a plain file; a compressed one gives none then."""
-        return replace(self, data=None, starts=None if self.file.endswith(".gz") else self.starts)
+        """The same, its text to be read again from a `plain` file; a compressed one gives none then."""
+        return replace(self, data=None, starts=self.starts if self.plain else None)
 
     def without_text(self) -> Block:
         """The same, which only says where records are."""
@@ -79,6 +82,7 @@ class Block:
     def _text(self, place: int) -> str | None:
         if self.starts is None:
             return None
+        place = place if self.rows is None else int(self.rows[place])
         start, stop = int(self.starts[place]), int(self.starts[place + 1])
         if self.data is not None:
             raw = self.data[start:stop]

@@ -11,9 +11,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.core.kernels import njit
-from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
+from cep.core.zones import zone
 from cep.events import Value
+from connectors.cells import copy, counts, floats, ints, mark_absent, read_ticks
 from connectors.numbers import (
     BAD,
     ESCAPED,
@@ -25,14 +26,11 @@ from connectors.numbers import (
     NUMBER,
     STRING,
     TRUE,
-    read_float,
-    read_int,
-    read_iso,
-    read_seconds,
-    unescape,
 )
-from connectors.records import Record, Unreadable, json_value, parse, series, text_value, time_keys
-from connectors.times import FIRST, LAST
+from connectors.patterns import compiled, join, read_patterns
+from connectors.records import Record, parse, series, time_keys
+from connectors.times import FIRST, LAST, SHIFTS
+from connectors.values import FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
 
 Refusal = tuple[int, str, str]
 """A row, the code and the reason why it cannot be read. (An exception kept would keep all it has seen.)"""
@@ -46,7 +44,9 @@ Buffer = NDArray[np.uint8]
 class Cells:
     """Where the cells of n rows lie: matrices of a row a column, first the `time_keys`, then the attributes.
 
-    `textual`: text fields (CSV), so a STRING may be a number and ESCAPED has doubled quotes; else JSON.
+    `textual`: text fields (CSV), so a STRING may be a number and ESCAPED has doubled quotes; else JSON. `texts`: the
+    columns of JSON that are text fields all the same, since they come from what a message says besides its record.
+    `point`: the decimal mark, `quote`: what is doubled in text fields.
     """
 
     buffer: Buffer
@@ -54,6 +54,15 @@ class Cells:
     length: NDArray[np.int32]
     kind: NDArray[np.uint8]
     textual: bool
+    texts: frozenset[int] = frozenset()
+    point: int = ord(".")
+    quote: int = ord('"')
+
+    def column(self, c: int) -> Cells:
+        """The cells of one column, all of them of its kind."""
+        here = slice(c, c + 1)
+        own = self.offset[here], self.length[here], self.kind[here], self.textual or c in self.texts
+        return Cells(self.buffer, *own, frozenset(), self.point, self.quote)
 
 
 def table(
@@ -73,7 +82,11 @@ def table(
     good = good & (states == GOOD)
     decoded = []
     for attribute, c in zip(schema.attributes, range(len(time_keys(schema)), len(cells.kind))):
-        values, states = _decode(attribute, cells, c)
+        own, at = (cells.column(c), 0) if c in cells.texts else (cells, c)
+        doubtful = absent(attribute, own, at) if attribute.missing else None
+        values, states = _decode(attribute, own, at)
+        if doubtful is not None:
+            good &= ~doubtful
         good &= states != BAD
         decoded.append((attribute, values, states == MISSING))
     if good.all():
@@ -123,7 +136,10 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     """Start and end, and which rows are GOOD: those that give exactly what the schema asks for."""
     keys = time_keys(schema)
-    given = [ticks(cells, c, True) for c in range(len(keys))]
+    if schema.clock is not None:
+        time, state = ticks(joined(cells), 0, True, schema.format)
+        return time, time, state
+    given = [ticks(cells, c, True, schema.format) for c in range(len(keys))]
     if len(keys) == 1:
         return given[0][0], given[0][0], given[0][1]
     (start, first), (end, last) = given[-2:]
@@ -149,27 +165,83 @@ def _decode(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | 
             return _texts(cells, c, attribute.type == "iri")
         case "any":
             return _anything(attribute, cells, c)
-    return ticks(cells, c, attribute.type == "time")
+    return ticks(cells, c, attribute.type == "time", attribute.format)
 
 
-def ticks(cells: Cells, c: int, calendar: bool) -> tuple[Ints, States]:
-    """A column of seconds, or where `calendar` ISO 8601 as well, as microseconds."""
-    found: tuple[Ints, States] = _read_ticks(
-        cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, calendar
+def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None) -> tuple[Ints, States]:
+    """A column of seconds, or where `calendar` ISO 8601 as well, as microseconds; or as the format has it."""
+    where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
+    if format is not None and format.unit is not None:
+        since: tuple[Ints, States] = counts(*where, SHIFTS[format.unit], calendar, cells.textual, cells.point)
+        return since
+    if format is not None and format.pattern is not None:
+        times, absolute, states = read_patterns(*where, compiled(format.pattern))
+    else:
+        times, absolute, states = read_ticks(*where, cells.textual, calendar, cells.point)
+    if format is not None and format.zone is not None:
+        local = (states == GOOD) & ~absolute
+        if local.all():
+            times, there = zone(format.zone).utc(times, format.later)
+            states[~there] = BAD
+        elif local.any():
+            times[local], there = zone(format.zone).utc(times[local], format.later)
+            states[np.flatnonzero(local)[~there]] = BAD
+        states[(times < FIRST) | (times > LAST)] = BAD
+    return times, states
+
+
+def text_cells(texts: pl.Series) -> Cells:
+    """The texts of a column as cells of strings."""
+    array: Any = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    buffer = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    kind = np.where(texts.is_not_null().to_numpy(), STRING, NULL).astype(np.uint8)
+    offset, length = ends[:-1].astype(np.int32), np.diff(ends).astype(np.int32)
+    return Cells(buffer, offset[None], length[None], kind[None], False)
+
+
+def joined(cells: Cells) -> Cells:
+    """The cells of the first two columns as one, with a blank between them."""
+    both = slice(0, 2)
+    data, offset, length, kind = join(cells.buffer, cells.offset[both], cells.length[both], cells.kind[both])
+    return Cells(data, offset[None], length[None], kind[None], True, frozenset(), cells.point)
+
+
+def absent(attribute: Attribute, cells: Cells, c: int) -> Bools:
+    """Mark cells as missing that hold what stands for it; which are to be looked at by themselves."""
+    assert attribute.missing is not None, "there is something"
+    numeric = attribute.type in NUMERIC
+    texts = [str(each).encode() for each in attribute.missing if isinstance(each, str) or not numeric]
+    numbers = [float(each) for each in attribute.missing if not isinstance(each, str)] if numeric else []
+    doubtful: Bools = mark_absent(
+        cells.buffer,
+        cells.offset[c],
+        cells.length[c],
+        cells.kind[c],
+        np.frombuffer(b"".join(texts), np.uint8),
+        np.cumsum([0] + [len(text) for text in texts]),
+        np.array(numbers, np.float64),
+        numeric,
+        cells.point if cells.textual else ord("."),
     )
-    return found
+    return doubtful
 
 
 def _whole(cells: Cells, c: int) -> tuple[Ints, States]:
-    found: tuple[Ints, States] = _ints(cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual)
+    where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
+    found: tuple[Ints, States] = ints(*where, cells.textual, cells.point)
     return found
 
 
 def _floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
-    values, states = _read_floats(cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual)
+    where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
+    values, states = floats(*where, cells.textual, cells.point)
     hard = np.flatnonzero(states == HARD)
     if len(hard):
         texts, _ = _strings(cells, c, hard)
+        if cells.point != ord("."):
+            texts = texts.str.replace(chr(cells.point), ".", literal=True)
         read = texts.str.strip_chars(" \t").cast(pl.Float64).to_numpy() + 0.0
         values[hard] = read
         states[hard] = np.where(np.isfinite(read), GOOD, BAD)
@@ -177,12 +249,13 @@ def _floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
 
 
 def _bools(cells: Cells, c: int) -> tuple[Bools, States]:
-    kind = cells.kind[c]
-    if cells.textual:
-        kind = kind.copy()
-        texts = np.flatnonzero(kind >= NUMBER)
+    """`true` and `false`; in texts, and numbers of JSON, also `yes`, `no`, `1` and `0`."""
+    kind = cells.kind[c].copy()
+    texts = np.flatnonzero((kind >= NUMBER) & (kind <= ESCAPED))
+    if len(texts):
         words = _strings(cells, c, texts)[0].str.strip_chars(" \t").str.to_lowercase()
-        kind[texts] = np.select([(words == "true").to_numpy(), (words == "false").to_numpy()], [TRUE, FALSE], NUMBER)
+        yes, no = words.is_in(TRUE_WORDS).fill_null(False), words.is_in(FALSE_WORDS).fill_null(False)
+        kind[texts] = np.select([yes.to_numpy(), no.to_numpy()], [TRUE, FALSE], NUMBER)
     states = np.where(kind <= NULL, MISSING, np.where((kind == TRUE) | (kind == FALSE), GOOD, BAD))
     return kind == TRUE, states.astype(np.uint8)
 
@@ -233,12 +306,13 @@ def field(cells: Cells, c: int, row: int) -> str | None:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise Unreadable("utf-8", "a field is not UTF-8") from None
-    return text.replace('""', '"') if cells.kind[c, row] == ESCAPED else text
+    mark = chr(cells.quote)
+    return text.replace(2 * mark, mark) if cells.kind[c, row] == ESCAPED else text
 
 
 def _value(attribute: Attribute, cells: Cells, c: int, row: int) -> Value:
     if cells.textual:
-        return text_value(attribute, field(cells, c, row))
+        return text_value(attribute, field(cells, c, row), chr(cells.point))
     quoted = cells.kind[c, row] in (STRING, ESCAPED)
     return json_value(attribute, parse(b'"' + _raw(cells, c, row) + b'"' if quoted else _raw(cells, c, row)))
 
@@ -250,113 +324,10 @@ def _raw(cells: Cells, c: int, row: int) -> bytes:
 
 def _strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
     """The texts of some rows; null where missing or BAD."""
-    data, ends, bits, states = _copy(cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows)
+    data, ends, bits, states = copy(
+        cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows, cells.quote
+    )
     buffers = [pa.py_buffer(bits), pa.py_buffer(ends), pa.py_buffer(data)]
     return pl.Series(
         pl.from_arrow(pa.LargeStringArray.from_buffers(len(rows), buffers[1], buffers[2], buffers[0]))
     ), states
-
-
-@njit(cache=True)
-def _trim(buffer, i, stop):  # type: ignore[no-untyped-def]
-    while i < stop and (buffer[i] == 32 or buffer[i] == 9):
-        i += 1
-    while i < stop and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9):
-        stop -= 1
-    return i, stop
-
-
-@njit(linear=True, cache=True)
-def _ints(buffer, offset, length, kind, textual):  # type: ignore[no-untyped-def]
-    n = len(kind)
-    values = np.zeros(n, np.int64)
-    states = np.zeros(n, np.uint8)
-    for row in range(n):
-        if kind[row] <= NULL:
-            continue
-        states[row] = BAD
-        if kind[row] == NUMBER or (textual and kind[row] == STRING):
-            i, stop = _trim(buffer, offset[row], offset[row] + length[row])
-            values[row], states[row] = read_int(buffer, i, stop)
-    return values, states
-
-
-@njit(linear=True, cache=True)
-def _read_floats(buffer, offset, length, kind, textual):  # type: ignore[no-untyped-def]
-    n = len(kind)
-    values = np.zeros(n, np.float64)
-    states = np.zeros(n, np.uint8)
-    for row in range(n):
-        if kind[row] <= NULL:
-            continue
-        states[row] = BAD
-        if kind[row] == NUMBER or (textual and kind[row] == STRING):
-            i, stop = _trim(buffer, offset[row], offset[row] + length[row])
-            values[row], states[row] = read_float(buffer, i, stop)
-    return values, states
-
-
-@njit(linear=True, cache=True)
-def _read_ticks(buffer, offset, length, kind, textual, calendar):  # type: ignore[no-untyped-def]
-    """Seconds, and where `calendar` ISO 8601, as microseconds."""
-    n = len(kind)
-    values = np.zeros(n, np.int64)
-    states = np.zeros(n, np.uint8)
-    for row in range(n):
-        if kind[row] <= NULL:
-            continue
-        i, stop = offset[row], offset[row] + length[row]
-        states[row] = BAD
-        if textual:
-            i, stop = _trim(buffer, i, stop)
-        if kind[row] == NUMBER or (textual and kind[row] == STRING):
-            values[row], states[row] = read_seconds(buffer, i, stop)
-        if kind[row] == STRING and states[row] == BAD and calendar:
-            values[row], states[row] = read_iso(buffer, i, stop)
-        if calendar and not FIRST <= values[row] <= LAST:
-            states[row] = BAD
-    return values, states
-
-
-@njit(linear=True, cache=True)
-def _copy(buffer, offset, length, kind, textual, rows):  # type: ignore[no-untyped-def]
-    """Texts one after the other, their ends, the bits of those that are there, states. A text is as long as its cell at
-    most."""
-    n = len(rows)
-    size = 0
-    for row in rows:
-        if kind[row] > NULL:
-            size += length[row]
-    data = np.empty(size, np.uint8)
-    ends = np.zeros(n + 1, np.int64)
-    bits = np.zeros((n + 7) // 8, np.uint8)
-    states = np.zeros(n, np.uint8)
-    for k in range(n):
-        row = rows[k]
-        o = ends[k]
-        first, stop = offset[row], offset[row] + length[row]
-        if kind[row] == STRING or kind[row] == NUMBER:
-            for i in range(first, stop):
-                data[o] = buffer[i]
-                o += 1
-            states[k] = GOOD if kind[row] == STRING else BAD
-        elif kind[row] == ESCAPED:
-            states[k] = GOOD
-            if textual:
-                i = first
-                while i < stop:
-                    data[o] = buffer[i]
-                    o += 1
-                    i += 2 if buffer[i] == 34 else 1
-            else:
-                end = unescape(buffer, first, stop, data, o)
-                if end < 0:
-                    states[k] = BAD
-                else:
-                    o = end
-        elif kind[row] > NULL:
-            states[k] = BAD
-        ends[k + 1] = o
-        if kind[row] == NUMBER or states[k] == GOOD:
-            bits[k >> 3] |= np.uint8(1 << (k & 7))
-    return data, ends, bits, states

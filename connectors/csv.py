@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from csv import reader
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -17,9 +17,11 @@ from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.declarations import guessed
 from connectors.header import bind
 from connectors.numbers import NULL
-from connectors.records import Record, Unreadable, converted, decode, read_fields, time_keys
+from connectors.paths import sources
+from connectors.records import Record, converted, decode, read_fields, time_keys
 from connectors.streams import BOM, LONGEST, ByteStream, not_utf8, skip_line
-from connectors.times import is_number
+from connectors.times import form, is_number
+from connectors.values import Unreadable
 
 LOOKED_AT = 1 << 14
 """Bytes of rows by which types are guessed."""
@@ -33,27 +35,35 @@ def read_csv(
     """Tables of one event, block by block; no block: the stream is silent. CepError: no header, or one that lacks a
     column.
     """
+    dialect = Dialect.of(file, schema, separator)
+    separator = dialect.separator
     rest = b""
     while b"\n" not in rest and len(rest) <= LONGEST and (data := stream.read(chunk)):
         rest += data
     position = len(BOM) if rest.startswith(BOM) else 0
-    head, _, body = rest[position:].partition(b"\n")
+    rest, line = rest[position:], 1
+    while dialect.comment is not None and rest.startswith(dialect.comment.encode()):
+        remark, _, rest = rest.partition(b"\n")
+        position, line = position + len(remark) + 1, line + 1
+        while b"\n" not in rest and len(rest) <= LONGEST and (data := stream.read(chunk)):
+            rest += data
+    head, _, body = rest.partition(b"\n")
     if not head.strip():
-        if not rest[position:].strip():
+        if not rest.strip():
             return
         raise CepError(f"{file}: the first line is empty, it should name the columns", code="input")
     if len(head) > LONGEST:
         raise CepError(
             f"{file}: the first line has more than {LONGEST} bytes, it should name the columns", code="input"
         )
-    names = header(file, head, separator)
+    names = header(file, head, separator, dialect.quote)
     try:
-        rows = Fields(file, schema, names, separator, {} if schema.declared else _types(names, body, separator))
+        rows = Fields(file, schema, names, dialect, {} if schema.declared else _types(names, body, separator))
     except CepError as error:
         hint = _separated(head, separator) or error.hint
         raise CepError(error.message, hint=hint, code=error.code) from None
     position += len(head) + 1
-    line = 2
+    line += 1
     rest = body
     final = False
     while True:
@@ -81,7 +91,7 @@ def read_csv(
             rest = rest[: rest.rfind(b"\n") + 1]
 
 
-def header(file: str, raw: bytes, separator: str) -> list[str]:
+def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]:
     """The names of the columns, blanks and quotes around them taken off."""
     try:
         text = raw.decode("utf-8").strip("\r\n")
@@ -92,10 +102,10 @@ def header(file: str, raw: bytes, separator: str) -> list[str]:
     names = []
     while True:
         text = text.lstrip(" ")
-        if text.startswith('"') and (end := text.find('"', 1)) > 0:
-            while text.startswith('""', end) and (further := text.find('"', end + 2)) > 0:
+        if text.startswith(quote) and (end := text.find(quote, 1)) > 0:
+            while text.startswith(2 * quote, end) and (further := text.find(quote, end + 2)) > 0:
                 end = further
-            name, text = text[1:end].replace('""', '"'), text[end + 1 :].lstrip(" ")
+            name, text = text[1:end].replace(2 * quote, quote), text[end + 1 :].lstrip(" ")
             _, more, text = text.partition(separator)
         else:
             name, more, text = text.partition(separator)
@@ -112,8 +122,11 @@ def _separated(head: bytes, separator: str) -> str | None:
         return "the header has commas, not tabs: name the file .csv, or add `--format csv`"
     if separator != "\t" and b"\t" in head:
         return "the header has tabs, not commas: name the file .tsv, or add `--format tsv`"
-    found = next((mark for mark in ";|" if mark.encode() in head), None)
-    return f"the header is separated by `{found}`; commas are read, or tabs (`--format tsv`)" if found else None
+    found = next((mark for mark in ";|," if mark.encode() in head), None)
+    if found is None:
+        return None
+    decimal = ', decimal: ","' if found == ";" else ""
+    return f'the header is separated by `{found}`: write `FORMAT csv(separator: "{found}"{decimal})` behind TIME'
 
 
 def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str]:
@@ -123,18 +136,50 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
     return {name: guessed([row[place] for row in rows]) for place, name in enumerate(columns)} if rows else {}
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How fields are written: what separates and quotes them, the decimal mark, how a line begins that is a comment."""
+
+    separator: str
+    quote: str = '"'
+    point: str = "."
+    comment: str | None = None
+
+    @classmethod
+    def of(cls, file: str, schema: Schema, separator: str) -> Dialect:
+        """As the declaration has it. CepError: two marks are one."""
+        given = schema.records
+        if given is None or given.name != "csv":
+            return cls(separator)
+        found = cls(
+            given.option("separator") or separator,
+            given.option("quote") or '"',
+            given.option("decimal") or ".",
+            given.option("comment"),
+        )
+        if found.separator == found.point:
+            message = f"{file}: `{found.point}` separates fields, and is the decimal mark of {schema.name}"
+            hint = f'`FORMAT csv(separator: ";", decimal: "{found.point}")`'
+            raise CepError(message, hint=hint, code="input")
+        return found
+
+
 class Fields:
     """Reads blocks of lines of fields, under one header, as occurrences of one event."""
 
     def __init__(
-        self, file: str, schema: Schema, columns: Sequence[str], separator: str, types: Mapping[str, str] | None = None
+        self,
+        file: str,
+        schema: Schema,
+        columns: Sequence[str],
+        dialect: Dialect,
+        types: Mapping[str, str] | None = None,
     ) -> None:
         self._file = file
         self._schema = bind(file, schema, columns, types)
         self._columns = len(columns)
-        self._separator = ord(separator)
-        self._keys = list(time_keys(self._schema))
-        self._keys += [attribute.source or attribute.name for attribute in schema.attributes]
+        self._dialect = dialect
+        self._keys = sources(self._schema, time_keys(self._schema))
         self._first = np.full(len(columns), -1, np.int64)
         self._next = np.full(len(self._keys), -1, np.int64)
         for cell, key in enumerate(self._keys):
@@ -148,8 +193,11 @@ class Fields:
         """(bytes used, line breaks among them, table, dead, block); what is not used is the beginning of a line."""
         buffer = np.frombuffer(data, np.uint8)
         capacity = data.count(b"\n") + 1
+        marks = self._dialect
+        quote, comment = ord(marks.quote), -1 if marks.comment is None else ord(marks.comment)
+        cells_of = self._columns, self._first, self._next, len(self._keys)
         n, used, breaks, offset, length, kind, state, starts, lines = scan(
-            buffer, 0, final, CLOSED, self._separator, self._columns, self._first, self._next, len(self._keys), capacity
+            buffer, 0, final, CLOSED, ord(marks.separator), quote, comment, *cells_of, capacity
         )
         starts, lines = starts[: n + 1], lines[:n]
         consecutive = n == 0 or (lines[0] == 0 and lines[-1] == n - 1)
@@ -161,21 +209,21 @@ class Fields:
         wrong = wrong[wrong < n]  # not what is left for the next block
         good[wrong] = False
         kind[:, wrong] = NULL  # nothing of such a line is a text
-        cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True)
+        cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True, frozenset(), ord(marks.point), quote)
 
         def read(row: int) -> Record:
             if state[row] != FINE:
                 raise Unreadable("row", self._wrong(int(state[row])))
             decode(data[starts[row] : starts[row + 1]])
             fields = {key: field(cells, c, row) or "" for c, key in enumerate(self._keys)}
-            return read_fields(fields, self._schema)
+            return read_fields(fields, self._schema, marks.point)
 
         refused: list[Refusal] = []
         found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)
         dead = [dead_record(block, first + row, code, reason) for row, code, reason in refused]
         if found.height:
             text = field(cells, 0, found[ARRIVAL][0] - first) or ""
-            block = replace(block, times="seconds" if is_number(text.strip(" \t")) else "iso")
+            block = replace(block, times=form(self._schema.format, is_number(text.strip(" \t"))))
         return used, breaks, found, dead, block
 
     def _wrong(self, state: int) -> str:

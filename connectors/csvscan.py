@@ -1,4 +1,8 @@
-"""Text fields, compiled: one pass over the bytes finds the cells of the wanted columns, quotes as RFC 4180 has them."""
+"""Text fields, compiled: one pass over the bytes finds the cells of the wanted columns, quotes as RFC 4180 has them.
+
+Polars reads tables faster, but fills up short lines and says no line numbers; with this pass, which sees both, it is
+slower (docs/decisions/2026-11-22-records.md).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
 """OPEN: a quote that is not closed; QUOTES: something after a closing quote; FIELDS: too few or too many."""
 
 
-@njit(linear=True, cache=True)
+@njit(linear=True, cache=True, _nrt=False)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
     """Whether a field ends at i: at a separator, a line end, or the end."""
     return (
@@ -23,19 +27,19 @@ def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True)
-def _field(buffer, i, stop, separator, longest):  # type: ignore[no-untyped-def]
+@njit(cache=True, _nrt=False)
+def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyped-def]
     """(end of the field, first, length, kind, FINE or QUOTES or OPEN) of the field at i."""
     escaped = False
-    if i < stop and buffer[i] == 34:
+    if i < stop and buffer[i] == quote:
         i += 1
         first = i
         while True:
-            while i < stop and i - first <= longest and buffer[i] != 34:
+            while i < stop and i - first <= longest and buffer[i] != quote:
                 i += 1
             if i >= stop or i - first > longest:
                 return i, first, 0, NULL, OPEN
-            if i + 1 < stop and buffer[i + 1] == 34:
+            if i + 1 < stop and buffer[i + 1] == quote:
                 escaped = True
                 i += 2
                 continue
@@ -58,12 +62,15 @@ def _field(buffer, i, stop, separator, longest):  # type: ignore[no-untyped-def]
 
 
 @njit(linear=True, cache=True)
-def scan(buffer, i, final, longest, separator, columns, first_cell, next_cell, width, capacity):  # type: ignore[no-untyped-def]
+def scan(  # type: ignore[no-untyped-def]
+    buffer, i, final, longest, separator, quote, comment, columns, first_cell, next_cell, width, capacity
+):
     """The cells of each line of fields; states, starts and line numbers (from 0) of the lines; where it stopped.
 
     It stops before the last line that has no end, unless `final`. A quote that is not closed within `longest` bytes is
     OPEN. A line that is not FINE for its quotes ends at its first line break, and reading goes on there. `capacity` is
-    more than the line breaks: each line but the last has one of its own.
+    more than the line breaks: each line but the last has one of its own. Lines that begin with `comment` (-1: none) are
+    passed over.
     """
     stop = len(buffer)
     offset = np.zeros((width, capacity), np.int32)
@@ -80,12 +87,20 @@ def scan(buffer, i, final, longest, separator, columns, first_cell, next_cell, w
             i = min(i + (1 if buffer[i] == 10 else 2), stop)
             line += 1
             continue
+        if buffer[i] == comment:
+            while i < stop and buffer[i] != 10:
+                i += 1
+            if i >= stop and not final:
+                return row, start, line, offset, length, kind, state, starts, lines
+            i = min(i + 1, stop)
+            line += 1
+            continue
         starts[row] = start
         lines[row] = line
         state[row] = FINE
         column = 0
         while True:
-            i, first, size, what, fine = _field(buffer, i, stop, separator, longest)
+            i, first, size, what, fine = _field(buffer, i, stop, separator, quote, longest)
             if fine != FINE:
                 state[row] = fine
                 break

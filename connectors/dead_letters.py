@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from cep.core.schema import Attribute
 from connectors.batch import Batch, DeadLetter
+from connectors.paths import elsewhere
 from connectors.sinks import Sink
 
 
@@ -40,6 +42,8 @@ class DeadLetters:
             self.counts[code] += 1
             return
         file, line, text = batch.origin(type, row)
+        if code == "missing" and text is not None:
+            reason += _elsewhere(text, reason.split("`")[1])
         self.add([DeadLetter(file, line, reason, code, text)])
 
     @property
@@ -55,6 +59,16 @@ def _line(record: DeadLetter) -> str:
     fields = {"reason": record.reason, "code": record.code, "file": record.file, "line": record.line}
     head = json.dumps(fields, ensure_ascii=False)
     return f'{head[:-1]}, "record": {_record(record.text)}}}\n'
+
+
+def _elsewhere(text: str, name: str) -> str:
+    """Where a record seems to have the value of an attribute that is missing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    where = elsewhere(found, Attribute(name, "any")) if isinstance(found, dict) else None
+    return "" if where is None else f"; {where}"
 
 
 def _record(text: str | None) -> str:

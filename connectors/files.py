@@ -17,11 +17,12 @@ from cep.core.signals import stops
 from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.csv import read_csv
-from connectors.inputs import RDF, Input, inputs, sure
+from connectors.inputs import RDF, TABLES, Input, inputs, sure
 from connectors.jsonl import LineReader, read_jsonl
 from connectors.live import RunState, lasting_connection, listen
 from connectors.order import in_order
 from connectors.parquet import open_parquet, read_parquet
+from connectors.paths import level, source_of
 from connectors.sosa import Documents, read_observations
 from connectors.sources import Sources
 from connectors.streams import ByteStream
@@ -177,16 +178,34 @@ def _parts(
             return
         with stops.breaking():  # a connection, or a pipe that nobody writes
             given = stdin if one.address is None else connected(one.address)
-            stream = ByteStream(one.path if one.address is None else "-", given, idle)
+            stream = ByteStream(one.path if one.address is None else "-", given, idle, _encoding(one, schemas))
     except OSError as error:
         raise _unreadable(one.path, error) from None
     try:
         for tables, dead, part, position in _text(one, stream, schemas, chunk, first):
+            part = part if part is None or stream.plain else replace(part, plain=False)
             yield tables, dead, part, position, stream.silence.length if part is None else 0
     except OSError as error:
         raise _unreadable(one.path, error) from None
     finally:
         stream.close()
+
+
+def check_levels(one: Input, schema: Schema) -> None:
+    """CepError: an event has a level of a topic, and this is no message."""
+    for attribute in schema.attributes:
+        if (number := level(source_of(attribute))) is not None:
+            raise CepError(
+                f"{one.path}: `{attribute.name}` of {schema.name} is level {number} of an MQTT topic, and this is none",
+                hint=f'a field of the record has another name: `FROM "{attribute.name}"`',
+                code="input",
+            )
+
+
+def _encoding(one: Input, schemas: Mapping[str, Schema]) -> str | None:
+    """That of the text of a table, as the declaration of its event has it; None: UTF-8."""
+    records = schemas[one.type].records if one.type is not None and one.format in TABLES else None
+    return None if records is None else records.option("encoding")
 
 
 def sizes(found: Sequence[Input]) -> list[int | None]:
@@ -211,6 +230,8 @@ def _unreadable(path: str, error: OSError) -> CepError:
 def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
     if one.format == "jsonl":
+        if one.type is not None:
+            check_levels(one, schemas[one.type])
         lines = LineReader(schemas, one.type, one.bound)
         for tables, dead, block in read_jsonl(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position

@@ -8,6 +8,7 @@ from dataclasses import replace
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from connectors.declarations import RESERVED, declaration
+from connectors.paths import level, path, source_of
 from connectors.records import closest
 
 
@@ -16,10 +17,10 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     CepError: a column is missing, or a wanted one is there twice.
     """
     bound = _timed(file, schema, columns)
-    wanted = [key for key in (bound.time, bound.start, bound.end) if key is not None]
+    wanted = [key for key in (bound.time, bound.clock, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
     for attribute in schema.attributes:
-        key = attribute.source or attribute.name
+        key = source_of(attribute)
         wanted.append(key)
         if key not in columns:
             missing.append(f"`{key}`{closest(key, columns)}")
@@ -28,6 +29,10 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
             named = declaration(schema, columns, types or {})
             hint = f"{schema.name} is not declared; declare it to have its values by name: `{named}`; {hint}"
+        if level_of := next((each for each in wanted if level(each) is not None and each not in columns), None):
+            hint = f"`{level_of}` is a level of the topic of MQTT messages, and this is a file; {hint}"
+        elif each := next((each for each in wanted if len(path(each)) > 1 and each not in columns), None):
+            hint = f"`{each}` is a path in nested records, and a table has columns only; {hint}"
         raise CepError(
             f"{file}: {schema.name} needs {'a column' if len(missing) == 1 else 'columns'} {', '.join(missing)}",
             hint=hint,

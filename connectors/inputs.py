@@ -28,6 +28,8 @@ FORMATS: Mapping[str, str] = {
     ".jsonld": "jsonld",
 }
 RDF = ("nquads", "jsonld")
+TABLES = ("csv", "tsv")
+COMPRESSED = (".gz", ".zst")
 KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
 _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
@@ -96,9 +98,11 @@ def sure(one: Input, schemas: Mapping[str, Schema]) -> Input:
 
 
 def known_format(path: str) -> str | None:
-    """The format by suffix, `.gz` of text formats left aside."""
+    """The format by suffix, `.gz` and `.zst` of text formats left aside."""
     name = os.path.basename(path).lower()
-    stem = name.removesuffix(".gz")
+    stem = name
+    for suffix in COMPRESSED:
+        stem = stem.removesuffix(suffix)
     format = FORMATS.get(os.path.splitext(stem)[1])
     return None if format == "parquet" and stem != name else format
 
@@ -177,7 +181,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
-    format = format or (known_format(path) if path != "-" else "jsonl")
+    format = format or (known_format(path) if path != "-" else "jsonl") or _declared_format(name, schemas)
     if format is None:
         raise CepError(
             f"{path}: the format is not known by its name",
@@ -187,6 +191,13 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
     if format == "parquet" and path == "-":
         raise CepError("a Parquet file cannot be read from standard input", hint="give its name", code="input")
     return Input(path, format, _type(path, name, schemas, format), name is not None)
+
+
+def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
+    """The format that the declaration of the event names, of a file whose name does not say one."""
+    only = name or (next(iter(schemas)) if len(schemas) == 1 else None)
+    records = None if only is None else schemas[only].records
+    return None if records is None else records.name
 
 
 def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,9 +13,14 @@ from numpy.typing import NDArray
 from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.columns import Cells, Refusal, table
+from connectors.jsonpaths import Paths, descend, expand
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
-from connectors.records import Real, Record, Unreadable, parse, read_line, time_keys
+from connectors.numbers import NULL, STRING
+from connectors.paths import first_at, from_message, level, path, source_of, sources
+from connectors.records import Record, parse, read_events, time_keys
 from connectors.streams import ByteStream, not_utf8, whole_lines
+from connectors.times import form
+from connectors.values import Real, Unreadable
 
 
 def read_jsonl(
@@ -41,10 +47,11 @@ class KeyNames:
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self.schemas = list(schemas.values())
+        self.paths = {schema.name: Paths.of(sources(schema, time_keys(schema))) for schema in self.schemas}
         known = dict.fromkeys(("type", "args"))
         for schema in self.schemas:
             known.update(dict.fromkeys((schema.name, *time_keys(schema))))
-            known.update(dict.fromkeys(attribute.source or attribute.name for attribute in schema.attributes))
+            known.update(dict.fromkeys(key for key, _ in self._keys(schema)))
         self.index = {name: i for i, name in enumerate(known)}
         raw = [name.encode("utf-8") for name in known]
         self.letters = np.frombuffer(b"".join(raw), np.uint8)
@@ -56,15 +63,28 @@ class KeyNames:
             self.types[self.index[schema.name]] = i
         self.cells = [self._cells(schema) for schema in self.schemas]
 
-    def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For each name its first cell, for each cell the next of the same name; -1: none."""
-        keys = list(time_keys(schema)) + [attribute.source or attribute.name for attribute in schema.attributes]
+    def width(self, schema: Schema) -> int:
+        """How many cells an event has."""
+        return len(time_keys(schema)) + len(schema.attributes)
+
+    def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
+        """The keys at the top of a record of an event, with the cells of their values."""
+        paths = self.paths[schema.name]
+        if paths is not None:
+            return paths.keys
+        return [(key, cell) for cell, key in enumerate(sources(schema, time_keys(schema)))]
+
+    def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """For each name its first cell, for each cell the next of the same name, -1: none; and how many cells."""
+        keys = self._keys(schema)
+        paths = self.paths[schema.name]
+        width = len(keys) if paths is None else paths.width
         first = np.full(len(self.index), -1, np.int64)
-        following = np.full(len(keys), -1, np.int64)
-        for cell, key in enumerate(keys):
+        following = np.full(width, -1, np.int64)
+        for key, cell in keys:
             following[cell] = first[self.index[key]]
             first[self.index[key]] = cell
-        return first, following
+        return first, following, width
 
 
 class LineReader:
@@ -77,9 +97,16 @@ class LineReader:
         self._names = KeyNames(schemas)
 
     def read(
-        self, file: str, data: bytes, position: int, line: int, first: int
+        self,
+        file: str,
+        data: bytes,
+        position: int,
+        line: int,
+        first: int,
+        beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`."""
+        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`.
+        `beside`: by source what the message of each line says besides."""
         buffer = np.frombuffer(data, np.uint8)
         breaks = np.flatnonzero(buffer == 10)
         starts = np.concatenate([[0], breaks + 1])
@@ -88,55 +115,127 @@ class LineReader:
             starts, stops = starts[:-1], stops[:-1]
         capacity = len(data) // 2 + 1  # of an entry's shortest form, `0,` in `args`; what is not used costs nothing
         names = self._names
-        types, positional, begin, entries = scan(
-            buffer, starts, stops, names.letters, names.ends, names.slots, names.types, capacity
-        )
+        scanned = scan(buffer, starts, stops, names.letters, names.ends, names.slots, names.types, capacity)
+        types = scanned[0]
         types[not_utf8(data, starts)] = ODD
         filled = np.flatnonzero(types != BLANK)
-        order = np.full(len(types), -1, np.int64)
-        order[filled] = np.arange(first, first + len(filled))
-        block = self._block(file, starts, filled, len(data), position, line, first, data)
         self._settle(types)
+        events: dict[int, list[Record | Unreadable]] = {}
 
-        def read(row: int) -> Record:
-            return read_line(data[starts[row] : stops[row]], self._schemas, self._default, self._bound)
+        def read(row: int, place: int = 0) -> Record:
+            if row not in events:
+                events[row] = self._events(data[starts[row] : stops[row]], row, beside)
+            found = events[row][place]
+            if isinstance(found, Unreadable):
+                raise found
+            return found
 
-        records: dict[int, Record] = {}
-        refused: list[Refusal] = []
-        odd: dict[str, list[int]] = {}
-        for row in np.flatnonzero(types == ODD).tolist():
-            try:
-                records[row] = read(row)
-                odd.setdefault(records[row].type, []).append(row)
-            except Unreadable as reason:
-                refused.append((row, reason.code, reason.reason))
-        tables = {}
+        found: list[_Rows] = []
         for i, schema in enumerate(names.schemas):
-            rows = np.flatnonzero(types == i)
-            if slow := odd.get(schema.name):
-                rows = np.sort(np.concatenate([rows, np.array(slow, np.int64)]))
-            if not len(rows):
+            lines = np.flatnonzero(types == i)
+            if len(lines):
+                found.append(self._rows(schema, i, buffer, lines, scanned, beside))
+                types[lines[found[-1].odd]] = ODD
+        # Lines that are read by themselves have as many events as they say, others one for each row.
+        counts = np.zeros(len(types), np.int64)
+        odd: dict[str, list[tuple[int, int]]] = {}
+        refused: list[tuple[int, int, str, str]] = []
+        for row in np.flatnonzero(types == ODD).tolist():
+            events[row] = self._events(data[starts[row] : stops[row]], row, beside)
+            counts[row] = len(events[row])
+            for place, event in enumerate(events[row]):
+                if isinstance(event, Unreadable):
+                    refused.append((row, place, event.code, event.reason))
+                else:
+                    odd.setdefault(event.type, []).append((row, place))
+        for rows in found:
+            counts[rows.lines] = rows.counts
+        order = first + np.cumsum(counts) - counts
+        block = self._block(file, starts, filled, counts, len(data), position, line, first, data)
+        tables = {}
+        by_type = {rows.schema.name: rows for rows in found}
+        for schema in names.schemas:
+            slow = odd.get(schema.name, [])
+            if schema.name not in by_type and not slow:
                 continue
-            times, width = len(time_keys(schema)), len(time_keys(schema)) + len(schema.attributes)
-            offset, length, kind, good = gather(
-                rows, positional, begin, entries, *names.cells[i], times, width, len(names.index), not schema.declared
-            )
-            good &= types[rows] == i
+            rows = by_type.get(schema.name) or _no_rows(schema, names.width(schema), buffer)
+            if slow:
+                rows = rows.with_odd(slow)
             dead: list[Refusal] = []
+            at, places = rows.row, rows.place
             tables[schema.name] = table(
                 schema,
-                Cells(buffer, offset, length, kind, False),
-                good,
-                order[rows],
-                lambda k, rows=rows: records.get(int(rows[k])) or read(int(rows[k])),  # type: ignore[misc]
+                rows.cells,
+                rows.good,
+                order[at] + places,
+                lambda k, at=at, places=places: read(int(at[k]), int(places[k])),  # type: ignore[misc]
                 dead,
             )
-            refused.extend((int(rows[k]), code, reason) for k, code, reason in dead)
-        refused.sort(key=lambda refusal: refusal[0])
+            refused.extend((int(at[k]), int(places[k]), code, reason) for k, code, reason in dead)
+        refused.sort(key=lambda refusal: refusal[:2])
         if firsts := {int(found[ARRIVAL][0]): type for type, found in tables.items() if found.height}:
-            row = int(filled[min(firsts) - first])
-            block = replace(block, times=_form(data[starts[row] : stops[row]], self._schemas[firsts[min(firsts)]]))
-        return tables, [dead_record(block, int(order[row]), code, reason) for row, code, reason in refused], block
+            row = int(np.searchsorted(order, min(firsts), "right")) - 1
+            form = _form(data[starts[row] : stops[row]], self._schemas[firsts[min(firsts)]])
+            block = replace(block, times=form)
+        return tables, [dead_record(block, int(order[r]) + p, code, reason) for r, p, code, reason in refused], block
+
+    def _events(
+        self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None
+    ) -> list[Record | Unreadable]:
+        """The events of one line; one that is Unreadable where there are none."""
+        envelope = None if beside is None else {source: texts[row] for source, texts in beside.items()}
+        try:
+            return read_events(line, self._schemas, self._default, self._bound, envelope)
+        except Unreadable as reason:
+            return [reason]
+
+    def _rows(
+        self,
+        schema: Schema,
+        number: int,
+        buffer: NDArray[np.uint8],
+        lines: NDArray[np.int64],
+        scanned: Any,
+        beside: Mapping[str, Sequence[str | None]] | None,
+    ) -> _Rows:
+        """The cells of the lines of one event."""
+        names = self._names
+        _, positional, begin, entries = scanned
+        times, wanted = len(time_keys(schema)), len(time_keys(schema)) + len(schema.attributes)
+        first, following, width = names.cells[number]
+        *matrix, good = gather(
+            lines,
+            positional,
+            begin,
+            entries,
+            first,
+            following,
+            times,
+            wanted,
+            width,
+            len(names.index),
+            not schema.declared,
+        )
+        paths = names.paths[schema.name]
+        row, place = lines, np.zeros(len(lines), np.int64)
+        odd = np.zeros(len(lines), np.bool_)
+        if paths is not None:
+            good &= ~positional[lines]
+            descend(buffer, matrix, good, paths.before)
+            if paths.list is not None:
+                matrix, at, place = expand(buffer, matrix, good, paths.list, paths.elements)
+                odd, row = ~good, lines[at]
+                good = np.ones(len(at), np.bool_)
+            descend(buffer, matrix, good, paths.after)
+        if paths is None or paths.list is None:
+            counts = np.ones(len(lines), np.int64)
+        else:
+            counts = np.bincount(at, minlength=len(lines))
+        offset, length, kind = (each[:wanted] for each in matrix)
+        cells = Cells(buffer, offset, length, kind, False)
+        if any(from_message(source_of(attribute)) for attribute in schema.attributes):
+            cells = _with_envelope(schema, times, cells, good, row, beside or {})
+        return _Rows(schema, lines[~odd], counts[~odd], odd, row, place, good, cells)
 
     def _settle(self, types: NDArray[np.int32]) -> None:
         """Give lines their type by default; what then is without one of the program's types is odd."""
@@ -153,19 +252,95 @@ class LineReader:
         file: str,
         starts: NDArray[np.int64],
         filled: NDArray[np.int64],
+        counts: NDArray[np.int64],
         size: int,
         position: int,
         line: int,
         first: int,
         data: bytes,
     ) -> Block:
-        dense = len(filled) == len(starts)
-        places = np.concatenate([starts if dense else starts[filled], [size]])
-        return Block(file, first, len(filled), line, None if dense else filled + line, places, position, data)
+        if (counts[filled] == 1).all():
+            dense = len(filled) == len(starts)
+            places = np.concatenate([starts if dense else starts[filled], [size]])
+            return Block(file, first, len(filled), line, None if dense else filled + line, places, position, data)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        places = np.concatenate([starts, [size]])
+        return Block(file, first, len(rows), line, rows + line, places, position, data, rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Events of one type in some lines: `lines` that give `counts` each, which lines are `odd` (to be read by
+    themselves); and of each event its line, its place in that, whether it is `good`, and its cells."""
+
+    schema: Schema
+    lines: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    odd: NDArray[np.bool_]
+    row: NDArray[np.int64]
+    place: NDArray[np.int64]
+    good: NDArray[np.bool_]
+    cells: Cells
+
+    def with_odd(self, slow: Sequence[tuple[int, int]]) -> _Rows:
+        """Likewise, with events (line, place) that are not good."""
+        row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
+        index = np.lexsort((place, row))
+        good = np.concatenate([self.good, np.zeros(len(slow), np.bool_)])[index]
+        more = ((0, 0), (0, len(slow)))
+        cells = replace(
+            self.cells,
+            offset=np.pad(self.cells.offset, more)[:, index],
+            length=np.pad(self.cells.length, more)[:, index],
+            kind=np.pad(self.cells.kind, more)[:, index],
+        )
+        return replace(self, row=row[index], place=place[index], good=good, cells=cells)
+
+
+def _no_rows(schema: Schema, width: int, buffer: NDArray[np.uint8]) -> _Rows:
+    none = np.zeros(0, np.int64)
+    cells = np.zeros((width, 0), np.int32)
+    empty = Cells(buffer, cells, cells, cells.astype(np.uint8), False)
+    return _Rows(schema, none, none, none.astype(np.bool_), none, none, none.astype(np.bool_), empty)
+
+
+def _with_envelope(
+    schema: Schema,
+    times: int,
+    cells: Cells,
+    good: NDArray[np.bool_],
+    row: NDArray[np.int64],
+    beside: Mapping[str, Sequence[str | None]],
+) -> Cells:
+    """The cells with what messages say besides their records, where these have no such field; what is not so plain is
+    not `good` any more."""
+    data = [cells.buffer.tobytes()]
+    size = len(data[0])
+    texts = set()
+    for cell, attribute in enumerate(schema.attributes, times):
+        source = source_of(attribute)
+        given = beside.get(source)
+        there = cells.kind[cell] > NULL
+        if given is None or there.any():
+            if given is not None or level(source) is not None:
+                good &= there
+            continue
+        raw = [(given[each] or "").encode("utf-8", "replace") for each in row.tolist()]
+        length = np.array([len(text) for text in raw], np.int32)
+        cells.length[cell] = length
+        cells.offset[cell] = size + np.cumsum(length) - length
+        cells.kind[cell] = np.where(length > 0, STRING, NULL)
+        data.append(b"".join(raw))
+        size += len(data[-1])
+        texts.add(cell)
+    return replace(cells, buffer=np.frombuffer(b"".join(data), np.uint8), texts=frozenset(texts))
 
 
 def _form(line: bytes, schema: Schema) -> str:
     """How a record that can be read writes its times."""
     found = parse(line)
-    first = next(found[key] for key in time_keys(schema) if found.get(key) is not None)
-    return "iso" if isinstance(first, str) and not isinstance(first, Real) else "seconds"
+    for key in time_keys(schema):
+        value = first_at(found, path(key)) if key not in found else found[key]
+        if value is not None:
+            return form(schema.format, not isinstance(value, str) or isinstance(value, Real))
+    return "iso"

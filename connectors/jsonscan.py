@@ -1,4 +1,8 @@
-"""JSON Lines, compiled: one pass over the bytes finds the cells; what is not plain is marked for a slower reader."""
+"""JSON Lines, compiled: one pass over the bytes finds the cells; what is not plain is marked for a slower reader.
+
+Pyarrow's reader is as fast, but takes two records on a line, has one schema for all of them, and loses the digits of
+times (docs/decisions/2026-11-22-records.md).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,12 @@ _DEEPEST = 60
 _GUESSES = 64
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _blank(c):  # type: ignore[no-untyped-def]
     return c == 32 or c == 9 or c == 13
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _hash(data, i, stop):  # type: ignore[no-untyped-def]
     h = np.uint64(14695981039346656037)
     for j in range(i, stop):
@@ -28,7 +32,7 @@ def _hash(data, i, stop):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
     """The index of the name data[i:stop], or -1."""
     mask = np.uint64(len(slots) - 1)
@@ -45,7 +49,7 @@ def _find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def enter(names, ends, slots):  # type: ignore[no-untyped-def]
     """Names into an empty table of a power of two, which is larger."""
     mask = np.uint64(len(slots) - 1)
@@ -56,7 +60,7 @@ def enter(names, ends, slots):  # type: ignore[no-untyped-def]
         slots[place] = name
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _string(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past the closing quote or -1, escaped?) of a string whose first character is at i."""
     escaped = False
@@ -87,7 +91,7 @@ def _string(buffer, i, stop):  # type: ignore[no-untyped-def]
     return -1, escaped
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Past the JSON number at i, or -1."""
     if buffer[i] == 45:
@@ -116,7 +120,7 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past it or -1, kind, first, length) of the value at i that is no list and no object."""
     c = buffer[i]
@@ -142,7 +146,7 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
     return -1, ABSENT, i, 0
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _skip(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Past the list or object at i, or -1 where it is no JSON or too deep to say."""
     objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 an object, 0 a list
@@ -201,7 +205,7 @@ def _skip(buffer, i, stop):  # type: ignore[no-untyped-def]
         i += 1
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # type: ignore[no-untyped-def]
     """(type of the line, entries so far, positional?): every key the program knows with its value becomes an entry."""
     guess_first, guess_length, guess_name = guesses
@@ -353,9 +357,9 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
 
 
 @njit(cache=True)
-def gather(rows, positional, begin, entries, first_cell, next_cell, times, width, names, whole):  # type: ignore[no-untyped-def]
+def gather(rows, positional, begin, entries, first_cell, next_cell, times, wanted, width, names, whole):  # type: ignore[no-untyped-def]
     """The cells of some lines of one type, and which lines are good: no key twice, `args` of the right number, if
-    `whole` every attribute there.
+    `whole` every attribute there. The first `wanted` of `width` cells are the event's own.
     """
     name_of, first_of, length_of, kind_of = entries
     n = len(rows)
@@ -371,7 +375,7 @@ def gather(rows, positional, begin, entries, first_cell, next_cell, times, width
             if name >= names:
                 count += 1
                 cell = times + name - names
-                if cell >= width:
+                if cell >= wanted:
                     good[k] = False
                     break
                 if kind[cell, k] != ABSENT:
@@ -384,10 +388,10 @@ def gather(rows, positional, begin, entries, first_cell, next_cell, times, width
                     good[k] = False
                 offset[cell, k], length[cell, k], kind[cell, k] = first_of[e], length_of[e], kind_of[e]
                 cell = next_cell[cell]
-        if positional[row] and count != width - times:
+        if positional[row] and count != wanted - times:
             good[k] = False
         if whole and not positional[row]:
-            for cell in range(times, width):
+            for cell in range(times, wanted):
                 if kind[cell, k] == ABSENT:
                     good[k] = False
     return offset, length, kind, good

@@ -128,6 +128,7 @@ class Topic:
         while position < end:
             numbers: list[int] = []
             payloads: list[bytes] = []
+            keys: list[bytes | None] = []
             times: list[int] = []
             count = min(_AT_ONCE, end - position)
             for one in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
@@ -138,10 +139,11 @@ class Topic:
                 if error is None and one.offset() < end:
                     numbers.append(one.offset())
                     payloads.append(one.value() or b"")
+                    keys.append(one.key())
                     times.append(one.timestamp()[1])
             if numbers:
                 deadline = time.monotonic() + 6 * WAIT
-                yield Messages([source] * len(numbers), numbers, payloads), times
+                yield Messages([source] * len(numbers), numbers, payloads, keys=keys), times
             elif position < end and time.monotonic() > deadline:
                 reason = f"messages {position} to {end} of partition {number} have not come for {6 * WAIT:g} s"
                 more = f": {self._error}" if self._error else ""
@@ -236,12 +238,14 @@ def merged(parts: Sequence[tuple[Messages, list[int]]]) -> Messages:
     sources = [source for part, _ in parts for source in part.sources]
     numbers = [number for part, _ in parts for number in part.numbers]
     payloads = [payload for part, _ in parts for payload in part.payloads]
+    keys = [key for part, _ in parts for key in part.keys]
     came: list[int] = []
     for part, times in parts:
         before = came[-1] if came and part.sources[0] == sources[len(came) - 1] else 0
         came += np.maximum.accumulate(np.maximum(times, before)).tolist()
     order = np.argsort(came, kind="stable").tolist()
-    return Messages([sources[i] for i in order], [numbers[i] for i in order], [payloads[i] for i in order])
+    found = [sources[i] for i in order], [numbers[i] for i in order], [payloads[i] for i in order]
+    return Messages(*found, keys=[keys[i] for i in order] if len(keys) == len(order) else ())
 
 
 def _reading(address: Address) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.inputs import RDF, Input
 from connectors.jsonl import LineReader
+from connectors.paths import KEY, from_message, level, source_of
 from connectors.sosa import Documents
 
 
@@ -20,6 +20,7 @@ from connectors.sosa import Documents
 class Messages:
     """What came, in its order: of each message where it is from (`mqtt://host/topic`), its number there, its bytes.
 
+    `topics`: of each the topic that it came to, `keys` its key, where the source has such; else they are empty.
     `place`: what is to be known to go on behind them, numbers of the source's own; later ones stand for earlier ones.
     """
 
@@ -27,6 +28,20 @@ class Messages:
     numbers: Sequence[int]
     payloads: Sequence[bytes]
     place: Mapping[int, int] = field(default_factory=dict)
+    topics: Sequence[str] = ()
+    keys: Sequence[bytes | None] = ()
+
+    def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
+        """Of each message what it says besides its record, by source: levels of its topic, its key."""
+        found: dict[str, Sequence[str | None]] = {}
+        for source in sources:
+            number = level(source)
+            if source == KEY and self.keys:
+                found[source] = [_text(key) for key in self.keys]
+            elif number is not None and self.topics:
+                levels = {topic: dict(enumerate(topic.split("/"), 1)).get(number) for topic in set(self.topics)}
+                found[source] = [levels[topic] for topic in self.topics]
+        return found
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -37,7 +52,6 @@ class Received(Block):
     """Records of messages; `rows`: which message each is of."""
 
     messages: Messages = Messages((), (), ())
-    rows: NDArray[np.int64] | None = None
 
     def place(self, order: int) -> tuple[str, int]:
         row = self._row(order - self.first)
@@ -54,6 +68,14 @@ class Received(Block):
         return int(self.rows[place])
 
 
+def _text(key: bytes | None) -> str | None:
+    """A key as text, None: it is none."""
+    try:
+        return None if key is None else key.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 class Inbox:
     """Reads the messages of one input."""
 
@@ -65,6 +87,8 @@ class Inbox:
             self._read = Documents(schemas[input.type], input.format)
         else:
             self._read = LineReader(schemas, input.type, input.bound)
+        wanted = (source_of(attribute) for schema in schemas.values() for attribute in schema.attributes)
+        self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
 
     def batch(self, messages: Messages, first: int) -> Batch:
         """The events of messages, their records numbered from `first`. A message without bytes is none: so a retained
@@ -85,7 +109,8 @@ class Inbox:
             data = b"\n".join([*messages.payloads, b""])
             if data.count(b"\n") > len(messages):
                 data = b"".join(payload.replace(b"\n", b"\r") + b"\n" for payload in messages.payloads)
-            tables, dead, block = self._read.read(self.path, data, 0, 0, first)
+            beside = messages.beside(self._beside) if self._beside else None
+            tables, dead, block = self._read.read(self.path, data, 0, 0, first, beside)
             rows = np.arange(len(messages)) if block.lines is None else block.lines
             times = block.times or ""
         lines = np.asarray(messages.numbers, np.int64)[rows]

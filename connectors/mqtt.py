@@ -259,7 +259,8 @@ def refusal(address: Address, reason: str) -> tuple[str, str]:
 def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
     """Arrivals as messages: each from `mqtt://host:port/topic`, or from `tcp://host:port`."""
     place = address.text.removesuffix(address.path)
-    return Messages([place + one.topic for one in arrived], numbers, [one.payload for one in arrived])
+    sources, topics = [place + one.topic for one in arrived], [one.topic for one in arrived]
+    return Messages(sources, numbers, [one.payload for one in arrived], topics=topics if address.kind == "mqtt" else ())
 
 
 def _filter(topic: str) -> bool:

@@ -1,4 +1,7 @@
-"""Numbers, times and characters out of bytes, compiled: what is plain is read, the rest is left to `records`."""
+"""Numbers, times and characters out of bytes, compiled: what is plain is read, the rest is left to `records`.
+
+Casts of polars take what a record may not have, and lose digits of times (docs/decisions/2026-11-22-records.md).
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,26 @@ ABSENT, NULL, NUMBER, STRING, ESCAPED, TRUE, FALSE, NESTED = range(8)
 _POWERS = 10.0 ** np.arange(23)  # exact in float64
 _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _PLAIN = 1 << 53
+_LIMIT = 9 * 10**17
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _digit(c):  # type: ignore[no-untyped-def]
     return 48 <= c <= 57
 
 
-@njit(cache=True)
-def read_int(buffer, i, stop):  # type: ignore[no-untyped-def]
+@njit(cache=True, _nrt=False)
+def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """Without the blanks on both sides."""
+    while i < stop and (buffer[i] == 32 or buffer[i] == 9):
+        i += 1
+    while i < stop and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9):
+        stop -= 1
+    return i, stop
+
+
+@njit(cache=True, _nrt=False)
+def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """(value, BAD or GOOD) of up to 18 digits, perhaps with a point and zeros."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
@@ -43,7 +57,7 @@ def read_int(buffer, i, stop):  # type: ignore[no-untyped-def]
     if i == first:
         return 0, BAD
     if i < stop:
-        if buffer[i] != 46:
+        if buffer[i] != point:
             return 0, BAD
         i += 1
         while i < stop:
@@ -53,8 +67,8 @@ def read_int(buffer, i, stop):  # type: ignore[no-untyped-def]
     return (-value if negative else value), GOOD
 
 
-@njit(cache=True)
-def read_float(buffer, i, stop):  # type: ignore[no-untyped-def]
+@njit(cache=True, _nrt=False)
+def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """(value, state): exact where mantissa and power of ten are (Clinger's fast path), else HARD or BAD."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
@@ -71,7 +85,7 @@ def read_float(buffer, i, stop):  # type: ignore[no-untyped-def]
         else:
             hard = True
         i += 1
-    if i < stop and buffer[i] == 46:
+    if i < stop and buffer[i] == point:
         i += 1
         while i < stop and _digit(buffer[i]):
             digits += 1
@@ -108,7 +122,7 @@ def read_float(buffer, i, stop):  # type: ignore[no-untyped-def]
     return (-value if negative else value) + 0.0, GOOD
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _fraction(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(microseconds, rest against a half: -1, 0, 1, end) of the digits after a point."""
     micros = np.int64(0)
@@ -128,8 +142,8 @@ def _fraction(buffer, i, stop):  # type: ignore[no-untyped-def]
     return micros, rest, i
 
 
-@njit(cache=True)
-def read_seconds(buffer, i, stop):  # type: ignore[no-untyped-def]
+@njit(cache=True, _nrt=False)
+def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """(microseconds, state) of decimal seconds without exponent, rounded half to even."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
@@ -145,7 +159,7 @@ def read_seconds(buffer, i, stop):  # type: ignore[no-untyped-def]
     if i == first:
         return 0, BAD
     value *= SECOND
-    if i < stop and buffer[i] == 46:
+    if i < stop and buffer[i] == point:
         micros, rest, i = _fraction(buffer, i + 1, stop)
         value += micros
         if rest == 1 or (rest == 0 and value & 1):
@@ -155,7 +169,49 @@ def read_seconds(buffer, i, stop):  # type: ignore[no-untyped-def]
     return (-value if negative else value), GOOD
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
+def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
+    """(microseconds, state) of a decimal count of units of ten to the `shift` microseconds, rounded half to even."""
+    negative = False
+    if i < stop and (buffer[i] == 45 or buffer[i] == 43):
+        negative = buffer[i] == 45
+        i += 1
+    digits = 0
+    value = np.int64(0)
+    fraction = False
+    while i < stop and (_digit(buffer[i]) or (buffer[i] == point and not fraction and digits > 0)):
+        if buffer[i] == point:
+            fraction = True
+        else:
+            if digits == 18:
+                return 0, BAD
+            digits += 1
+            value = value * 10 + (np.int64(buffer[i]) - 48)
+            if fraction:
+                shift -= 1
+        i += 1
+    if i < stop or digits == 0:
+        return 0, BAD
+    while shift > 0:
+        if value > _LIMIT:
+            return 0, BAD
+        value *= 10
+        shift -= 1
+    if shift < 0:
+        unit = np.int64(1)
+        while shift < 0 and unit < _LIMIT:
+            unit *= 10
+            shift += 1
+        if shift < 0:
+            return 0, BAD
+        rest = value % unit
+        value //= unit
+        if rest > unit // 2 or (rest == unit // 2 and value & 1):
+            value += 1
+    return (-value if negative else value), GOOD
+
+
+@njit(cache=True, _nrt=False)
 def _two(buffer, i):  # type: ignore[no-untyped-def]
     """The two digits at i, or -1."""
     if _digit(buffer[i]) and _digit(buffer[i + 1]):
@@ -163,49 +219,62 @@ def _two(buffer, i):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
-@njit(cache=True)
-def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(microseconds, state) of an ISO 8601 time, as `times.of_iso`."""
-    if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
-        return 0, BAD
-    century, years, month, day = _two(buffer, i), _two(buffer, i + 2), _two(buffer, i + 5), _two(buffer, i + 8)
-    if century < 0 or years < 0 or month < 1 or month > 12 or day < 1:
-        return 0, BAD
-    year = century * 100 + years
+@njit(cache=True, _nrt=False)
+def days_before(year, month, day):  # type: ignore[no-untyped-def]
+    """(days from 1970-01-01 to a day, state)."""
+    if year < 1 or month < 1 or month > 12 or day < 1:
+        return np.int64(0), BAD
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if year < 1 or day > _DAYS[month] + (1 if leap and month == 2 else 0):
-        return 0, BAD
-    y = year - 1 if month <= 2 else year  # days since 1970-01-01, counting years from March
+    if day > _DAYS[month] + (1 if leap and month == 2 else 0):
+        return np.int64(0), BAD
+    y = year - 1 if month <= 2 else year  # counting years from March
     days = 365 * y + y // 4 - y // 100 + y // 400 + (153 * (month + (9 if month <= 2 else -3)) + 2) // 5 + day - 719_469
+    return days, GOOD
+
+
+@njit(cache=True, _nrt=False)
+def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(microseconds, state, whether the offset is written) of an ISO 8601 time, as `times.of_iso`."""
+    absolute = False
+    if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
+        return 0, BAD, absolute
+    century, years = _two(buffer, i), _two(buffer, i + 2)
+    if century < 0 or years < 0:
+        return 0, BAD, absolute
+    days, state = days_before(century * 100 + years, _two(buffer, i + 5), _two(buffer, i + 8))
+    if state != GOOD:
+        return 0, BAD, absolute
     value = days * 86_400
     i += 10
     rest = -1
     micros = np.int64(0)
     if i < stop:
         if stop - i < 6 or not (buffer[i] == 84 or buffer[i] == 116 or buffer[i] == 32) or buffer[i + 3] != 58:
-            return 0, BAD
+            return 0, BAD, absolute
         hour, minute = _two(buffer, i + 1), _two(buffer, i + 4)
         if hour < 0 or hour > 23 or minute < 0 or minute > 59:
-            return 0, BAD
+            return 0, BAD, absolute
         value += hour * 3_600 + minute * 60
         i += 6
         if i < stop and buffer[i] == 58:
             if stop - i < 3:
-                return 0, BAD
+                return 0, BAD, absolute
             second = _two(buffer, i + 1)
             if second < 0 or second > 59:
-                return 0, BAD
+                return 0, BAD, absolute
             value += second
             i += 3
             if i < stop and buffer[i] == 46:
                 if i + 1 >= stop or not _digit(buffer[i + 1]):
-                    return 0, BAD
+                    return 0, BAD, absolute
                 micros, rest, i = _fraction(buffer, i + 1, stop)
         if i < stop and (buffer[i] == 90 or buffer[i] == 122):
             i += 1
+            absolute = True
         elif i < stop:
+            absolute = True
             if stop - i < 3 or not (buffer[i] == 43 or buffer[i] == 45):
-                return 0, BAD
+                return 0, BAD, absolute
             sign = 1 if buffer[i] == 45 else -1
             hour = _two(buffer, i + 1)
             minute = np.int64(0)
@@ -214,21 +283,21 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
                 if buffer[i] == 58:
                     i += 1
                 if stop - i != 2:
-                    return 0, BAD
+                    return 0, BAD, absolute
                 minute = _two(buffer, i)
                 i += 2
             if hour < 0 or hour > 23 or minute < 0 or minute > 59:
-                return 0, BAD
+                return 0, BAD, absolute
             value += sign * (hour * 3_600 + minute * 60)
     value = value * SECOND + micros
     if rest == 1 or (rest == 0 and value & 1):
         value += 1
     if i < stop or value < FIRST or value > LAST:
-        return 0, BAD
-    return value, GOOD
+        return 0, BAD, absolute
+    return value, GOOD, absolute
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _hex(buffer, i):  # type: ignore[no-untyped-def]
     """The four hexadecimal digits at i as a number; the scanner has checked them."""
     value = np.int64(0)
@@ -238,7 +307,7 @@ def _hex(buffer, i):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
     """Copy a JSON string's characters; the end in `out`, or -1 at half a surrogate pair. They are never longer than
     with their escapes, of which the scanner has seen that they are whole."""

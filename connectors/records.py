@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +14,13 @@ from cep.core.schema import Attribute, Schema
 from cep.core.suggest import nearest
 from cep.events import Value
 from connectors.declarations import RESERVED, declaration
-from connectors.times import LARGEST, decimal, is_number, of_duration, of_iso, scaled, shown, since_epoch
+from connectors.paths import EACH, KEY, Path, elsewhere, from_message, list_of, path, source_of, written
+from connectors.times import shown
+from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """How a file of UTF-16 begins."""
-NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
-
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DTYPES: Mapping[str, type[pl.DataType]] = {
     "int": pl.Int64,
     "float": pl.Float64,
@@ -36,15 +32,6 @@ _DTYPES: Mapping[str, type[pl.DataType]] = {
 }
 
 
-class Unreadable(Exception):
-    """A record that is no event of the program. `code`: json, object, type, time, ill-typed, args, row, utf-8, long."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A readable record: microseconds, and a value for each attribute in order, None where missing."""
@@ -53,12 +40,6 @@ class Record:
     start: int
     end: int
     values: tuple[Value, ...]
-
-
-class Real(str):
-    """The text of a JSON number with a point or an exponent, kept so that times stay exact."""
-
-    __slots__ = ()
 
 
 class Twice(dict[str, Any]):
@@ -83,47 +64,148 @@ def _constant(name: str) -> Any:
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_constant)
 
 
-def read_line(line: bytes, schemas: Mapping[str, Schema], default: str | None = None, bound: bool = False) -> Record:
-    """The event of one line of JSON; Unreadable where it is none.
+def read_line(
+    line: bytes,
+    schemas: Mapping[str, Schema],
+    default: str | None = None,
+    bound: bool = False,
+    envelope: Mapping[str, str | None] | None = None,
+) -> Record:
+    """The event of one line of JSON; Unreadable where it is none, or does not hold exactly one."""
+    found = read_events(line, schemas, default, bound, envelope)
+    if len(found) != 1:
+        raise Unreadable("args", f"the record holds {len(found)} events")
+    if isinstance(found[0], Unreadable):
+        raise found[0]
+    return found[0]
+
+
+def read_events(
+    line: bytes,
+    schemas: Mapping[str, Schema],
+    default: str | None = None,
+    bound: bool = False,
+    envelope: Mapping[str, str | None] | None = None,
+) -> list[Record | Unreadable]:
+    """The events of one line of JSON: one, or one for each element of the list that its event is declared by, each of
+    which may be Unreadable. Raises Unreadable where it has none of them.
 
     `default` is its type where it names none. `bound`: the input was bound to that type, and a field `type`
-    counts only if it names another event of the program.
+    counts only if it names another event of the program. `envelope`: what a message says besides, by source.
     """
     found = parse(line)
     if not isinstance(found, dict):
         hint = f"; {_ONE_A_LINE}" if isinstance(found, list) else ""
         raise Unreadable("object", f"a record is a JSON object, this is {kind(found)}{hint}")
     schema = schemas[_type(found, schemas, default, bound)]
-    keys = {attribute.source or attribute.name for attribute in schema.attributes}
+    sources = [source_of(attribute) for attribute in schema.attributes]
+    keys = {path(source)[0] for source in [*sources, *time_keys(schema)]} | set(sources)
     if isinstance(found, Twice):
         for name in sorted(found.names & ({"type", "args", *keys} | set(time_keys(schema)))):
             raise Unreadable("json", f"the key `{name}` is there twice")
-    start, end = _times(found.get, schema, json_time)
     if "args" in found:
-        given = found["args"]
-        if not isinstance(given, list):
-            raise Unreadable("args", f"`args` is a list, this is {kind(given)}")
-        if len(given) != len(schema.attributes):
-            raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(schema)}")
-        if named := sorted(keys & found.keys() - set(time_keys(schema))):
-            raise Unreadable("args", f"`args` and `{named[0]}` both give values")
-    else:
-        if not schema.declared and not keys <= found.keys():
-            raise Unreadable("args", _undeclared(found, schema))
-        given = [found.get(attribute.source or attribute.name) for attribute in schema.attributes]
-    values = tuple(json_value(attribute, value) for attribute, value in zip(schema.attributes, given))
-    return Record(schema.name, start, end, values)
+        return [_positional(found, schema, set(sources))]
+    if not schema.declared and not set(sources) <= found.keys():
+        raise Unreadable("args", _undeclared(found, schema))
+    series = list_of([*sources, *time_keys(schema)])
+    if series is None:
+        return [_event(found, schema, None, envelope)]
+    elements = _reach(found, series, schema)
+    if not isinstance(elements, list):
+        name = written(series)
+        what = "is missing" if elements is None else f"is {kind(elements)}, and no list"
+        hint = f'; without `[]` it is read as it is: FROM "{name}.value"' if isinstance(elements, dict) else ""
+        raise Unreadable("args", f"`{name}` {what}{hint}")
+    made: list[Record | Unreadable] = []
+    for place in range(len(elements)):
+        try:
+            made.append(_event(found, schema, place, envelope))
+        except Unreadable as reason:
+            made.append(Unreadable(reason.code, f"element {place + 1} of `{written(series)}`: {reason.reason}"))
+    return made
 
 
-def read_fields(fields: Mapping[str, str], schema: Schema) -> Record:
-    """The event of one line of text fields, by column; empty and `NA` fields are missing."""
+def _positional(found: Mapping[str, Any], schema: Schema, sources: set[str]) -> Record:
+    start, end = _times(lambda key: _reach(found, path(key), schema), schema, _json_time(schema))
+    given = found["args"]
+    if not isinstance(given, list):
+        raise Unreadable("args", f"`args` is a list, this is {kind(given)}")
+    if len(given) != len(schema.attributes):
+        raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(schema)}")
+    if named := sorted(sources & found.keys() - set(time_keys(schema))):
+        raise Unreadable("args", f"`args` and `{named[0]}` both give values")
+    return Record(schema.name, start, end, tuple(map(json_value, schema.attributes, given)))
+
+
+def _event(
+    found: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
+) -> Record:
+    """The event of a record, or of the element at a place of its list."""
+
+    def get(source: str) -> Any:
+        return found[source] if source in found else _reach(found, path(source), schema, place)
+
+    try:
+        start, end = _times(get, schema, _json_time(schema))
+    except Unreadable as late:
+        key = next((key for key in time_keys(schema) if get(key) is None), None)
+        where = None if key is None else elsewhere(found, Attribute(key, "time"))
+        if where is None or not late.reason.endswith("is missing"):
+            raise
+        raise Unreadable(late.code, f"{late.reason}; {where.replace(': write FROM', ': write TIME')}") from None
+    values = []
+    for attribute in schema.attributes:
+        source = source_of(attribute)
+        value = get(source)
+        if value is None and from_message(source):
+            if source in (envelope or ()):
+                values.append(text_value(attribute, (envelope or {})[source] or None))
+                continue
+            if source != KEY:
+                reason = f"`{source}` is a level of the topic of an MQTT message, and this is none"
+                raise Unreadable("args", f"{attribute.name}: {reason}")
+        try:
+            values.append(json_value(attribute, value))
+        except Unreadable as reason:
+            where = elsewhere(found, attribute) if isinstance(value, dict | list) else None
+            raise Unreadable(reason.code, f"{reason.reason}{'' if where is None else f'; {where}'}") from None
+    return Record(schema.name, start, end, tuple(values))
+
+
+def _reach(found: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:
+    """The value at the end of a path, None where the way to it is missing; of a list the element at `place`."""
+    value = found
+    for number, step in enumerate(steps):
+        if value is None:
+            return None
+        if step == EACH:
+            if not isinstance(value, list):
+                raise Unreadable("args", f"`{written(steps[:number])}` is {kind(value)}, and no list")
+            value = None if place is None or place >= len(value) else value[place]
+            continue
+        if not isinstance(value, dict):
+            name = written(steps[:number])
+            hint = f'; for an event of each element write FROM "{name}[].{step}"' if isinstance(value, list) else ""
+            raise Unreadable("ill-typed", f"`{name}` is {kind(value)}, and no object with `{step}`{hint}")
+        if number and isinstance(value, Twice) and step in value.names:
+            raise Unreadable("json", f"the key `{written(steps[: number + 1])}` is there twice")
+        value = value.get(step)
+    return value
+
+
+def _json_time(schema: Schema) -> Callable[[str, Any], int]:
+    return lambda key, value: json_time(key, value, schema.format)
+
+
+def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".") -> Record:
+    """The event of one line of text fields, by column; empty and `NA` fields are missing. `point`: the decimal mark."""
 
     def field(name: str) -> str | None:
         text = fields.get(name)
         return None if text is None or text in ("", "NA") else text
 
-    start, end = _times(field, schema, text_time)
-    values = tuple(text_value(attribute, field(attribute.source or attribute.name)) for attribute in schema.attributes)
+    start, end = _times(field, schema, lambda key, text: text_time(key, text, schema.format, point))
+    values = tuple(text_value(attribute, field(source_of(attribute)), point) for attribute in schema.attributes)
     return Record(schema.name, start, end, values)
 
 
@@ -156,9 +238,10 @@ def converted(raw: bytes) -> str:
 
 
 def time_keys(schema: Schema) -> tuple[str, ...]:
-    """The columns that may hold the times: one, or start and end, or all three where none was declared."""
+    """The columns that may hold the times: one, or a day and a clock, or start and end, or all three where none was
+    declared."""
     if schema.time is not None:
-        return (schema.time,)
+        return (schema.time,) if schema.clock is None else (schema.time, schema.clock)
     if schema.start is not None or schema.end is not None:
         return (schema.start or "start", schema.end or "end")
     return RESERVED
@@ -179,23 +262,6 @@ def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
     if kinds <= {int, float} and all(abs(value) <= 2**53 for value in whole):
         return pl.Series(attribute.name, [None if v is None else float(v) for v in values], dtype=pl.Float64)
     return pl.Series(attribute.name, values, dtype=pl.Object)
-
-
-def kind(value: Any) -> str:
-    """What a JSON value is, in words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case Real() | int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
 
 
 def closest(word: str, words: Sequence[str]) -> str:
@@ -256,6 +322,13 @@ def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str 
     return name
 
 
+def _word(key: str, value: Any) -> str:
+    """A part of a time that stands in two columns."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise Unreadable("time", f"{key}: {kind(value)} is no time")
+    return str(value).strip(" \t")
+
+
 def _times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int]) -> tuple[int, int]:
     keys = time_keys(schema)
     given = [get(key) for key in keys]
@@ -269,106 +342,8 @@ def _times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any],
     for key, value in zip(keys, given):
         if value is None:
             raise Unreadable("time", f"no time: `{key}` is missing")
+    if schema.clock is not None:
+        words = [_word(key, value) for key, value in zip(keys, given)]
+        return (time := read(f"{keys[0]}, {keys[1]}", " ".join(words))), time
     start = read(keys[0], given[0])
     return start, read(keys[-1], given[-1]) if len(keys) > 1 else start
-
-
-def json_time(key: str, value: Any) -> int:
-    """A number of seconds or an ISO 8601 string."""
-    try:
-        if isinstance(value, bool) or not isinstance(value, (int, str)):
-            raise ValueError(f"{kind(value)} is no time")
-        return since_epoch(str(value)) if isinstance(value, (int, Real)) else of_iso(value)
-    except ValueError as error:
-        raise Unreadable("time", f"{key}: {error}") from None
-
-
-def text_time(key: str, text: str) -> int:
-    """A number of seconds or ISO 8601; blanks around it do not count."""
-    text = text.strip(" \t")
-    try:
-        return since_epoch(text) if is_number(text) else of_iso(text)
-    except ValueError as error:
-        raise Unreadable("time", f"{key}: {error}") from None
-
-
-def json_value(attribute: Attribute, value: Any) -> Value:
-    """The value of an attribute in JSON; a boolean is no number, a whole decimal is an int, no number is a string."""
-    if value is None:
-        return None
-    try:
-        match attribute.type, value:
-            case ("bool" | "any", bool()):
-                return value
-            case _, bool():
-                pass
-            case ("int" | "float" | "any", Real() | int()):
-                return _number(attribute.type, str(value))
-            case "time", Real() | int():
-                return since_epoch(str(value))
-            case "duration", Real() | int():
-                return scaled(str(value))
-            case ("string" | "iri" | "any", str()) if not isinstance(value, Real):
-                return _text(attribute.type, value)
-            case "time", str():
-                return of_iso(value)
-            case "duration", str():
-                return of_duration(value)
-        raise ValueError(f"expected {attribute.type if attribute.type != 'any' else 'a value'}, found {kind(value)}")
-    except ValueError as error:
-        raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
-
-
-def text_value(attribute: Attribute, text: str | None) -> Value:
-    """The value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string."""
-    if text is None:
-        return None
-    bare = text.strip(" \t")
-    try:
-        match attribute.type:
-            case "string" | "iri":
-                return _text(attribute.type, text)
-            case "int" | "float" if is_number(bare):
-                return _number(attribute.type, bare)
-            case "bool" if bare.lower() in ("true", "false"):
-                return bare.lower() == "true"
-            case "time":
-                return since_epoch(bare) if is_number(bare) else of_iso(bare)
-            case "duration":
-                return scaled(bare) if is_number(bare) else of_duration(bare)
-            case "any" if _JSON_NUMBER.fullmatch(text):
-                return _number("any", text)
-            case "any":
-                return text == "true" if text in ("true", "false") else text
-        raise ValueError(f"expected {attribute.type}, found `{shown(text)}`")
-    except ValueError as error:
-        raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
-
-
-def _number(type: str, text: str) -> int | float:
-    whole = _INTEGER.fullmatch(text) is not None
-    if type == "float" or (type == "any" and not whole):
-        number = float(text)
-        if not math.isfinite(number):
-            raise ValueError(f"`{shown(text)}` is beyond the floats")
-        return number + 0.0  # -0.0 is 0.0
-    if whole and len(text) > 4000:
-        raise ValueError("an integer of more than 64 bits")
-    exact = decimal(text)
-    if exact and exact.adjusted() > 19:
-        raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
-    if exact and (exact.adjusted() < 0 or exact != exact.to_integral_value()):
-        raise ValueError(f"expected int, found `{shown(text)}`")
-    if abs(int(exact)) > LARGEST:
-        raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
-    return int(exact)
-
-
-def _text(type: str, text: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("half a surrogate pair is no character") from None
-    if type == "iri" and (not text or NOT_IRI.search(text)):
-        raise ValueError(f"`{shown(text)}` is no IRI")
-    return text

@@ -14,9 +14,10 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
 from connectors.batch import Block, DeadLetter
-from connectors.records import Record, Unreadable, series, text_time, text_value
+from connectors.records import Record, series
 from connectors.streams import ByteStream, whole_lines
 from connectors.times import shown
+from connectors.values import Unreadable, text_time, text_value
 from knowledge.observations import (
     InvalidLine,
     NodeShape,
@@ -82,7 +83,7 @@ class Documents:
             raise Unreadable("rdf", found.reason)
         count = len(self._times)
         keys = ("TIME",) if count == 1 else ("START", "END")
-        times = [text_time(key, _time(key, terms)) for key, terms in zip(keys, found.values)]
+        times = [text_time(key, _time(key, terms), self.schema.format) for key, terms in zip(keys, found.values)]
         values = tuple(_value(*each) for each in zip(self.schema.attributes, found.values[count:]))
         return Record(self.schema.name, times[0], times[-1], values)
 

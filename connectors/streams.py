@@ -1,4 +1,4 @@
-"""The bytes of an input: a file, a gzipped file, a pipe; handed over as they come."""
+"""The bytes of an input: a file, compressed or not, a pipe; handed over as they come, as UTF-8."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from time import monotonic
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.signals import stops
 from connectors.idle import IdleTimer
 
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 24
 """Bytes of the longest line that is read as a record."""
@@ -32,17 +34,22 @@ _MOMENT = 0.01  # seconds: how long more may take to come, all of it
 
 
 class ByteStream:
-    """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown.
+    """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown. Gzip and zstd
+    are known by the first bytes of a file.
 
     `idle`: the seconds after which a pipe from which nothing comes is `silent`, None: it never is. `silence`: for how
-    long nothing has come.
+    long nothing has come. `encoding`: that of the text, which is handed over as UTF-8; bytes that are none of it stay
+    as they are, and are none of UTF-8. `plain`: the bytes are handed over as they are stored.
     """
 
-    def __init__(self, path: str, given: BinaryIO | None = None, idle: float | None = None) -> None:
+    def __init__(
+        self, path: str, given: BinaryIO | None = None, idle: float | None = None, encoding: str | None = None
+    ) -> None:
         self.silence = IdleTimer(idle)
         self.size: int | None = None
         self.damage: str | None = None  # why the rest of a compressed file cannot be read
-        self._compressed: gzip.GzipFile | None = None
+        self._compressed: gzip.GzipFile | pa.NativeFile | None = None
+        self._decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)("surrogateescape")
         self._descriptor: int | None = None
         self._read = 0
         if path == "-":
@@ -62,10 +69,21 @@ class ByteStream:
             self.size = os.fstat(descriptor).st_size
         else:
             self._descriptor = descriptor
-        if path.endswith(".gz"):
+        begin = os.pread(descriptor, 4, self._file.tell()) if self._descriptor is None else b""
+        if path.endswith(".gz") or begin.startswith(_GZIP):
             raw: Any = self._file if self._descriptor is None else _Awaited(self._descriptor)
             self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(raw, 1 << 20))
             self._descriptor = None
+        elif path.endswith(".zst") or begin == _ZSTD:
+            if self._descriptor is None and begin and begin != _ZSTD:
+                raise OSError("this is no zstd file; without `.zst` in its name it is read as it is")
+            raw = self._file if self._descriptor is None else _Awaited(self._descriptor)
+            self._compressed = pa.CompressedInputStream(pa.PythonFile(io.BufferedReader(raw, 1 << 20), "r"), "zstd")
+            self._descriptor = None
+
+    @property
+    def plain(self) -> bool:
+        return self._compressed is None and self._decoder is None
 
     @property
     def position(self) -> int:
@@ -98,13 +116,21 @@ class ByteStream:
         if self._descriptor is not None:
             stops.wait(self._descriptor, None)
             data = self._arrived(self._descriptor, most)
+            if not self._read and data.startswith((_GZIP, _ZSTD)):
+                tool = "gzip" if data.startswith(_GZIP) else "zstd"
+                raise OSError(f"what comes is compressed; `{tool} -dc` before it reads it")
         elif self._compressed is not None:
             data = self._inflated(self._compressed, most)
         else:
             data = self._file.read(most)
         self._read += len(data)
         self.silence.reset()
-        return data
+        return data if self._decoder is None else self._decoded(self._decoder, data, most)
+
+    def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, most: int) -> bytes:
+        """The text as UTF-8; nothing only at the end."""
+        text = decoder.decode(data, not data).encode("utf-8", "surrogateescape")
+        return text if text or not data else self.read(most)
 
     def _arrived(self, descriptor: int, most: int) -> bytes:
         data = os.read(descriptor, most)
@@ -125,7 +151,7 @@ class ByteStream:
             size += len(data)
         return b"".join(parts)
 
-    def _inflated(self, compressed: gzip.GzipFile, most: int) -> bytes:
+    def _inflated(self, compressed: gzip.GzipFile | pa.NativeFile, most: int) -> bytes:
         """What can be decompressed, up to where it is damaged."""
         parts: list[bytes] = []
         size = 0
@@ -133,7 +159,7 @@ class ByteStream:
             while size < most and self.damage is None and (data := compressed.read1(most - size)):
                 parts.append(data)
                 size += len(data)
-        except (EOFError, OSError, zlib.error) as error:
+        except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, gzip.BadGzipFile) and not parts and not self._read:
                 raise OSError("this is no gzip file; without `.gz` in its name it is read as it is") from None
             self.damage = str(error).rstrip(".").lower()

@@ -6,6 +6,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 
+import numpy as np
+
+from cep.core.schema import TimeFormat
+from cep.core.time_pattern import of_pattern
+from cep.core.zones import zone
+
 SECOND = 1_000_000
 LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
 FIRST = -62_135_596_800 * SECOND  # 0001-01-01T00:00:00Z
@@ -13,8 +19,12 @@ LAST = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999Z
 SPAN = 10**12  # seconds, a number that holds the years 1 to 9999
 OUTSIDE = "is no time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
+FAR = 7_258_118_400
+"""The year 2200 in seconds: a number beyond it is rather one of another unit, unless FORMAT says that it is not."""
+SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
+"""By unit the power of ten of microseconds."""
 
-_SMALL_UNITS = (("milliseconds", 10**3), ("microseconds", 10**6), ("nanoseconds", 10**9))
+_SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
@@ -43,7 +53,12 @@ def decimal(text: str) -> Decimal:
         raise ValueError(f"`{shown(text)}` is no number of any use") from None
 
 
-def scaled(text: str, unit: int = SECOND) -> int:
+def power(shift: int) -> Decimal:
+    """Ten to the `shift`."""
+    return Decimal(10) ** shift
+
+
+def scaled(text: str, unit: int | Decimal = SECOND) -> int:
     """The microseconds of a decimal number of units. ValueError: no number, or beyond 64 bits."""
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is no number")
@@ -64,21 +79,64 @@ def since_epoch(text: str) -> int:
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is no number")
     number = decimal(text)
-    if not -SPAN <= number <= SPAN or not FIRST <= (ticks := scaled(text)) <= LAST:
+    if not -SPAN <= number <= SPAN or not FIRST <= (ticks := scaled(text)) <= FAR * SECOND:
         raise ValueError(f"`{shown(text)}` {beyond(number)}")
     return ticks
 
 
 def beyond(number: Decimal) -> str:
-    """What is wrong with a number that is no second of the calendar: perhaps its unit."""
-    for unit, size in _SMALL_UNITS:
+    """What is wrong with a number that is no second of the calendar before 2200: perhaps its unit."""
+    for unit, size, name in _SMALL_UNITS:
         if 0 <= number <= RECENT * size:
-            return f"{OUTSIDE}: seconds since 1970 are expected, this looks like {unit}"
+            where = "is beyond the year 2200" if number <= LAST // SECOND else OUTSIDE
+            looks = f"seconds since 1970 are expected, this looks like {unit}; they are declared `FORMAT epoch {name}`"
+            return f"{where}: {looks}"
     return f"{OUTSIDE}: seconds since 1970 are expected"
+
+
+def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
+    """The microseconds since 1970 of a time as a declaration says that it is written, ISO 8601 or (`numbers`) seconds
+    where it does not. ValueError: it is none."""
+    if format is None:
+        return since_epoch(text) if numbers and is_number(text) else of_iso(text)
+    if format.unit is not None:
+        ticks = scaled(text, power(SHIFTS[format.unit]))
+        if not FIRST <= ticks <= LAST:
+            raise ValueError(f"`{shown(text)}` {OUTSIDE}")
+        return ticks
+    if format.pattern is not None:
+        try:
+            ticks, absolute = of_pattern(text, format.pattern)
+        except ValueError as error:
+            raise ValueError(f"`{shown(text)}` {error}") from None
+    elif numbers and is_number(text):
+        return since_epoch(text)
+    else:
+        ticks, absolute = of_iso_clock(text)
+    if format.zone is not None and not absolute:
+        found, there = zone(format.zone).utc(np.array([ticks]), format.later)
+        if not there[0]:
+            raise ValueError(f"`{shown(text)}` is skipped by the clocks of {format.zone}")
+        ticks = int(found[0])
+    if not FIRST <= ticks <= LAST:
+        raise ValueError(f"`{shown(text)}` is no time of the calendar")
+    return ticks
+
+
+def form(format: TimeFormat | None, number: bool) -> str:
+    """How times are given out where they come in a format: `iso`, or `seconds` where they come as seconds."""
+    if format is not None and (format.pattern is not None or format.unit is not None):
+        return "seconds" if format.unit == "s" else "iso"
+    return "seconds" if number else "iso"
 
 
 def of_iso(text: str) -> int:
     """The microseconds since the epoch of an ISO 8601 time. UTC where no offset is written, midnight where no time."""
+    return of_iso_clock(text)[0]
+
+
+def of_iso_clock(text: str) -> tuple[int, bool]:
+    """Likewise, and whether the offset is written."""
     match = _ISO.fullmatch(text)
     if match is None:
         if _BASIC.fullmatch(text):
@@ -94,7 +152,7 @@ def of_iso(text: str) -> int:
     ticks += scaled("0." + (fraction or "0"))
     if not FIRST <= ticks <= LAST:
         raise ValueError(f"`{shown(text)}` is no time of the calendar")
-    return ticks
+    return ticks, offset is not None
 
 
 def of_duration(text: str) -> int:

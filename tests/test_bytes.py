@@ -25,7 +25,8 @@ from connectors import streams
 from connectors.files import read
 from connectors.header import bind
 from connectors.jsonl import LineReader
-from connectors.records import Record, Unreadable, decode, read_fields, read_line
+from connectors.records import Record, decode, read_fields, read_line
+from connectors.values import Unreadable
 
 TRIES = 150 * max(1, int(os.environ.get("SEMCEP_FUZZ", "0")))
 KINDS = ("string", "iri", "int", "float", "bool", "time", "duration")

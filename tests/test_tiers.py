@@ -23,7 +23,7 @@ from cep.engine import Engine
 from cep.operators.goals.intrinsics import as_bits, as_float, bare, prefetch
 from cep.operators.goals.keys import mix
 from cep.operators.goals.pairing import pair
-from connectors.columns import _copy, _ints, _read_floats, _read_ticks
+from connectors.cells import copy, floats, ints, read_ticks
 from connectors.lines import _escape, _ticks
 from connectors.numbers import NUMBER, STRING
 from tests.programs import Program, contests, iterations, loops, programs, recursions, windows
@@ -112,9 +112,9 @@ def test_text_is_read_the_same(texts: list[str], calendar: bool) -> None:
     buffer = np.frombuffer(b"".join(data) + b"\0" * 40, np.uint8)
     length = np.diff(ends)
     kind = np.array([STRING if i % 3 else NUMBER for i in range(len(data))], np.uint8)
-    for kernel, more in ((_ints, (True,)), (_read_floats, (True,)), (_read_ticks, (True, calendar))):
+    for kernel, more in ((ints, (True, 46)), (floats, (True, 44)), (read_ticks, (True, calendar, 46))):
         same(kernel, buffer, ends[:-1], length, kind, *more)
-    same(_copy, buffer, ends[:-1], length, kind, True, np.arange(len(data)))
+    same(copy, buffer, ends[:-1], length, kind, True, np.arange(len(data)), 34)
     same(_escape, buffer[: ends[-1]], ends, np.array([bool(i % 4) for i in range(len(data))]))
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CLEAN, DEAD_LETTERS, REFUSED, FAILED = 0, 1, 2, 3
 
 DATA = {
-    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz"), "--input "),
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz", ".zst"), "--input "),
     **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
 }
 """Suffixes of data files, and the option that takes such a file."""

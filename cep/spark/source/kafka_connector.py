@@ -267,7 +267,7 @@ def topic_blocks(
         assert one.address is not None, "a topic has an address"
         rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
         taken = reading(carried, place << FILE_BITS, one, dead_letters)
-        found.append(rows.select("partition", "offset", "value").mapInArrow(taken, SOURCE_COLUMNS))
+        found.append(rows.select("partition", "offset", "key", "value").mapInArrow(taken, SOURCE_COLUMNS))
     return reduce(DataFrame.union, found) if found else None
 
 
@@ -295,10 +295,12 @@ def message_runs(rows: Rows, topic: str) -> Iterator[tuple[int, Messages]]:
     """Runs of messages of one partition, each with the number of the partition."""
     for batch in rows:
         partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
+        keys = batch.column("key").to_pylist()
         for partition, run in groupby(range(batch.num_rows), key=partitions.__getitem__):
             these = list(run)
             names = [f"{topic}/{partition}"] * len(these)
-            yield partition, Messages(names, [offsets[i] for i in these], [values[i] or b"" for i in these])
+            payloads = [values[i] or b"" for i in these]
+            yield partition, Messages(names, [offsets[i] for i in these], payloads, keys=[keys[i] for i in these])
 
 
 def _quoted(text: str) -> str:

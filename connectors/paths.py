@@ -1,0 +1,113 @@
+"""Where a value stands in a record: a column, a path in nested JSON, a level of an MQTT topic, the key of Kafka."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from cep.core.schema import Attribute, Schema
+
+EACH = "[]"
+"""A step of a path: into each element of a list."""
+KEY = "key"
+"""What `FROM key` means where a message has a key and its record no such field."""
+
+_LEVEL = re.compile(r"topic\[([1-9]\d{0,3})\]", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+Path = tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def path(source: str) -> Path:
+    """The steps of a path; one step: a plain column."""
+    if "." not in source and EACH not in source:
+        return (source,)
+    steps: list[str] = []
+    for step in source.split("."):
+        name = step.removesuffix(EACH)
+        steps += [name, EACH] if name != step else [step]
+    return tuple(steps) if all(steps) else (source,)
+
+
+def level(source: str) -> int | None:
+    """Which level of a topic a source is, the first is 1; None: it is no level."""
+    match = _LEVEL.fullmatch(source)
+    return None if match is None else int(match[1])
+
+
+def from_message(source: str) -> bool:
+    """Whether a source may stand beside the record, in the message."""
+    return source == KEY or level(source) is not None
+
+
+def source_of(attribute: Attribute) -> str:
+    return attribute.source or attribute.name
+
+
+def list_of(sources: Sequence[str]) -> Path | None:
+    """The path of the list of which each element is an event, None: there is none."""
+    found = next((path(source) for source in sources if EACH in path(source)), None)
+    return None if found is None else found[: found.index(EACH)]
+
+
+def written(steps: Path) -> str:
+    """The path as it is written after FROM."""
+    text = ""
+    for step in steps:
+        text += step if step == EACH or not text else f".{step}"
+    return text
+
+
+def first_at(found: Any, steps: Path) -> Any:
+    """The value at the end of a path, of lists in their first element; None where there is none."""
+    for step in steps:
+        if step == EACH:
+            found = found[0] if isinstance(found, list) and found else None
+        else:
+            found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
+    """Where else in a JSON object the value of an attribute seems to stand: `write FROM "pump.id"`; None: nowhere."""
+    wanted = source_of(attribute)
+    last = path(wanted)[-1]
+    names = (last.lower(), attribute.name.lower())
+    inside = found.get(wanted)
+    if isinstance(inside, dict | list):
+        choices = [steps for steps, value in _leaves(inside, (wanted,)) if not isinstance(value, dict | list)]
+        if choices:
+            what = "an object" if isinstance(inside, dict) else "a list"
+            held = ", ".join(f"`{written(steps[1:])}`" for steps in choices[:3])
+            best = next((steps for steps in choices if steps[-1].lower() in (*names, "value", "id")), choices[0])
+            return f'`{wanted}` is {what} with {held}: write FROM "{written(best)}"'
+        return None
+    for steps, value in _leaves(found, ()):
+        if len(steps) > 1 and steps[-1].lower() in names and not isinstance(value, dict | list):
+            return f'`{written(steps[:-1])}` has `{steps[-1]}`: write FROM "{written(steps)}"'
+    for name in found:
+        if name != wanted and name.lower().replace("-", "_").replace(" ", "_") in names:
+            column = name if _WORD.fullmatch(name) else f'"{name}"'
+            return f"there is `{name}`: write FROM {column}"
+    return None
+
+
+def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]]:
+    """All values in an object, with their paths; of lists those of the first element."""
+    if isinstance(value, dict) and deep:
+        for name, inner in value.items():
+            yield (*above, name), inner
+            yield from _leaves(inner, (*above, name), deep - 1)
+    elif isinstance(value, list) and value and deep and EACH not in above:
+        if isinstance(value[0], dict | list):
+            yield from _leaves(value[0], (*above, EACH), deep - 1)
+        else:
+            yield (*above, EACH), value[0]
+
+
+def sources(schema: Schema, times: Sequence[str]) -> list[str]:
+    """Those of the times, then of the attributes."""
+    return [*times, *(source_of(attribute) for attribute in schema.attributes)]
