@@ -15,6 +15,7 @@ from cep.app import completions
 from cep.app.cli_completion import answering, completion
 from cep.app.cli_explain import explain
 from cep.app.cli_help import RULES, Sectioned
+from cep.app.cli_infer import infer
 from cep.app.cli_knowledge import knowing, validate_knowledge
 from cep.app.cli_options import KnowledgeOptions, PolicyName, RuleFile
 from cep.app.cli_run import run
@@ -213,7 +214,7 @@ def plan(options: PlanOptions) -> None:
     say(explained(engine.plan, engine.chained, answers=engine.answers))
 
 
-for command in (check, plan, run, explain, serve, completion):
+for command in (infer, check, plan, run, explain, serve, completion):
     app.command(cls=Sectioned)(command)
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")

@@ -1,0 +1,99 @@
+"""`cep infer`: the declaration that fits a file, so that nobody begins with an empty page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from cep.app import completions
+from cep.app.command_line import takes
+from cep.app.terminal import say
+
+if TYPE_CHECKING:
+    from connectors.infer.declaration import Inferred
+
+WIDTH = 100
+"""Columns within which a note stands behind its attribute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferOptions:
+    """The options of `cep infer`."""
+
+    file: Annotated[
+        Path,
+        Argument(
+            metavar="FILE",
+            help="Records: JSON Lines, CSV, TSV or Parquet.",
+            autocompletion=completions.record_files,
+        ),
+    ]
+    event: Annotated[str | None, Option(metavar="NAME", help="What the event is called, by default as the file.")] = (
+        None
+    )
+    format: Annotated[
+        str | None,
+        Option(
+            metavar="FORMAT",
+            autocompletion=completions.record_formats,
+            help="jsonl, csv, tsv or parquet, where the file's name does not say.",
+        ),
+    ] = None
+    records: Annotated[int, Option(metavar="N", min=1, help="How many records are looked at.")] = 50_000
+
+
+@takes(InferOptions)
+def infer(options: InferOptions) -> None:
+    """Print the declaration that fits a file.
+
+    \b
+      cep infer data.jsonl
+      cep infer weather.csv --event reading > rules.cep
+
+    Types, the time and how it is written, where nested values stand, what stands for a missing one; what values were
+    seen, as comments. It is a proposal, made from the first records: read it, and mend it.
+    """
+    from connectors.infer.declaration import inferred
+    from connectors.infer.sample import samples
+
+    file = options.file
+    if str(file) == "-" or not file.is_file():
+        from cep.core.errors import CepError
+        from cep.core.suggest import missing
+
+        what = "is a folder" if file.is_dir() else "there is no such file"
+        hint = "name a file of it" if file.is_dir() else missing(file) if str(file) != "-" else "name a file"
+        raise CepError(f"{file}: {what}", hint=hint)
+    stem = file.name.removesuffix(file.suffix) if file.suffix in (".gz", ".zst") else file.name
+    for number, sample in enumerate(samples(file, options.records, options.format)):
+        if number:
+            say("")
+        say(_written(inferred(sample, options.event or Path(stem).stem), sample.count))
+
+
+def _written(made: Inferred, count: int) -> str:
+    """The declaration, an attribute a line, with what was seen behind each."""
+    from cep.rules.printing import attribute, declaration
+
+    schema = made.schema
+    behind = declaration(
+        schema.name, (), None, schema.time, schema.start, schema.end, schema.clock, schema.format, None, schema.records
+    )
+    tail = behind.removeprefix(f"{schema.name}()").strip()
+    lines = ["% from 1 record" if count == 1 else f"% from {count:,} records"]
+    lines += [f"% {remark}" for remark in made.remarks]
+    lines.append(f"event {schema.name}(")
+    texts = [attribute(each) + ("," if each is not schema.attributes[-1] else "") for each in schema.attributes]
+    wide = min(max(map(len, texts), default=0), 52)
+    for each, text in zip(schema.attributes, texts, strict=True):
+        note = made.notes.get(each.name, "")
+        line = f"    {text:{wide}}  % {note}" if note else f"    {text}"
+        if note and len(line) > WIDTH:
+            lines.append(f"    % {note}")
+            line = f"    {text}"
+        lines.append(line)
+    lines.append(f") {tail}." if tail else ").")
+    return "\n".join(lines)
