@@ -89,6 +89,8 @@ def uses_interval(thing: Any) -> bool:
         return True
     if isinstance(thing, Or):
         return any(uses_interval(part) for alternative in thing.alternatives for part in alternative)
+    if isinstance(thing, tuple):  # the condition of an `if`
+        return any(map(uses_interval, thing))
     parts = (thing.left, thing.right) if isinstance(thing, Comparison) else getattr(thing, "arguments", ())
     return any(uses_interval(part) for part in parts)
 

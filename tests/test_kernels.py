@@ -16,11 +16,11 @@ from cep.core.kernels import made_of
 ROOT = Path(__file__).parent.parent
 READS = """
 import numpy as np
-from connectors.columns import _ints
+from connectors.cells import ints
 from connectors.numbers import STRING
 text, here = np.frombuffer(b"41", np.uint8), np.zeros(1, np.int64)
-found, _ = _ints(text, here, here + 2, np.full(1, STRING, np.uint8), True)
-print(found[0], sum(_ints.stats.cache_hits.values()))
+found, _ = ints(text, here, here + 2, np.full(1, STRING, np.uint8), True, ord("."))
+print(found[0], sum(ints.stats.cache_hits.values()))
 """
 
 
@@ -75,7 +75,7 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
 
     def changed(path: str) -> set[str]:
         """The modules whose kernels have to be compiled again when a file changes."""
-        modules = (*(f"connectors.{one}" for one in ("columns", "csvscan", "lines")), "cep.operators.goals.pairing")
+        modules = (*(f"connectors.{one}" for one in ("cells", "csvscan", "lines")), "cep.operators.goals.pairing")
         kernels._read.cache_clear()
         before = {name: made_of(name) for name in modules}
         file = copy / path
@@ -83,8 +83,8 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
         kernels._read.cache_clear()
         return {name for name in modules if made_of(name) != before[name]}
 
-    assert changed("connectors/numbers.py") == {"connectors.columns", "connectors.csvscan"}
-    assert changed("connectors/times.py") == {"connectors.columns", "connectors.csvscan", "connectors.lines"}
+    assert changed("connectors/numbers.py") == {"connectors.cells", "connectors.csvscan"}
+    assert changed("connectors/times.py") == {"connectors.cells", "connectors.csvscan", "connectors.lines"}
     assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairing"}
     assert changed("connectors/tcp.py") == changed("cep/command.py") == set()
     kernels._read.cache_clear()

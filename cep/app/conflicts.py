@@ -20,6 +20,7 @@ from connectors.inputs import known_format
 READ: Mapping[str, str] = {
     "rules": "the program",
     "inputs": "an input",
+    "file": "the records",
     "facts": "a table of facts",
     "knowledge": "knowledge",
     "files": "knowledge",
