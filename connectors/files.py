@@ -17,10 +17,12 @@ from cep.core.signals import stops
 from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.csv import read_csv
-from connectors.inputs import RDF, TABLES, Input, inputs, sure
+from connectors.influx import PointReader
+from connectors.inputs import PACKS, RDF, TABLES, Input, inputs, sure
 from connectors.jsonl import LineReader, read_jsonl
 from connectors.live import RunState, lasting_connection, listen
 from connectors.order import in_order
+from connectors.packs import PackReader, read_packs
 from connectors.parquet import open_parquet, read_parquet
 from connectors.paths import level, source_of
 from connectors.sosa import Documents, read_observations
@@ -229,12 +231,20 @@ def _unreadable(path: str, error: OSError) -> CepError:
 
 def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
-    if one.format == "jsonl":
+    if one.format in ("jsonl", "influx"):
         if one.type is not None:
             check_levels(one, schemas[one.type])
-        lines = LineReader(schemas, one.type, one.bound)
+        known = schemas, one.type, one.bound
+        lines = LineReader(*known) if one.format == "jsonl" else PointReader(*known)
         for tables, dead, block in read_jsonl(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position
+            last = block or last
+    elif one.format in PACKS:
+        assert one.type is not None, "packs are bound to an event"
+        check_levels(one, schemas[one.type])
+        packs = PackReader(schemas[one.type], one.format)
+        for table, dead, block in read_packs(one.path, stream, packs, chunk, first):
+            yield ({} if table is None else {one.type: table}), dead, block, stream.position
             last = block or last
     elif one.format in RDF:
         assert one.type is not None, "observations are bound to an event"

@@ -26,11 +26,18 @@ FORMATS: Mapping[str, str] = {
     ".nq": "nquads",
     ".nt": "nquads",
     ".jsonld": "jsonld",
+    ".senml": "senml",
+    ".lp": "influx",
+    ".line": "influx",
 }
 RDF = ("nquads", "jsonld")
 TABLES = ("csv", "tsv")
+PACKS = ("senml", "sensorthings")
+TYPED = ("jsonl", "influx")
+"""Formats whose records say themselves which event they are."""
+INPUT_FORMATS = tuple(dict.fromkeys((*FORMATS.values(), *PACKS)))
 COMPRESSED = (".gz", ".zst")
-KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
+KNOWN = ", ".join(INPUT_FORMATS)
 _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 
@@ -65,12 +72,12 @@ def inputs(
 ) -> list[Input]:
     """The files and live inputs that `specs` name, in their order, those of a directory or pattern by name.
 
-    `format` (one of `FORMATS`) overrides what the suffix says. Files of `known` absolute paths are passed over, for
+    `format` (one of `INPUT_FORMATS`) overrides what the suffix and the declaration say. Files of `known` absolute paths are passed over, for
     whoever looks at the same folder again and again. CepError: no such file or event, no format, or a file
     that needs one event type and several are possible; for the latter two there is none where it may stay `unsure` what
     a file holds (see `sure`).
     """
-    if format is not None and format not in FORMATS.values():
+    if format is not None and format not in INPUT_FORMATS:
         raise CepError(f"`{format}` is no format", hint=f"formats are {KNOWN}", code="input")
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
@@ -181,7 +188,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
-    format = format or (known_format(path) if path != "-" else "jsonl") or _declared_format(name, schemas)
+    format = format or _named_format(path, name, schemas)
     if format is None:
         raise CepError(
             f"{path}: the format is not known by its name",
@@ -193,25 +200,35 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
     return Input(path, format, _type(path, name, schemas, format), name is not None)
 
 
+def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
+    """The format by suffix, or where that says none, or no more than JSON, the one that the declaration names."""
+    found = known_format(path) if path != "-" else "jsonl"
+    declared = _declared_format(name, schemas)
+    if found is None or (found == "jsonl" and (declared in PACKS or (declared == "influx" and path == "-"))):
+        return declared
+    return found
+
+
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """The format that the declaration of the event names, of a file whose name does not say one."""
-    only = name or (next(iter(schemas)) if len(schemas) == 1 else None)
-    records = None if only is None else schemas[only].records
-    return None if records is None else records.name
+    """The format that the declaration of the event names, or of all events that may be meant."""
+    named = {None if one.records is None else one.records.name for one in schemas.values() if name in (None, one.name)}
+    return named.pop() if len(named) == 1 else None
 
 
 def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
     found = address(path)
-    format = found.options.get("format", format) or "jsonl"
-    if format != "jsonl" and format not in RDF:
-        raise found.refused(f"a message is no {format}", "messages are jsonl, jsonld or nquads")
+    declared = _declared_format(name, schemas)
+    format = found.options.get("format", format) or (declared if declared in (*PACKS, "influx") else "jsonl")
+    if format not in (*TYPED, *RDF, *PACKS):
+        known = ", ".join((*TYPED, *PACKS, *RDF))
+        raise found.refused(f"a message is no {format}", f"messages are {known}")
     return Input(found.text, format, _type(found.text, name, schemas, format), name is not None, found)
 
 
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
     """The event that an input holds. CepError: it is not said, and has to be."""
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
-    if type is None and format != "jsonl":
+    if type is None and format not in TYPED:
         raise CepError(
             f"{path}: a file of format {format} holds one event type, it is not said which",
             hint=f"bind it: `{sorted(schemas)[0]}={path}`; input events are {', '.join(sorted(schemas))}",

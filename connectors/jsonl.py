@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -23,8 +23,16 @@ from connectors.times import form
 from connectors.values import Real, Unreadable
 
 
+class ReadsLines(Protocol):
+    """What reads blocks of lines of records."""
+
+    def read(
+        self, file: str, data: bytes, position: int, line: int, first: int
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]: ...
+
+
 def read_jsonl(
-    file: str, stream: ByteStream, lines: LineReader, chunk: int, first: int
+    file: str, stream: ByteStream, lines: ReadsLines, chunk: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
     """Tables by type, block by block; no block: the stream is silent."""
     line = 1
@@ -234,7 +242,7 @@ class LineReader:
         offset, length, kind = (each[:wanted] for each in matrix)
         cells = Cells(buffer, offset, length, kind, False)
         if any(from_message(source_of(attribute)) for attribute in schema.attributes):
-            cells = _with_envelope(schema, times, cells, good, row, beside or {})
+            cells = with_envelope(schema, times, cells, good, row, beside or {})
         return _Rows(schema, lines[~odd], counts[~odd], odd, row, place, good, cells)
 
     def _settle(self, types: NDArray[np.int32]) -> None:
@@ -304,7 +312,7 @@ def _no_rows(schema: Schema, width: int, buffer: NDArray[np.uint8]) -> _Rows:
     return _Rows(schema, none, none, none.astype(np.bool_), none, none, none.astype(np.bool_), empty)
 
 
-def _with_envelope(
+def with_envelope(
     schema: Schema,
     times: int,
     cells: Cells,

@@ -33,7 +33,7 @@ def _hash(data, i, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, _nrt=False)
-def _find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
+def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
     """The index of the name data[i:stop], or -1."""
     mask = np.uint64(len(slots) - 1)
     place = _hash(data, i, stop) & mask
@@ -252,7 +252,7 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
             i, escaped = _string(buffer, i, stop)
             if i < 0 or escaped:
                 return ODD, e, False
-            name = _find(buffer, key, i - 1, names, ends, slots)
+            name = find(buffer, key, i - 1, names, ends, slots)
             if k < _GUESSES:
                 guess_first[k] = key
                 guess_length[k] = i - 1 - key
@@ -316,7 +316,7 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
                     return ODD, e, False
                 typed = True
                 if kind == STRING:
-                    found = _find(buffer, first, first + length, names, ends, slots)
+                    found = find(buffer, first, first + length, names, ends, slots)
                     type = types[found] if found >= 0 else UNKNOWN
                 else:
                     type = ODD if kind == ESCAPED else UNKNOWN

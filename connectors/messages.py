@@ -7,11 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadLetter
-from connectors.inputs import RDF, Input
+from connectors.influx import PointReader
+from connectors.inputs import PACKS, RDF, Input
 from connectors.jsonl import LineReader
+from connectors.packs import PackReader, Rows
 from connectors.paths import KEY, from_message, level, source_of
 from connectors.sosa import Documents
 
@@ -81,10 +84,15 @@ class Inbox:
 
     def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
         self.path = input.path
-        self._read: LineReader | Documents
+        self._read: LineReader | PointReader | PackReader | Documents
         if input.format in RDF:
             assert input.type is not None, "observations are bound to an event"
             self._read = Documents(schemas[input.type], input.format)
+        elif input.format in PACKS:
+            assert input.type is not None, "packs are bound to an event"
+            self._read = PackReader(schemas[input.type], input.format)
+        elif input.format == "influx":
+            self._read = PointReader(schemas, input.type, input.bound)
         else:
             self._read = LineReader(schemas, input.type, input.bound)
         wanted = (source_of(attribute) for schema in schemas.values() for attribute in schema.attributes)
@@ -104,6 +112,15 @@ class Inbox:
             table, dead, rows = self._read.read(messages.payloads, first)
             tables = {self._read.schema.name: table}
             times = "iso"
+        elif isinstance(self._read, PackReader):
+            tables, dead, rows, times = self._packs(self._read, messages, first)
+        elif isinstance(self._read, PointReader):  # a message may hold many lines
+            of = np.repeat(np.arange(len(messages)), [payload.count(b"\n") + 1 for payload in messages.payloads])
+            data = b"\n".join([*messages.payloads, b""])
+            tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
+            rows = of[: block.count] if block.lines is None else of[block.lines]
+            dead = [replace(one, line=int(of[one.line])) for one in dead]
+            times = block.times or ""
         else:
             # A line break may stand between the values of a message, as may a carriage return, which ends no line.
             data = b"\n".join([*messages.payloads, b""])
@@ -116,3 +133,28 @@ class Inbox:
         lines = np.asarray(messages.numbers, np.int64)[rows]
         block = Received(self.path, first, len(rows), 0, lines, times=times or None, messages=messages, rows=rows)
         return tables, dead, block
+
+    def _packs(
+        self, packs: PackReader, messages: Messages, first: int
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str]:
+        """The events of messages that hold several records each; dead records, with the place of their message as their
+        line; of each record its message; how times are written."""
+        found = Rows()
+        for number, payload in enumerate(messages.payloads):
+            if payload:
+                packs.message(payload, number, found)
+        of = np.array(found.document, np.int64)
+        table, dead, index, times = packs.tables(found, first, self._beside_rows(messages, of))
+        refused = []
+        for one in dead:
+            number = int(of[one.line])
+            text = found.text(one.line, messages.payloads[number].decode("utf-8", "surrogateescape"))
+            refused.append(replace(one, line=number, text=text))
+        return {} if table is None else {packs.schema.name: table}, refused, of[index], times or ""
+
+    def _beside_rows(self, messages: Messages, of: NDArray[np.int64]) -> dict[str, Sequence[str | None]] | None:
+        """What the message of each row says besides."""
+        if not self._beside:
+            return None
+        beside = messages.beside(self._beside)
+        return {source: [texts[number] for number in of.tolist()] for source, texts in beside.items()}

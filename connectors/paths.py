@@ -16,6 +16,8 @@ KEY = "key"
 
 _LEVEL = re.compile(r"topic\[([1-9]\d{0,3})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_BETWEEN = re.compile(r"(?<!@iot)\.")
+"""Between steps; `@iot.id` is one, as names of SensorThings have it."""
 
 Path = tuple[str, ...]
 
@@ -26,7 +28,7 @@ def path(source: str) -> Path:
     if "." not in source and EACH not in source:
         return (source,)
     steps: list[str] = []
-    for step in source.split("."):
+    for step in _BETWEEN.split(source):
         name = step.removesuffix(EACH)
         steps += [name, EACH] if name != step else [step]
     return tuple(steps) if all(steps) else (source,)

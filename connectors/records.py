@@ -61,7 +61,7 @@ def _constant(name: str) -> Any:
     raise Unreadable("json", f"{name} is no JSON value; a missing value is written null")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_constant)
+decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_constant)
 
 
 def read_line(
@@ -126,7 +126,7 @@ def read_events(
 
 
 def _positional(found: Mapping[str, Any], schema: Schema, sources: set[str]) -> Record:
-    start, end = _times(lambda key: _reach(found, path(key), schema), schema, _json_time(schema))
+    start, end = read_times(lambda key: _reach(found, path(key), schema), schema, _json_time(schema))
     given = found["args"]
     if not isinstance(given, list):
         raise Unreadable("args", f"`args` is a list, this is {kind(given)}")
@@ -146,7 +146,7 @@ def _event(
         return found[source] if source in found else _reach(found, path(source), schema, place)
 
     try:
-        start, end = _times(get, schema, _json_time(schema))
+        start, end = read_times(get, schema, _json_time(schema))
     except Unreadable as late:
         key = next((key for key in time_keys(schema) if get(key) is None), None)
         where = None if key is None else elsewhere(found, Attribute(key, "time"))
@@ -204,7 +204,7 @@ def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".") -> 
         text = fields.get(name)
         return None if text is None or text in ("", "NA") else text
 
-    start, end = _times(field, schema, lambda key, text: text_time(key, text, schema.format, point))
+    start, end = read_times(field, schema, lambda key, text: text_time(key, text, schema.format, point))
     values = tuple(text_value(attribute, field(source_of(attribute)), point) for attribute in schema.attributes)
     return Record(schema.name, start, end, values)
 
@@ -213,7 +213,7 @@ def parse(line: bytes) -> Any:
     """The JSON value of a line: numbers with a point as `Real`."""
     text = decode(line).strip(" \t\r\n")
     try:
-        return _decoder.decode(text)
+        return decoder.decode(text)
     except json.JSONDecodeError as error:
         hint = f"; {_ONE_A_LINE}" if text[0] == "[" or text == "{" else ""
         raise Unreadable("json", f"bad JSON at character {error.pos + 1}: {error.msg.lower()}{hint}") from None
@@ -329,7 +329,8 @@ def _word(key: str, value: Any) -> str:
     return str(value).strip(" \t")
 
 
-def _times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int]) -> tuple[int, int]:
+def read_times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int]) -> tuple[int, int]:
+    """Start and end by the values of `time_keys`; `read` makes microseconds of a key and its value."""
     keys = time_keys(schema)
     given = [get(key) for key in keys]
     if len(keys) == 3:

@@ -184,10 +184,10 @@ class _Awaited(io.RawIOBase):
         return os.readv(self._descriptor, [buffer])
 
 
-def whole_lines(stream: ByteStream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
+def whole_lines(stream: ByteStream, chunk: int, longest: int = LONGEST) -> Iterator[tuple[bytes, int, int]]:
     """(bytes, position of the first, length of a longer line they are only the beginning of): blocks of whole lines.
 
-    The last line may lack its end. Of a line of more than LONGEST bytes only the beginning is kept. No bytes: the
+    The last line may lack its end. Of a line of more than `longest` bytes only the beginning is kept. No bytes: the
     stream is silent.
     """
     rest = b""
@@ -212,7 +212,7 @@ def whole_lines(stream: ByteStream, chunk: int) -> Iterator[tuple[bytes, int, in
             yield block[:cut], position, 0
         rest = block[cut:]
         position += cut
-        if len(rest) > LONGEST:
+        if len(rest) > longest:
             length, head, rest = skip_line(stream, rest, chunk)
             yield head, position, length
             position += length

@@ -13,6 +13,8 @@ from cep.language.syntax.events import events
 from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
+_TIMES = {"senml": "t", "influx": "time"}
+"""By format of records what their time is called, which is that of an event whose declaration names none."""
 
 
 class Schemas:
@@ -63,12 +65,15 @@ class Schemas:
                         _missing(attribute, statement),
                     )
                 )
+            time = statement.time
+            if time is None and statement.start is None and statement.records is not None:
+                time = _TIMES.get(statement.records.name)
             self.found[statement.name] = Schema(
                 statement.name,
                 tuple(attributes),
                 True,
-                statement.time is not None,
-                statement.time,
+                time is not None,
+                time,
                 statement.start,
                 statement.end,
                 statement.iri,

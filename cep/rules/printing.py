@@ -86,7 +86,7 @@ def declaration(
     text += _times(format, "epoch ") + _missing(missing)
     if records is not None:
         options = ", ".join(f"{key}: {print_string(value)}" for key, value in records.options)
-        text += f" FORMAT {records.name}({options})"
+        text += f" FORMAT {records.name}" + (f"({options})" if options else "")
     return text
 
 

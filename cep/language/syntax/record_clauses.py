@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cep.core import time_pattern
 from cep.core.errors import CepError
-from cep.core.literals import read_string
+from cep.core.literals import read_string, read_time
 from cep.core.schema import RecordFormat, TimeFormat
 from cep.core.suggest import nearest
 from cep.core.zones import names
@@ -19,11 +19,22 @@ from cep.language.syntax.tokens import Token
 
 CLAUSES = ("FORMAT", "ZONE", "FOLD", "MISSING")
 UNITS = ("s", "ms", "us", "ns")
-RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {"csv": ("separator", "decimal", "comment", "quote", "encoding")}
-"""By name the options that each takes."""
+RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
+    "csv": ("separator", "decimal", "comment", "quote", "encoding"),
+    "senml": ("now",),
+    "sensorthings": (),
+    "influx": ("measurement", "precision"),
+}
+"""By name the options that each takes; all but CSV may stand without any."""
 
 _FORMAT = '`FORMAT "%d.%m.%Y %H:%M"`, `FORMAT epoch ms`'
 _CSV = '`FORMAT csv(separator: ";", decimal: ",", comment: "#")`'
+_EXAMPLES = {
+    "csv": _CSV,
+    "senml": '`FORMAT senml`, `FORMAT senml(now: "2026-11-22T10:00:00Z")`',
+    "sensorthings": "`FORMAT sensorthings`",
+    "influx": '`FORMAT influx`, `FORMAT influx(measurement: "cpu", precision: "ms")`',
+}
 
 _LEVEL = re.compile(r"topic\[[1-9][0-9]*\]", re.ASCII)
 
@@ -91,7 +102,8 @@ class Clauses:
 
     def _format(self, cursor: Cursor, first: Token) -> None:
         token = cursor.token
-        if self.of is None and token.kind == "name" and cursor.peek().key == "(":
+        bare = token.text in RECORD_FORMATS and token.text != "csv"
+        if self.of is None and token.kind == "name" and (bare or cursor.peek().key == "("):
             if self.records is not None:
                 cursor.stop("a second format of the records", f"options stand together: {_CSV}", first.span)
             self.records = _records(cursor)
@@ -158,44 +170,62 @@ def _records(cursor: Cursor) -> RecordFormat:
     name = cursor.advance()
     if name.text not in RECORD_FORMATS:
         near = nearest(name.text, tuple(RECORD_FORMATS))
-        known = "the formats with options are " + ", ".join(f"`{each}`" for each in RECORD_FORMATS)
+        known = "the formats of records are " + ", ".join(f"`{each}`" for each in RECORD_FORMATS)
         cursor.stop(f"unknown format `{name.text}`", f"did you mean `{near}`?" if near else known, name.span)
+    if cursor.token.key != "(":
+        return RecordFormat(name.text)
     opening = cursor.advance()
+    known = RECORD_FORMATS[name.text]
+    example = f"e.g. {_EXAMPLES[name.text]}"
+    if not known:
+        cursor.stop(f"{name.text} has no options", example, cursor.span(opening))
     options: dict[str, str] = {}
     while True:
         key = cursor.token
-        if key.text not in RECORD_FORMATS[name.text]:
-            known = ", ".join(f"`{each}`" for each in RECORD_FORMATS[name.text])
-            cursor.fail("an option", f"the options of {name.text} are {known}: {_CSV}")
+        if key.text not in known:
+            listed = ", ".join(f"`{each}`" for each in known)
+            cursor.fail("an option", f"the options of {name.text} are {listed}: {_EXAMPLES[name.text]}")
         if key.text in options:
-            cursor.stop(f"`{key.text}` is there twice", f"e.g. {_CSV}")
+            cursor.stop(f"`{key.text}` is there twice", example)
         cursor.advance()
-        cursor.expect(":", "`:` and a string", f"e.g. {_CSV}")
+        cursor.expect(":", "`:` and a string", example)
         value = cursor.token
-        options[key.text] = _text(cursor, "a string", f"e.g. {_CSV}")
+        options[key.text] = _text(cursor, "a string", example)
         if why := _refused(key.text, options[key.text]):
             cursor.stop(*why, value.span)
         if not cursor.accept(","):
             break
-    cursor.close(opening, ")", "`,` or `)`", f"e.g. {_CSV}")
+    cursor.close(opening, ")", "`,` or `)`", example)
     marks = [options[key] for key in ("separator", "decimal", "quote", "comment") if key in options]
     if len(set(marks)) < len(marks):
         message = "one character cannot be two of separator, decimal, quote and comment"
-        cursor.stop(message, f"e.g. {_CSV}", cursor.span(opening))
+        cursor.stop(message, example, cursor.span(opening))
     return RecordFormat(name.text, tuple(options.items()))
 
 
 def _refused(option: str, value: str) -> tuple[str, str] | None:
-    if option == "encoding":
-        try:
-            codecs.lookup(value)
-        except LookupError:
-            return f"unknown encoding `{value}`", "e.g. `latin1`, `cp1252`, `utf-16`"
-        return None
-    if option == "decimal" and value not in (".", ","):
-        return "the decimal mark is `.` or `,`", f"e.g. {_CSV}"
-    if len(value) != 1 or not value.isascii() or value in "\r\n":
-        return f"the {option} is one character of ASCII", "a tabulator is written `\\t`"
+    match option:
+        case "encoding":
+            try:
+                codecs.lookup(value)
+            except LookupError:
+                return f"unknown encoding `{value}`", "e.g. `latin1`, `cp1252`, `utf-16`"
+        case "precision" if value not in UNITS:
+            return (
+                f"`{value}` is no precision of timestamps",
+                "they are counts of `ns` (as without it), `us`, `ms`, `s`",
+            )
+        case "measurement" if not value:
+            return "a measurement has a name", f"e.g. {_EXAMPLES['influx']}"
+        case "now":
+            try:
+                read_time(value)
+            except CepError:
+                return f"`{value}` is no time", f"ISO 8601, e.g. {_EXAMPLES['senml']}"
+        case "decimal" if value not in (".", ","):
+            return "the decimal mark is `.` or `,`", f"e.g. {_CSV}"
+        case "separator" | "comment" | "quote" if len(value) != 1 or not value.isascii() or value in "\r\n":
+            return f"the {option} is one character of ASCII", "a tabulator is written `\\t`"
     return None
 
 

@@ -1,0 +1,129 @@
+"""Observations of the OGC SensorThings API: single ones, and those of pages and data arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any
+
+from cep.core.schema import Schema
+from connectors.paths import source_of
+from connectors.records import time_keys
+from connectors.values import Real, Unreadable, kind
+
+TIME = "phenomenonTime"
+START, END = f"start of {TIME}", f"end of {TIME}"
+_LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
+_ID = "@iot.id"
+_KEY = re.compile(r"\(([^()]+)\)$")
+
+
+class Pages:
+    """Makes lines of JSON of observations, with what is not written as a value of its own: the two ends of the time, and
+    the ids of what they are linked to."""
+
+    pages = "value"
+
+    def __init__(self, schema: Schema) -> None:
+        self._interval = schema.time is None and schema.start is None and schema.end is None
+        self.schema = replace(schema, start=START, end=END) if self._interval else schema
+        types = {source_of(attribute): attribute.type for attribute in schema.attributes}
+        wanted = {*types, *time_keys(self.schema)}
+        self._ids = [(name, types.get(name) in ("string", "iri")) for name in ("id", *_LINKED) if name in wanted]
+        self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]
+
+    def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
+        """Of each observation the line of JSON, or why it is none; `text`: that of an element."""
+        made: list[str | Unreadable | None] = []
+        for place, one in enumerate(elements):
+            try:
+                made.append(self._line(one, text(place)))
+            except Unreadable as reason:
+                made.append(reason)
+        return made
+
+    def _line(self, one: Any, text: str) -> str:
+        if not isinstance(one, dict):
+            raise Unreadable("object", f"an observation is a JSON object, this is {kind(one)}")
+        more = list(self._more(one))
+        body = text[1:].replace("\n", " ").replace("\r", " ")
+        if not more:
+            return "{" + body
+        return "{" + ", ".join(more) + ("" if not one else ", ") + body
+
+    def _more(self, one: Mapping[str, Any]) -> Iterator[str]:
+        """What stands beside the values of an observation, as members of its object."""
+        time = one.get(TIME)
+        if self._interval:
+            if not isinstance(time, str) or isinstance(time, Real):
+                if time is not None:
+                    raise Unreadable("time", f"{TIME}: {kind(time)} is no time")
+                other = "; `TIME resultTime` takes that one" if one.get("resultTime") else ""
+                raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
+            start, slash, end = time.partition("/")
+            yield f'"{START}": {quoted(start)}, "{END}": {quoted(end if slash else start)}'
+        elif self._instants and isinstance(time, str) and "/" in time:
+            hint = "without TIME in the declaration an observation has its start and end"
+            raise Unreadable("time", f"{TIME} is an interval, and TIME an instant; {hint}")
+        for name, as_text in self._ids:
+            if name not in one:
+                found = one.get(_ID) if name == "id" else _linked(one, *_LINKED[name])
+                if found is not None:
+                    yield f'"{name}": {_written(str(found) if as_text else found)}'
+
+
+def rows(one: Mapping[str, Any]) -> list[Any] | None:
+    """The observations of an element of a data array, each an object (or what stands there instead); None: it is
+    none. Unreadable: it lacks the names of its components."""
+    array = one.get("dataArray")
+    if array is None:
+        return None
+    names = one.get("components")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Unreadable("sensorthings", "the data array has no list of names `components`")
+    if not isinstance(array, list):
+        raise Unreadable("sensorthings", f"`dataArray` is a list, this is {kind(array)}")
+    names = [_ID if name == "id" else name for name in names]
+    beside = {key: value for key, value in one.items() if key.startswith(("Datastream", "FeatureOfInterest"))}
+    return [
+        {**beside, **dict(zip(names, row))} if isinstance(row, list) and len(row) == len(names) else row
+        for row in array
+    ]
+
+
+def written(value: Any) -> str:
+    """A value that was read as JSON, written again."""
+    return _written(value)
+
+
+def _linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
+    """The id of a linked entity: where it is expanded its own, else as its link has it."""
+    there = one.get(name)
+    if isinstance(there, dict):
+        return there.get(_ID)
+    link = one.get(f"{name}@iot.navigationLink")
+    if not isinstance(link, str):
+        return None
+    last = link.rstrip("/").rpartition("/")[2]
+    match = _KEY.search(last)
+    if match is None or not last.startswith(f"{collection}("):
+        return None
+    return int(match[1]) if match[1].isascii() and match[1].isdigit() else match[1].strip("'")
+
+
+def _written(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Real() | int():
+            return str(value)
+        case str():
+            return quoted(value)
+        case list():
+            return "[" + ", ".join(map(_written, value)) + "]"
+        case _:
+            return "{" + ", ".join(f"{quoted(key)}: {_written(each)}" for key, each in value.items()) + "}"
