@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
-from cep.core.schema import ARRIVAL, Schema
+from cep.core.schema import Schema
 from connectors.batch import Block, DeadLetter, dead_record
 from connectors.columns import Cells, Refusal, table
 from connectors.influxscan import scan
@@ -99,8 +100,11 @@ class PointReader:
         order = np.full(len(types), -1, np.int64)
         order[filled] = first + np.arange(len(filled))
         dense = len(filled) == len(starts)
-        places = np.concatenate([starts if dense else starts[filled], [len(data)]])
-        block = Block(file, first, len(filled), line, None if dense else filled + line, places, position, data)
+        if dense:
+            block = Block(file, first, len(filled), line, None, np.append(starts, len(data)), position, data)
+        else:  # comments between lines belong to none
+            places, texts_of = np.stack([starts, stops], axis=1)[filled].reshape(-1), 2 * np.arange(len(filled))
+            block = Block(file, first, len(filled), line, filled + line, places, position, data, rows=texts_of)
 
         points: dict[int, Record] = {}
         refused: list[Refusal] = []
@@ -141,9 +145,7 @@ class PointReader:
         seen = next((name for name, found in tables.items() if found.height), None)
         if seen is not None:
             schema = next(schema for schema in self._schemas if schema.name == seen)
-            block = Block(
-                file, first, block.count, line, block.lines, places, position, data, form(schema.format, False)
-            )
+            block = replace(block, times=form(schema.format, False))
         return tables, [dead_record(block, int(order[r]), code, reason) for r, code, reason in refused], block
 
     def _cells(
@@ -164,10 +166,10 @@ class PointReader:
             first[self._entries[source]] = cell
         named = np.zeros(len(begin) - 1, np.bool_)
         times, width = len(time_keys(schema)), len(wanted)
-        *matrix, good = gather(
+        offset, length, kind, good = gather(
             rows, named, begin, entries, first, following, times, width, width, len(self._entries), False
         )
-        cells = Cells(buffer, *matrix, True)
+        cells = Cells(buffer, offset, length, kind, True)
         if any(from_message(source_of(attribute)) for attribute in schema.attributes):
             cells = with_envelope(schema, times, cells, good, rows, beside or {})
         return cells, good

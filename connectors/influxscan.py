@@ -1,4 +1,4 @@
-"""Line protocol of InfluxDB, compiled: one pass over the bytes finds the cells; what is not plain is marked for a slower
+"""InfluxDB's line protocol, compiled: one pass over the bytes finds the cells; what is not plain is left to a slower
 reader."""
 
 from __future__ import annotations

@@ -72,10 +72,10 @@ def inputs(
 ) -> list[Input]:
     """The files and live inputs that `specs` name, in their order, those of a directory or pattern by name.
 
-    `format` (one of `INPUT_FORMATS`) overrides what the suffix and the declaration say. Files of `known` absolute paths are passed over, for
-    whoever looks at the same folder again and again. CepError: no such file or event, no format, or a file
-    that needs one event type and several are possible; for the latter two there is none where it may stay `unsure` what
-    a file holds (see `sure`).
+    `format` (one of `INPUT_FORMATS`) overrides what the suffix and the declaration say. Files of `known` absolute paths
+    are passed over, for whoever looks at the same folder again and again. CepError: no such file or event, no format,
+    or a file that needs one event type and several are possible; for the latter two there is none where it may stay
+    `unsure` what a file holds (see `sure`).
     """
     if format is not None and format not in INPUT_FORMATS:
         raise CepError(f"`{format}` is no format", hint=f"formats are {KNOWN}", code="input")

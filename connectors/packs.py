@@ -1,5 +1,5 @@
-"""JSON documents of many records to batches: packs of SenML, pages of SensorThings. A record becomes a line of JSON with
-what its document says for it, and that is read as any line is."""
+"""JSON documents of many records to batches: packs of SenML, pages of SensorThings. A record becomes a line of JSON,
+with what its document says for it, which is read as any line is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +32,8 @@ LONGEST = 1 << 31
 _QUOTED = 1000  # characters of a document that a dead letter quotes
 _LOOKED_AT = 20  # lines
 _NO_LINE = "!"  # stands for a record that is refused here
+_scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once  # type: ignore[attr-defined]
+"""The JSON value at a place, and where it ends."""
 _space = re.compile(r"[ \t\n\r]*").match
 _Parts = Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]
 
@@ -40,8 +42,10 @@ class Resolver(Protocol):
     """What one format has of its own. `schema`: of the lines it makes; `pages`: the key of the list in a document that
     is an object, None: there is none such."""
 
-    schema: Schema
-    pages: str | None
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def pages(self) -> str | None: ...
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
         """Of each element the line of JSON, or why it is none; None: it is no record. Unreadable: the document cannot
@@ -70,9 +74,8 @@ class Rows:
 
     def text(self, row: int, document: str) -> str:
         """The record of a row, in the text of its document."""
-        return (
-            document[self.first[row] : self.beyond[row]].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        )
+        record = document[self.first[row] : self.beyond[row]]
+        return record.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 class PackReader:
@@ -228,11 +231,11 @@ def _elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tu
         if text[at : at + 1] == "[":
             return _list(text, at)
         if text[at : at + 1] != "{":
-            value, _ = decoder.scan_once(text, at)
+            value, _ = _scan(text, at)
             raise Unreadable("object", f"a document is a list of records, or an object, this is {kind(value)}")
         if pages is not None and f'"{pages}"' in text and (page := _page(text, at, pages)) is not None:
             return page
-        value, end = decoder.scan_once(text, at)
+        value, end = _scan(text, at)
         return [value], [(at, end)], end
     except StopIteration as error:
         raise _bad(text, at, error.value, "expecting value") from None
@@ -246,7 +249,7 @@ def _elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tu
 
 def _list(text: str, at: int) -> tuple[list[Any], list[tuple[int, int]], int]:
     values, spans = [], []
-    scan, space = decoder.scan_once, _space
+    scan, space = _scan, _space
     at = _past_blanks(text, at + 1)
     if text[at : at + 1] == "]":
         return [], [], at + 1
@@ -281,7 +284,7 @@ def _page(text: str, at: int, wanted: str) -> tuple[list[Any], list[tuple[int, i
             values, spans, at = _list(text, at)
             found = values, spans
         else:
-            _, at = decoder.scan_once(text, at)
+            _, at = _scan(text, at)
         at = _past_blanks(text, at)
         if text[at : at + 1] == "}":
             return None if found is None else (*found, at + 1)

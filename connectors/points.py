@@ -30,12 +30,14 @@ _LINE = "`measurement,tag=value field=1.5 1700000000000000000`"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A line: its tags are texts, its fields texts, numbers (`Real` where not whole) and booleans; `time` a count."""
+    """A line: its tags are texts, its fields texts, numbers (`Real` where not whole) and booleans; `time` a count. `twice`: keys that
+    several tags or several fields have."""
 
     measurement: str
     tags: Mapping[str, str]
     fields: Mapping[str, Any]
     time: str | None
+    twice: frozenset[str] = frozenset()
 
 
 def read_point(line: bytes) -> Point:
@@ -47,15 +49,15 @@ def read_point(line: bytes) -> Point:
     measurement, at = _unescaped(match[0], ", "), match.end()
     tags: dict[str, str] = {}
     fields: dict[str, Any] = {}
+    twice: set[str] = set()
     while text[at : at + 1] == ",":
         key, at = _key(text, at + 1, "tag")
         match = _WORD.match(text, at)
         if match is None or text[match.end() : match.end() + 1] == "=":
-            raise _bad(
-                f"the tag `{shown(key)}` has no value, or one with `=`, `,` or a blank that needs a `\\`", text, at
-            )
+            reason = "has no value, or one in which `=`, `,` or a blank lacks its `\\`"
+            raise _bad(f"the tag `{shown(key)}` {reason}", text, at)
         if key in tags:
-            raise Unreadable("influx", f"the tag `{shown(key)}` is there twice")
+            twice.add(key)
         tags[key], at = _unescaped(match[0], ",= "), match.end()
     if text[at : at + 1] != " ":
         raise _bad(f"no field: a line is {_LINE}", text, at)
@@ -64,7 +66,7 @@ def read_point(line: bytes) -> Point:
         key, at = _key(text, at, "field")
         value, at = _value(text, at, key)
         if key in fields:
-            raise Unreadable("influx", f"the field `{shown(key)}` is there twice")
+            twice.add(key)
         fields[key] = value
         if text[at : at + 1] != ",":
             break
@@ -73,7 +75,7 @@ def read_point(line: bytes) -> Point:
     time = rest.lstrip(" ")
     if rest and (rest == time or _TIME.fullmatch(time) is None):
         raise _bad(f"`{shown(time)}` is no timestamp, a whole number behind a blank", text, len(text) - len(time))
-    return Point(measurement, tags, fields, time or None)
+    return Point(measurement, tags, fields, time or None, frozenset(twice))
 
 
 def timed(schema: Schema) -> Schema:
@@ -96,6 +98,8 @@ def record(point: Point, schema: Schema, envelope: Mapping[str, str | None] | No
     Unreadable: it is none."""
 
     def get(source: str) -> Any:
+        if source.removeprefix(TAGS).removeprefix(FIELDS) in point.twice:
+            raise Unreadable("args", f"the key `{source}` is there twice")
         for prefix, values in ((TAGS, point.tags), (FIELDS, point.fields)):
             if source.startswith(prefix) and source not in point.tags and source not in point.fields:
                 return values.get(source.removeprefix(prefix))

@@ -151,7 +151,7 @@ def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
             continue
         if label == "bver":
             if type(value) is not int or value < 1:
-                raise Unreadable("senml", f"the pack cannot be used: the version `bver` is no positive integer")
+                raise Unreadable("senml", "the pack cannot be used: the version `bver` is no positive integer")
             if value > VERSION:
                 reason = f"it is of version {value} of SenML, and {VERSION} is the latest that is known"
                 raise Unreadable("senml", f"the pack cannot be used: {reason}")

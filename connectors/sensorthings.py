@@ -21,8 +21,8 @@ _KEY = re.compile(r"\(([^()]+)\)$")
 
 
 class Pages:
-    """Makes lines of JSON of observations, with what is not written as a value of its own: the two ends of the time, and
-    the ids of what they are linked to."""
+    """Makes lines of JSON of observations, with what is not written as a value of its own: both ends of the time, the
+    ids of what they are linked to."""
 
     pages = "value"
 

@@ -16,12 +16,15 @@ import pyarrow.parquet as pq
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from connectors.addresses import live
-from connectors.inputs import FORMATS, known_format
+from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
 from connectors.lines import TextPieces, as_is, as_json, as_ticks, lines, merged, ticks_text
 from connectors.sending import Sending, named
 from connectors.sinks import Sink, writing
 from connectors.times import SECOND
+
+WRITTEN = ("jsonl", "csv", "tsv", "parquet")
+"""The formats of derived events."""
 
 _GROUP = 1 << 17  # rows of a Parquet row group
 _ARROW: Mapping[str, Any] = {
@@ -62,7 +65,7 @@ class Writer:
         self._inputs = inputs
         directory = path != "-" and not live(path) and (os.path.isdir(path) or path.endswith("/"))
         self.format = format or ("jsonl" if path == "-" or directory or live(path) else _format(path))
-        if self.format not in FORMATS.values():
+        if self.format not in WRITTEN:
             raise CepError(f"`{format}` is no format", hint="formats are jsonl, csv, tsv, parquet", code="output")
         if live(path) and self.format != "jsonl":
             raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")
@@ -249,9 +252,11 @@ def _format(path: str) -> str:
     """The format that the suffix says; without one JSON Lines."""
     suffix = os.path.splitext(os.path.basename(path).removesuffix(".gz"))[1]
     format = known_format(path) or ("jsonl" if not suffix else None)
-    if format is None:
+    if format not in WRITTEN:
         raise CepError(
-            f"{path}: the format is not known by its name",
+            f"{path}: the format is not known by its name"
+            if format is None
+            else f"{path}: derived events are not written as {format}",
             hint="names end in .jsonl, .csv, .tsv or .parquet; others need `--output-format jsonl`",
             code="output",
         )

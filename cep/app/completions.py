@@ -44,9 +44,9 @@ def shape_files(incomplete: str) -> list[str]:
 
 def record_formats(incomplete: str) -> list[str]:
     """The formats of records."""
-    from connectors.inputs import FORMATS
+    from connectors.inputs import INPUT_FORMATS
 
-    return [name for name in dict.fromkeys(FORMATS.values()) if name.startswith(incomplete)]
+    return [name for name in INPUT_FORMATS if name.startswith(incomplete)]
 
 
 def output_formats(incomplete: str) -> list[str]:

@@ -103,6 +103,7 @@ class Clauses:
     def _format(self, cursor: Cursor, first: Token) -> None:
         token = cursor.token
         bare = token.text in RECORD_FORMATS and token.text != "csv"
+        bare |= not self.timed and token.text.lower() not in ("csv", "epoch", *UNITS)
         if self.of is None and token.kind == "name" and (bare or cursor.peek().key == "("):
             if self.records is not None:
                 cursor.stop("a second format of the records", f"options stand together: {_CSV}", first.span)
@@ -170,8 +171,8 @@ def _records(cursor: Cursor) -> RecordFormat:
     name = cursor.advance()
     if name.text not in RECORD_FORMATS:
         near = nearest(name.text, tuple(RECORD_FORMATS))
-        known = "the formats of records are " + ", ".join(f"`{each}`" for each in RECORD_FORMATS)
-        cursor.stop(f"unknown format `{name.text}`", f"did you mean `{near}`?" if near else known, name.span)
+        listed = "the formats of records are " + ", ".join(f"`{each}`" for each in RECORD_FORMATS)
+        cursor.stop(f"unknown format `{name.text}`", f"did you mean `{near}`?" if near else listed, name.span)
     if cursor.token.key != "(":
         return RecordFormat(name.text)
     opening = cursor.advance()
@@ -211,10 +212,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             except LookupError:
                 return f"unknown encoding `{value}`", "e.g. `latin1`, `cp1252`, `utf-16`"
         case "precision" if value not in UNITS:
-            return (
-                f"`{value}` is no precision of timestamps",
-                "they are counts of `ns` (as without it), `us`, `ms`, `s`",
-            )
+            return f"`{value}` is no precision", "timestamps are counts of `ns` (as without it), `us`, `ms` or `s`"
         case "measurement" if not value:
             return "a measurement has a name", f"e.g. {_EXAMPLES['influx']}"
         case "now":
