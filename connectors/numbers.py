@@ -21,6 +21,7 @@ _POWERS = 10.0 ** np.arange(23)  # exact in float64
 _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _PLAIN = 1 << 53
 _LIMIT = 9 * 10**17
+_NEXT = 922_337_203_685_477_580  # with one digit more within 64 bits, where it is less
 
 
 @njit(cache=True, _nrt=False)
@@ -183,7 +184,7 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
         if buffer[i] == point:
             fraction = True
         else:
-            if digits == 18:
+            if digits == 19 or value >= _NEXT:
                 return 0, BAD
             digits += 1
             value = value * 10 + (np.int64(buffer[i]) - 48)

@@ -21,7 +21,7 @@ from connectors.batch import Block, DeadLetter
 from connectors.jsonl import LineReader
 from connectors.records import decode, decoder
 from connectors.streams import ByteStream, whole_lines
-from connectors.values import Unreadable, kind
+from connectors.values import Real, Unreadable, kind
 
 FORMATS = ("senml", "sensorthings")
 ROWS = 1 << 17
@@ -32,8 +32,11 @@ LONGEST = 1 << 31
 _QUOTED = 1000  # characters of a document that a dead letter quotes
 _LOOKED_AT = 20  # lines
 _NO_LINE = "!"  # stands for a record that is refused here
-_scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once  # type: ignore[attr-defined]
+_Scan = Callable[[str, int], tuple[Any, int]]
+_scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
 """The JSON value at a place, and where it ends."""
+_plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
+"""Likewise, of a key that is there twice its last value: the reader of lines sees such, and numbers that are none."""
 _space = re.compile(r"[ \t\n\r]*").match
 _Parts = Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]
 
@@ -227,15 +230,16 @@ def _is_document(line: bytes) -> bool:
 def _elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
     """The elements of a document that begins at a place: those of its list, or of the list at the key `pages` of its
     object, or itself; where each stands; where the document ends. Unreadable: it is no JSON."""
+    scan = _scan if pages is None else _plain
     try:
         if text[at : at + 1] == "[":
-            return _list(text, at)
+            return _list(text, at, scan)
         if text[at : at + 1] != "{":
-            value, _ = _scan(text, at)
+            value, _ = scan(text, at)
             raise Unreadable("object", f"a document is a list of records, or an object, this is {kind(value)}")
         if pages is not None and f'"{pages}"' in text and (page := _page(text, at, pages)) is not None:
             return page
-        value, end = _scan(text, at)
+        value, end = scan(text, at)
         return [value], [(at, end)], end
     except StopIteration as error:
         raise _bad(text, at, error.value, "expecting value") from None
@@ -247,9 +251,9 @@ def _elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tu
         raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
 
 
-def _list(text: str, at: int) -> tuple[list[Any], list[tuple[int, int]], int]:
+def _list(text: str, at: int, scan: _Scan) -> tuple[list[Any], list[tuple[int, int]], int]:
     values, spans = [], []
-    scan, space = _scan, _space
+    space = _space
     at = _past_blanks(text, at + 1)
     if text[at : at + 1] == "]":
         return [], [], at + 1
@@ -281,10 +285,10 @@ def _page(text: str, at: int, wanted: str) -> tuple[list[Any], list[tuple[int, i
             return None
         at = _past_blanks(text, at + 1)
         if key == wanted and text[at : at + 1] == "[":
-            values, spans, at = _list(text, at)
+            values, spans, at = _list(text, at, _plain)
             found = values, spans
         else:
-            _, at = _scan(text, at)
+            _, at = _plain(text, at)
         at = _past_blanks(text, at)
         if text[at : at + 1] == "}":
             return None if found is None else (*found, at + 1)

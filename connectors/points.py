@@ -30,8 +30,8 @@ _LINE = "`measurement,tag=value field=1.5 1700000000000000000`"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A line: its tags are texts, its fields texts, numbers (`Real` where not whole) and booleans; `time` a count. `twice`: keys that
-    several tags or several fields have."""
+    """A line: its tags are texts, its fields texts, numbers (`Real` where not whole) and booleans; `time` a count.
+    `twice`: keys that several tags or several fields have."""
 
     measurement: str
     tags: Mapping[str, str]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
@@ -16,7 +17,7 @@ from connectors.values import Real, Unreadable, kind
 TIME = "phenomenonTime"
 START, END = f"start of {TIME}", f"end of {TIME}"
 _LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
-_ID = "@iot.id"
+_ID, _LINK = "@iot.id", "@iot.navigationLink"
 _KEY = re.compile(r"\(([^()]+)\)$")
 
 
@@ -47,23 +48,10 @@ class Pages:
     def _line(self, one: Any, text: str) -> str:
         if not isinstance(one, dict):
             raise Unreadable("object", f"an observation is a JSON object, this is {kind(one)}")
-        more = list(self._more(one))
-        body = text[1:].replace("\n", " ").replace("\r", " ")
-        if not more:
-            return "{" + body
-        return "{" + ", ".join(more) + ("" if not one else ", ") + body
-
-    def _more(self, one: Mapping[str, Any]) -> Iterator[str]:
-        """What stands beside the values of an observation, as members of its object."""
+        line = "{"
         time = one.get(TIME)
         if self._interval:
-            if not isinstance(time, str) or isinstance(time, Real):
-                if time is not None:
-                    raise Unreadable("time", f"{TIME}: {kind(time)} is no time")
-                other = "; `TIME resultTime` takes that one" if one.get("resultTime") else ""
-                raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
-            start, slash, end = time.partition("/")
-            yield f'"{START}": {quoted(start)}, "{END}": {quoted(end if slash else start)}'
+            line += self._ends(time, one)
         elif self._instants and isinstance(time, str) and "/" in time:
             hint = "without TIME in the declaration an observation has its start and end"
             raise Unreadable("time", f"{TIME} is an interval, and TIME an instant; {hint}")
@@ -71,7 +59,22 @@ class Pages:
             if name not in one:
                 found = one.get(_ID) if name == "id" else _linked(one, *_LINKED[name])
                 if found is not None:
-                    yield f'"{name}": {_written(str(found) if as_text else found)}'
+                    line += f'"{name}": {written(str(found) if as_text else found)}, '
+        body = text[1:]
+        if "\n" in body or "\r" in body:
+            body = body.replace("\n", " ").replace("\r", " ")
+        return line + body if one else line.removesuffix(", ") + "}"
+
+    def _ends(self, time: Any, one: Mapping[str, Any]) -> str:
+        """Both ends of the time, as members of the object."""
+        if not isinstance(time, str) or isinstance(time, Real):
+            if time is not None:
+                raise Unreadable("time", f"{TIME}: {kind(time)} is no time")
+            other = "; `TIME resultTime` takes that one" if one.get("resultTime") else ""
+            raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
+        start, slash, end = time.partition("/")
+        first = quoted(start)
+        return f'"{START}": {first}, "{END}": {quoted(end) if slash else first}, '
 
 
 def rows(one: Mapping[str, Any]) -> list[Any] | None:
@@ -93,19 +96,18 @@ def rows(one: Mapping[str, Any]) -> list[Any] | None:
     ]
 
 
-def written(value: Any) -> str:
-    """A value that was read as JSON, written again."""
-    return _written(value)
-
-
 def _linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
     """The id of a linked entity: where it is expanded its own, else as its link has it."""
     there = one.get(name)
     if isinstance(there, dict):
         return there.get(_ID)
-    link = one.get(f"{name}@iot.navigationLink")
-    if not isinstance(link, str):
-        return None
+    link = one.get(name + _LINK)
+    return _id(link, collection) if isinstance(link, str) else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _id(link: str, collection: str) -> int | str | None:
+    """The id of the entity that a link names, None: it names none of the collection."""
     last = link.rstrip("/").rpartition("/")[2]
     match = _KEY.search(last)
     if match is None or not last.startswith(f"{collection}("):
@@ -113,7 +115,8 @@ def _linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
     return int(match[1]) if match[1].isascii() and match[1].isdigit() else match[1].strip("'")
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """A value that was read as JSON, written again."""
     match value:
         case None:
             return "null"
@@ -124,6 +127,6 @@ def _written(value: Any) -> str:
         case str():
             return quoted(value)
         case list():
-            return "[" + ", ".join(map(_written, value)) + "]"
+            return "[" + ", ".join(map(written, value)) + "]"
         case _:
-            return "{" + ", ".join(f"{quoted(key)}: {_written(each)}" for key, each in value.items()) + "}"
+            return "{" + ", ".join(f"{quoted(key)}: {written(each)}" for key, each in value.items()) + "}"
