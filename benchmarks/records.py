@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 ATTRIBUTES = "station: string{a}, wind: float in 0..250{b}, n: int{c}, gust: float?{d}, sky: string{e}"
 CONDITIONS = ("rain", "snow", "fog", "clear", "cloudy")
@@ -43,6 +44,8 @@ MILLISECONDS = "TIME ts FORMAT epoch ms"
 GERMAN = 'FORMAT csv(separator: ";", decimal: ",", comment: "#")'
 NESTED = {"station": "site.id", "wind": "data.wind.mean", "n": "data.n", "gust": "data.wind.gust", "sky": "data.sky"}
 LISTED = {**NESTED, "wind": "list[].wind", "n": "list[].n", "gust": "list[].gust", "sky": "list[].sky"}
+SENML = "event reading(station: string FROM n, wind: float FROM v, unit: string FROM u) FORMAT senml."
+THINGS = "event reading(station: string FROM datastream, wind: float FROM result) FORMAT sensorthings."
 SHAPES = (
     Shape("CSV, ISO 8601", _event("TIME ts"), "iso.csv"),
     Shape("CSV, FORMAT and ZONE", _event(f"TIME ts {LOCAL}"), "local.csv", "CSV, ISO 8601"),
@@ -61,6 +64,9 @@ SHAPES = (
     Shape("JSON, epoch ms", _event(MILLISECONDS), "epoch.jsonl", "JSON, ISO 8601"),
     Shape("JSON, nested, epoch ms", _event(MILLISECONDS, NESTED), "nested.jsonl", "JSON, ISO 8601"),
     Shape("JSON, lists of ten, epoch ms", _event(MILLISECONDS, LISTED), "listed.jsonl", "JSON, ISO 8601"),
+    Shape("SenML, packs of ten", SENML, "packs.senml"),
+    Shape("SensorThings, a page", THINGS, "page.json"),
+    Shape("InfluxDB line protocol", _event("FORMAT influx"), "points.lp"),
     Shape("Parquet, datetimes", _event("TIME ts"), "iso.parquet"),
     Shape("Parquet, texts in ISO 8601", _event("TIME ts"), "text.parquet", "Parquet, datetimes"),
     Shape("Parquet, FORMAT and ZONE", _event(f"TIME ts {LOCAL}"), "local.parquet", "Parquet, texts in ISO 8601"),
@@ -114,10 +120,37 @@ def write(folder: Path, rows: int) -> None:
             elements = plain[i : i + 10].drop("station").to_dicts()
             record = {"site": {"id": columns["station"][i]}, "ts": ends[i], "list": elements}
             file.write(json.dumps(record, separators=(",", ":")) + "\n")
+    _sensors(folder, columns, ends)
     plain.with_columns(moments).write_parquet(folder / "iso.parquet")
     plain.with_columns(texts["iso"].alias("ts")).write_parquet(folder / "text.parquet")
     plain.with_columns(texts["local"].alias("ts")).write_parquet(folder / "local.parquet")
     pl.DataFrame(nested).write_parquet(folder / "nested.parquet")
+
+
+def _sensors(folder: Path, columns: dict[str, list[Any]], ends: list[int]) -> None:
+    """Likewise as packs of SenML, a page of SensorThings, lines of InfluxDB."""
+    with (folder / "packs.senml").open("w") as file:
+        for i in range(0, len(ends), 10):
+            pack: list[dict[str, Any]] = [{"bn": "urn:dev:", "bt": ends[i] // 1000, "bu": "m/s"}]
+            for j in range(i, i + 10):
+                pack.append({"n": columns["station"][j], "t": 7 * (j - i), "v": columns["wind"][j]})
+            file.write(json.dumps(pack, separators=(",", ":")) + "\n")
+    page = [
+        {
+            "@iot.id": i,
+            "@iot.selfLink": f"https://example.org/v1.1/Observations({i})",
+            "phenomenonTime": f"{datetime.fromtimestamp(end // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "resultTime": None,
+            "result": columns["wind"][i],
+            "Datastream@iot.navigationLink": f"https://example.org/v1.1/Datastreams({columns['station'][i][1:]})",
+        }
+        for i, end in enumerate(ends)
+    ]
+    (folder / "page.json").write_text(json.dumps({"value": page}, indent=1))
+    with (folder / "points.lp").open("w") as file:
+        for i, (station, wind, n, gust, sky) in enumerate(zip(*columns.values())):
+            more = "" if gust is None else f",gust={gust}"
+            file.write(f"reading,station={station},sky={sky} wind={wind},n={n}i{more} {ends[i]}000000\n")
 
 
 def measured(folder: Path, rows: int, runs: int, only: str = "") -> Iterator[tuple[Shape, float]]:

@@ -179,6 +179,19 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
         line += data.count(b"\n")
 
 
+def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
+    """The elements of the documents of a text, one after the other; None: one is no JSON, which ends at its line."""
+    at = _past_blanks(text, 0)
+    while at < len(text):
+        try:
+            values, spans, end = _elements(text, at, pages)
+            yield values if pages is None else _unpacked(values, spans)[0]
+        except Unreadable:
+            yield None
+            end = text.find("\n", at) % (len(text) + 1)
+        at = _past_blanks(text, end)
+
+
 def _line(packs: PackReader, text: str, at: int, number: int, rows: Rows) -> None:
     """Add the records of a document on a line, whose first character is number `at`."""
     before = len(rows.lines)

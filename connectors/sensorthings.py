@@ -16,7 +16,7 @@ from connectors.values import Real, Unreadable, kind
 
 TIME = "phenomenonTime"
 START, END = f"start of {TIME}", f"end of {TIME}"
-_LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
+LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
 _KEY = re.compile(r"\(([^()]+)\)$")
 
@@ -32,7 +32,7 @@ class Pages:
         self.schema = replace(schema, start=START, end=END) if self._interval else schema
         types = {source_of(attribute): attribute.type for attribute in schema.attributes}
         wanted = {*types, *time_keys(self.schema)}
-        self._ids = [(name, types.get(name) in ("string", "iri")) for name in ("id", *_LINKED) if name in wanted]
+        self._ids = [(name, types.get(name) in ("string", "iri")) for name in ("id", *LINKED) if name in wanted]
         self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
@@ -57,7 +57,7 @@ class Pages:
             raise Unreadable("time", f"{TIME} is an interval, and TIME an instant; {hint}")
         for name, as_text in self._ids:
             if name not in one:
-                found = one.get(_ID) if name == "id" else _linked(one, *_LINKED[name])
+                found = one.get(_ID) if name == "id" else linked(one, *LINKED[name])
                 if found is not None:
                     line += f'"{name}": {written(str(found) if as_text else found)}, '
         body = text[1:]
@@ -96,7 +96,7 @@ def rows(one: Mapping[str, Any]) -> list[Any] | None:
     ]
 
 
-def _linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
+def linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
     """The id of a linked entity: where it is expanded its own, else as its link has it."""
     there = one.get(name)
     if isinstance(there, dict):

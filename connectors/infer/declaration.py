@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.core.schema import Attribute, Schema, TimeFormat
+from cep.core.schema import Attribute, RecordFormat, Schema, TimeFormat
 from cep.rules.keywords import RESERVED
 from connectors.infer.sample import Sample
+from connectors.infer.sensors import SENSORS
 from connectors.infer.types import Guess, clock_pattern, guess, timely
 from connectors.paths import EACH, path
 
@@ -50,7 +51,8 @@ def inferred(sample: Sample, name: str) -> Inferred:
         source: guess(source.rpartition(".")[2], column, sample.text, decimal, sample.typed.get(source))
         for source, column in sample.columns.items()
     }
-    times, clock, format = _times(sample, guesses)
+    own = sample.records is not None and sample.records.name in SENSORS  # the format has a time of its own
+    times, clock, format = ((), None, None) if own else _times(sample, guesses)
     made = Inferred(Schema("", (), True, False))
     names = _names([source for source in guesses if source not in (*times, clock)])
     attributes = []
@@ -72,12 +74,15 @@ def inferred(sample: Sample, name: str) -> Inferred:
     one = times[0] if len(times) == 1 else None
     start, end = times if len(times) == 2 else (None, None)
     title = _event_name(sample.name or name)
-    made.schema = Schema(
-        title, tuple(attributes), True, one is not None, one, start, end, None, clock, format, sample.records
-    )
-    if sample.name not in (None, title):
+    records = sample.records
+    if own and records is not None and sample.name not in (None, title):
+        records = RecordFormat(records.name, (("measurement", str(sample.name)), *records.options))
+    made.schema = Schema(title, tuple(attributes), True, one is not None, one, start, end, None, clock, format, records)
+    if sample.name not in (None, title) and not own:
         made.remarks.append(f"the records say that their type is `{sample.name}`: an event is called `{title}`")
-    if not times:
+    if own:
+        made.remarks += sample.remarks
+    elif not times:
         made.remarks.append("no column looks like the time of an event: name it with TIME")
     elif guesses[times[0]].local:
         made.remarks.append('times have no offset and are read as UTC: ZONE "Europe/Zurich" says otherwise')

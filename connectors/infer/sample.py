@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
+from connectors.infer.sensors import SENSORS, TIMED, recognised, sensor_options, sensor_records
 from connectors.inputs import COMPRESSED, FORMATS, KNOWN
 from connectors.paths import EACH, path, written
 from connectors.records import parse
 from connectors.values import Unreadable
 
+_HEAD = 1 << 16  # bytes by which a format is recognised
 SEPARATORS = ";\t|,"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _LOOKED_AT = 50
@@ -40,6 +42,7 @@ class Sample:
     records: RecordFormat | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     unreadable: int = 0
+    remarks: list[str] = field(default_factory=list)
 
     def add(self, values: Mapping[str, Any]) -> None:
         for each, value in values.items():
@@ -58,6 +61,12 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[Sample]:
     records."""
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
     kind = format or FORMATS.get(plain.suffix.lower())
+    if kind in ("jsonl", None) and format is None:
+        with _opened(file) as stream:
+            kind = recognised(stream.read(_HEAD)) or kind
+    if kind in SENSORS:
+        with _opened(file) as stream:
+            return _of_sensors(stream.read(), kind, limit, file)
     if kind not in ("jsonl", "csv", "tsv", "parquet"):
         hint = f"formats are {KNOWN}; say which with `--format`"
         what = f"no declaration is inferred from {kind}" if kind else f"`{file.name}` does not say its format"
@@ -81,6 +90,28 @@ def _opened(file: Path) -> BinaryIO | pa.NativeFile:
     if file.suffix == ".gz":
         return gzip.open(file, "rb")
     return pa.CompressedInputStream(pa.OSFile(str(file)), "zstd") if file.suffix == ".zst" else open(file, "rb")
+
+
+# --- formats of sensors ---
+
+
+def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[Sample]:
+    events, unreadable, remarks = sensor_records(data.decode("utf-8", "replace"), kind, limit)
+    found = []
+    for name, records in events.items():
+        sample = Sample(name, records=RecordFormat(kind, sensor_options(kind, records)))
+        sample.unreadable, sample.remarks = unreadable, remarks
+        for record in records:
+            sample.add({key: value for key, value in record.items() if key != TIMED})
+        sample.columns = {
+            source: column for source, column in sample.columns.items() if any(v is not None for v in column)
+        }
+        found.append(sample)
+    if not found:
+        raise CepError(
+            f"{file}: there is no record of {kind}", hint="a declaration is inferred from some", code="input"
+        )
+    return found
 
 
 # --- JSON ---

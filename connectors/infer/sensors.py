@@ -1,0 +1,151 @@
+"""Records of SenML, SensorThings and InfluxDB for `cep infer`: which format a file has, and what its records hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from cep.core.schema import Attribute, RecordFormat, Schema
+from connectors import senml
+from connectors.packs import documents
+from connectors.points import FIELDS, TAGS, read_point
+from connectors.records import parse
+from connectors.sensorthings import LINKED, TIME, linked
+from connectors.values import Real, Unreadable
+
+SENSORS = ("senml", "sensorthings", "influx")
+TIMED = "@time"
+"""Where a record of line protocol has its timestamp."""
+
+_SOME_TIME = RecordFormat("senml", (("now", "2020-01-01T00:00:00Z"),))
+_UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
+_DEEP = 4
+
+Records = list[dict[str, Any]]
+
+
+def recognised(head: bytes) -> str | None:
+    """Which of these formats the beginning of a file is in, None: none of them."""
+    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    if text.startswith(("[", "{")):
+        one = _first_object(text)
+        if one is None:
+            return None
+        if TIME in one or "dataArray" in one:
+            return "sensorthings"
+        labels = one.keys() & {"n", "bn", "v", "vs", "vb", "vd", "s", "bt", "bu"}
+        whole = not any(len(key) > 4 for key in one)
+        return "senml" if text.startswith("[") and whole and labels & {"n", "bn"} else None
+    lines = [line for line in head.split(b"\n")[:20] if line.strip() and not line.startswith(b"#")]
+    try:
+        return "influx" if lines and read_point(lines[0]).fields else None
+    except Unreadable:
+        return None
+
+
+def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, Records], int, list[str]]:
+    """By event (of line protocol the measurement) the first records; how many could not be read; what else to know."""
+    found: dict[str | None, Records] = {}
+    unreadable = 0
+    remarks: list[str] = []
+    given: Iterator[tuple[str | None, dict[str, Any]] | None]
+    given = (
+        _points(text) if kind == "influx" else ((None, each) if each else None for each in _packed(text, kind, remarks))
+    )
+    for one in islice(given, limit):
+        if one is None:
+            unreadable += 1
+        else:
+            found.setdefault(one[0], []).append(one[1])
+    return found, unreadable, remarks
+
+
+def sensor_options(kind: str, records: Records) -> tuple[tuple[str, str], ...]:
+    """The options of the format: of line protocol what timestamps count, where these are no nanoseconds."""
+    times = [abs(int(each[TIMED])) for each in records if each.get(TIMED)]
+    if kind != "influx" or not times:
+        return ()
+    unit = next(unit for least, unit in _UNITS if max(times) >= least)
+    return () if unit == "ns" else (("precision", unit),)
+
+
+def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
+    for line in text.split("\n"):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            point = read_point(line.encode())
+        except Unreadable:
+            yield None
+            continue
+        both = point.tags.keys() & point.fields.keys()
+        named = ((TAGS, point.tags), (FIELDS, point.fields))
+        values = {prefix + key if key in both else key: value for prefix, of in named for key, value in of.items()}
+        yield point.measurement, values | {TIMED: point.time}
+
+
+def _packed(text: str, kind: str, remarks: list[str]) -> Iterator[dict[str, Any] | None]:
+    """Records of packs or pages; None: one that cannot be read."""
+    wanted = ("n", "u", "v", "vs", "vb", "vd", "s")
+    schema = Schema("all", tuple(Attribute(name, "any") for name in wanted), True, True)
+    plain, timed = senml.Packs(schema), senml.Packs(Schema("all", schema.attributes, True, True, records=_SOME_TIME))
+    for elements in documents(text, None if kind == "senml" else "value"):
+        if elements is None:
+            yield None
+            continue
+        if kind == "sensorthings":
+            yield from (_observation(one) if isinstance(one, dict) else None for one in elements)
+            continue
+        try:
+            for line, exact in zip(timed.lines(elements, str), plain.lines(elements, str)):
+                if isinstance(line, str):
+                    if isinstance(exact, Unreadable) and not remarks:
+                        why = 'some times are relative to now: `FORMAT senml(now: "..")` says when they were recorded'
+                        remarks.append(why)
+                    yield {senml_name(key): value for key, value in parse(line.encode()).items() if key != "t"}
+                elif line is not None:
+                    yield None
+        except Unreadable:
+            yield None
+
+
+def senml_name(label: str) -> str:
+    """The long name of a field of SenML."""
+    return next((name for name, short in senml.LONG.items() if short == label), label)
+
+
+def _observation(one: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(_leaves(one, "", _DEEP))
+    if one.get("@iot.id") is not None:
+        found["id"] = one["@iot.id"]
+    for name, how in LINKED.items():
+        if (id := linked(one, *how)) is not None:
+            found[name] = id
+    return found
+
+
+def _leaves(one: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[str, Any]]:
+    for key, value in one.items():
+        if "@iot." in key or key == TIME or "." in key:
+            continue
+        if isinstance(value, dict):
+            if deep:
+                yield from _leaves(value, f"{above}{key}.", deep - 1)
+        elif not isinstance(value, list):
+            yield above + key, value
+
+
+def _first_object(text: str) -> Mapping[str, Any] | None:
+    """The first record of a document of which only the beginning may be there."""
+    decoder = json.JSONDecoder(parse_float=Real)
+    for at in [place for place, mark in enumerate(text[:2000]) if mark == "{"]:
+        try:
+            one, _ = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(one.get("value"), list):
+            one = next(iter(one["value"]), one)
+        return one if isinstance(one, dict) else None
+    return None
