@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from connectors.inputs import FORMATS
+from connectors.inputs import INPUT_FORMATS
 
 ANSWER = r"""
 source <(cep completion bash)
@@ -72,7 +72,7 @@ CASES = {
     "cep run rules.cep --log j": ["json"],
     "cep run rules.cep --reasoning r": ["rdfs"],
     "cep run rules.cep --output-format tu": ["turtle"],
-    "cep run rules.cep --format ": list(dict.fromkeys(FORMATS.values())),
+    "cep run rules.cep --format ": list(INPUT_FORMATS),
     "cep serve rules.cep --status E": ["Exercise"],
     "cep run rules.cep --lateness ": [],
 }

@@ -33,7 +33,7 @@ InputFormat = Annotated[
     Option(
         metavar="FORMAT",
         autocompletion=completions.record_formats,
-        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings, influx; else the suffix tells.",
+        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings or influx.",
     ),
 ]
 BatchSize = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]
