@@ -52,7 +52,8 @@ from tests.reference_knowledge import read
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 README, LANGUAGE, TOUR, CLI = ROOT / "README.md", DOCS / "language.md", DOCS / "tour.md", DOCS / "cli.md"
-PAGES = (README, LANGUAGE, TOUR, CLI, DOCS / "python.md", DOCS / "limits.md", DOCS / "benchmarks.md")
+COOKBOOK = DOCS / "cookbook.md"
+PAGES = (README, LANGUAGE, TOUR, CLI, COOKBOOK, DOCS / "python.md", DOCS / "limits.md", DOCS / "benchmarks.md")
 SCALES = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}
 _ROW = re.compile(r"(.+? @ (?:\[[^\]]*\]|\S+(?: (?:ms|s|min|h|d)\b)?))(?: |$)")
 
@@ -206,6 +207,23 @@ def test_commands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for said in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:] if block.kind == "console" else ():
             command, _, printed = said.partition("\n")
             assert untimed(run(shlex.split(command))) == untimed(printed), f"{page.name}:{block.line}: {command}"
+
+
+def test_recipes_are_listed_and_warn_of_nothing() -> None:
+    """Each has one line at the top and runs; each forgets what it needs no more."""
+    text = COOKBOOK.read_text(encoding="utf-8")
+    recipes = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
+    index, titles, bodies = recipes[0], recipes[1::2], recipes[2::2]
+    assert re.findall(r"^- \[(.*?)\]", index, flags=re.MULTILINE) == titles
+    assert len(titles) >= 20
+    for title, body in zip(titles, bodies, strict=True):
+        assert "\n$ cep run " in body, title
+    turtle = {block.name: block.text for block in blocks(COOKBOOK) if block.kind == "turtle"}
+    for block in blocks(COOKBOOK):
+        if block.kind == "cep":
+            about = turtle.get(block.name.replace(".cep", ".ttl"))
+            engine = Engine.from_text(block.text, name=block.name, knowledge=known(about) if about else None)
+            assert not engine.warnings, block.name
 
 
 def run(words: list[str]) -> str:
