@@ -76,7 +76,7 @@ def _print(console: Console, program: Path, seen: Weather, register: Register | 
     if seen.storms:
         console.print(tables.storms(seen.storms))
     else:
-        official = "No storm: no station had 35 mph and less than a quarter mile for three hours."
+        official = "No storm: nowhere 35 mph, less than a quarter mile and frost over three hours."
         console.print(official if program == OFFICIAL else "No storm.")
         console.print()
     if register is not None and seen.areas:
