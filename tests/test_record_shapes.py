@@ -204,6 +204,16 @@ def inbox(known: dict[str, Schema], name: str) -> Inbox:
     return Inbox(Input("mqtt://h/t", "jsonl", name, True), known)
 
 
+def test_the_time_may_stand_at_a_path_and_no_sentinel_passes() -> None:
+    """Behind the declaration MISSING is for all attributes: where one has no `?` the record is unreadable."""
+    known = schemas('event r(i: int, w: float) TIME x.at MISSING -999, "n/a".')
+    (fine,) = read_events(b'{"i": 1, "w": 2, "x": {"at": 5}}', known, "r")
+    assert fine == Record("r", 5_000_000, 5_000_000, (1, 2.0))
+    for lost in (b'{"i": 1, "w": -999.0, "x": {"at": 5}}', b'{"i": 1, "w": "n/a", "x": {"at": 5}}'):
+        with pytest.raises(Unreadable, match="`w` is missing"):
+            read_events(lost, known, "r")
+
+
 def test_levels_of_a_topic() -> None:
     known = schemas("event r(site: string FROM topic[2], floor: int? FROM topic[4], v: float) TIME ts.")
     topics = ["s/zurich/v/3", "s/bern/v", "s//v/x", "s/chur/v/5"]

@@ -181,7 +181,7 @@ def _format(attribute: ast.Attribute, event: ast.EventDeclaration) -> TimeFormat
 def _missing(attribute: ast.Attribute, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
     """What stands for a missing value: the attribute's own and the declaration's."""
     given = (attribute.missing or ()) + (event.missing or ())
-    return tuple(dict.fromkeys(given)) if given and attribute.optional else None
+    return tuple(dict.fromkeys(given)) or None
 
 
 def argument_count(arguments: int) -> str:

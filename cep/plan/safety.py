@@ -142,7 +142,7 @@ class Checker:
         """The variables that a condition might bind: of alternatives those of each, and what is local to them."""
         if isinstance(condition, Disjunction):
             each = [{name for one in inside for name in self.bindable(one)} for inside in condition.alternatives]
-            return sorted(set[str].intersection(*each) | set[str]().union(*each).intersection(condition.local))
+            return sorted(set[str].intersection(*each) | set[str]().union(*each).intersection(_local(condition)))
         binds = condition.operator == "=" if isinstance(condition, Comparison) else self.asks(condition, False)
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
@@ -215,6 +215,12 @@ def _idle_policies(rules: Rules) -> list[CepError]:
         for choice, wanted in idle.items()
         if wanted and (excerpt(rules.source, choice.span) or "").startswith(choice.name)
     ]
+
+
+def _local(condition: Disjunction) -> set[str]:
+    """What is local to alternatives, and to those inside them."""
+    deeper = (each for conditions in condition.alternatives for each in conditions if isinstance(each, Disjunction))
+    return set(condition.local).union(*map(_local, deeper))
 
 
 def _inside(choice: PolicyChoice, rule: Rule) -> bool:

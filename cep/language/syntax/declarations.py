@@ -160,7 +160,7 @@ def _attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribut
             if source is not None:
                 hint = "e.g. `wind: float FROM wind_speed`"
                 cursor.stop("a second column for one attribute", hint, cursor.previous.span)
-            source = _column(cursor, sources, dotted=True)
+            source = _column(cursor, sources)
         elif cursor.accept("AS"):
             if iri is not None:
                 cursor.stop(
@@ -187,7 +187,7 @@ def _type(cursor: Cursor) -> str:
     return cursor.advance().text
 
 
-def _column(cursor: Cursor, sources: list[tuple[str, Token]], dotted: bool = False) -> str:
+def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
     """A column of a file, or a path to a value; in RDF a property, or a path of some: `<...>/<...>`. It joins the
     `sources` of the event."""
     token = cursor.token
@@ -196,7 +196,7 @@ def _column(cursor: Cursor, sources: list[tuple[str, Token]], dotted: bool = Fal
         while cursor.accept("/"):
             path.append(_iri(cursor))
         return "/".join(f"<{each}>" for each in path)
-    sources.append((column(cursor, dotted), token))
+    sources.append((column(cursor), token))
     return sources[-1][0]
 
 

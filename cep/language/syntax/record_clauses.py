@@ -227,8 +227,8 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
     return None
 
 
-def column(cursor: Cursor, dotted: bool = True) -> str:
-    """A column, or a path to a value: a word, a string, `readings[].value`, `topic[2]`; `dotted`: also `pump.id`."""
+def column(cursor: Cursor) -> str:
+    """A column, or a path to a value: a word, a string, `pump.id`, `readings[].value`, `topic[2]`."""
     token = cursor.token
     if token.kind == "string":
         text = _text(cursor, "a column", "")
@@ -245,7 +245,7 @@ def column(cursor: Cursor, dotted: bool = True) -> str:
                 text += cursor.advance().text
             cursor.close(opening, "]", "`]`", "`readings[].value` is a value in each element of a list")
             text += "]"
-        elif cursor.token.key == "." and (dotted or text.endswith("]")) and _word_behind(cursor):
+        elif cursor.token.key == "." and _word_behind(cursor):
             cursor.advance()
             text += "." + cursor.advance().text
         else:
