@@ -13,7 +13,7 @@ from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
 from cep.language.syntax.parser import parse
-from cep.operators.goals.join import Join
+from cep.operators.goals.join import JoinGoal
 from cep.operators.goals.join_spec import JoinSpec
 from cep.operators.pair import Pair
 from cep.plan.explain import explain
@@ -27,12 +27,12 @@ def covers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RELATIONS, "COVERS", COVERS)
 
 
-def goal(relation: str) -> Join:
+def goal(relation: str) -> JoinGoal:
     spec = JoinSpec(
         relation=relation, policy="unrestricted", tie="longest", within=None, point=False, left_width=1, right_width=1,
         left_key=(0,), right_key=(0,), take_left=(0,), take_right=(), left_codes=(), right_codes=(),
     )  # fmt: skip
-    return Join(spec)
+    return JoinGoal(spec)
 
 
 def table(rows: list[tuple[int, int, int]], first: int = 0) -> Table:

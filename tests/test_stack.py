@@ -13,7 +13,7 @@ from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax.cursor import DEEPEST
 from cep.operators.goals.bytecode import LEFT, compile_stack, stack_cells
-from cep.operators.goals.join import Join
+from cep.operators.goals.join import JoinGoal
 from cep.operators.goals.linear_recursion import LinearRecursion
 from cep.rules.typed import TypedCall, TypedConstant, TypedVariable
 
@@ -30,8 +30,8 @@ def nested(function: str, inner: str, depth: int = DEPTH) -> str:
     return text
 
 
-def goals(engine: Engine) -> list[Join]:
-    return [goal for _, goal in engine._machine.goals() if isinstance(goal, Join)]
+def goals(engine: Engine) -> list[JoinGoal]:
+    return [goal for _, goal in engine._machine.goals() if isinstance(goal, JoinGoal)]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 62, 63, 64, 65, DEPTH])

@@ -14,7 +14,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.operators.goals import join, unless
 from cep.operators.goals.aggregate import SlidingAggregate
-from cep.operators.goals.join import Join
+from cep.operators.goals.join import JoinGoal
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.unless import AbsenceDeadline
 from tests.program_maker import SECOND
@@ -113,7 +113,7 @@ def test_copies_take_the_place_of_what_they_are_of_at_once(
     def fails(*given: Any) -> Any:
         raise KeyboardInterrupt
 
-    kinds = {join: Join, unless: AbsenceDeadline, Keys: SlidingAggregate}
+    kinds = {join: JoinGoal, unless: AbsenceDeadline, Keys: SlidingAggregate}
     goals = [goal for _, goal in engine._machine.goals() if isinstance(goal, kinds[place])]
     assert goals
     monkeypatch.setattr(place, name, fails)

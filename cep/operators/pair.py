@@ -343,7 +343,7 @@ class Join(Node):
         return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
 
     def goal(self, builder: Builder, number: int) -> Any:
-        from cep.operators.goals.join import Join as JoinGoal
+        from cep.operators.goals.join import JoinGoal
         from cep.operators.goals.join_spec import spec_of
         from cep.operators.goals.widened import widened
 

@@ -64,4 +64,4 @@ class Tick(Node):
     def goal(self, builder: Builder, number: int) -> Any:
         from cep.operators.goals import relational
 
-        return relational.Tick(self.ticks)
+        return relational.TickGoal(self.ticks)

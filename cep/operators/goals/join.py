@@ -34,7 +34,7 @@ from cep.operators.goals.keyed_state import KeyedState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.latest import latest
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.pair_input import Arrivals
+from cep.operators.goals.pair_input import SideRows
 from cep.operators.goals.pairs import assemble, consume
 from cep.operators.goals.store import (
     FOREVER,
@@ -62,7 +62,7 @@ NO_CODE: Ints = np.empty((0, 2), np.int64)
 CHUNK = 4096
 
 
-class Join(KeyedState, Untimed):
+class JoinGoal(KeyedState, Untimed):
     """The goal of one join node."""
 
     def __init__(self, spec: JoinSpec, lineage: Lineage | None = None) -> None:
@@ -190,12 +190,12 @@ class Join(KeyedState, Untimed):
         if self.numbers[pair_input.S_POLICY] == pair_input.RECENT and self.plain and not self.spec.absent:
             return self._latest(left, right, left_slots, right_slots)
         return self._paired(
-            Arrivals(left, left_slots, absent_of[0]),
-            Arrivals(right, right_slots, absent_of[1]),
-            Arrivals(absent, absent_of[2], NOTHING),
+            SideRows(left, left_slots, absent_of[0]),
+            SideRows(right, right_slots, absent_of[1]),
+            SideRows(absent, absent_of[2], NOTHING),
         )
 
-    def _paired(self, left: Arrivals, right: Arrivals, absent: Arrivals) -> Ints:
+    def _paired(self, left: SideRows, right: SideRows, absent: SideRows) -> Ints:
         """The kernel, called again with more room as long as it asks for some."""
         arriving = rows(left.table) + rows(right.table)
         pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
@@ -212,8 +212,8 @@ class Join(KeyedState, Untimed):
             pair_input.Waiting(self.hot, self.cold, self.chains),
             pair_input.Waiting(self.absent_hot, self.absent_cold, self.absent_chains),
             pair_input.AbsentKey(self.absent_from, self.absent_keys.index, self.absent_keys.table, key),
-            pair_input.Condition(self.code, self.literals, stack, current),
-            pair_input.Head(self.head, self.head_literals, self.head_ends, new),
+            pair_input.DecidingCode(self.code, self.literals, stack, current),
+            pair_input.HeadCode(self.head, self.head_literals, self.head_ends, new),
             pairs,
             state,
         ):

@@ -24,10 +24,10 @@ from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.bytecode import LEFT, Code, compile_stack, stack_cells
 from cep.operators.goals.contract import Ints
 from cep.operators.goals.encoded import codes_of
-from cep.operators.goals.join import NO_CODE, NOTHING, Join
+from cep.operators.goals.join import NO_CODE, NOTHING, JoinGoal
 from cep.operators.goals.join_spec import JoinSpec, places_of, spec_of
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.pair_input import Arrivals
+from cep.operators.goals.pair_input import SideRows
 from cep.operators.goals.store import NAME, more_chains, rows_table
 from cep.rules.typed import TypedVariable
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cep.operators.build import Builder
 
 
-class LinearRecursion(Join):
+class LinearRecursion(JoinGoal):
     """Inputs: the occurrences that other rules give for the event, and the right sides. Output: all that the event
     gains.
 
@@ -78,8 +78,8 @@ class LinearRecursion(Join):
         left_slots = self.keys.slots(base, self.left_key)
         right_slots = self.keys.slots(right, self.right_key, False)
         self.chains = more_chains(self.chains, self.keys.count)
-        arrivals = Arrivals(base, left_slots, NOTHING), Arrivals(right, right_slots, NOTHING)
-        pairs = self._paired(*arrivals, Arrivals(empty(0), NOTHING, NOTHING))
+        arrivals = SideRows(base, left_slots, NOTHING), SideRows(right, right_slots, NOTHING)
+        pairs = self._paired(*arrivals, SideRows(empty(0), NOTHING, NOTHING))
         if len(pairs) == 0:
             return base
         made: Table = rows_table(self.hot, self.cold, pairs[:, 3], width)

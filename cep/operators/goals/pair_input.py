@@ -38,7 +38,7 @@ STATE = 11
 NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
 
 
-class Arrivals(NamedTuple):
+class SideRows(NamedTuple):
     """The occurrences that come to a side, the slot of each one's key, and, where the side knows it, the slot of the
     key of what is to be absent; -1 for none."""
 
@@ -66,7 +66,7 @@ class AbsentKey(NamedTuple):
     key: Ints
 
 
-class Condition(NamedTuple):
+class DecidingCode(NamedTuple):
     """A program that decides, its literals, and room: for its stack and for the arguments of the arrival."""
 
     code: Ints
@@ -75,7 +75,7 @@ class Condition(NamedTuple):
     current: Ints
 
 
-class Head(NamedTuple):
+class HeadCode(NamedTuple):
     """What a recursive rule makes of a pair: programs, literals, where each argument's program ends, and room for the
     arguments."""
 
@@ -85,7 +85,7 @@ class Head(NamedTuple):
     made: Ints
 
 
-class Arrival(NamedTuple):
+class TurnRow(NamedTuple):
     """The occurrence whose turn it is: its side (0: left, 1: right), its row in the table of that side, its slot, and
     its interval."""
 
@@ -96,7 +96,7 @@ class Arrival(NamedTuple):
     now: int
 
 
-class Rule(NamedTuple):
+class PairSpec(NamedTuple):
     """The numbers of a goal: `spec`, read.
 
     `only_gap`: all that the relation says is how much later than the end of the left side the right one begins, so that
@@ -130,14 +130,14 @@ class Rule(NamedTuple):
 
 
 @inside
-def rule_of(spec, code):  # type: ignore[no-untyped-def]
+def read_spec(spec, code):  # type: ignore[no-untyped-def]
     """The numbers of a goal whose condition is `code`."""
     policy = spec[S_POLICY]
     tie = spec[S_TIE]
     feedback = spec[S_FEEDBACK] != 0
     tested = code.shape[0] > 0 and (policy == CHRONOLOGICAL or feedback)
     backward = policy == RECENT
-    return Rule(
+    return PairSpec(
         policy,
         spec[S_WITHIN],
         spec[S_POINT] != 0,

@@ -33,8 +33,8 @@ from cep.operators.goals.pair_input import (
     NO_ABSENCE,
     RECENT,
     UNRESTRICTED,
-    Arrival,
-    rule_of,
+    TurnRow,
+    read_spec,
 )
 from cep.operators.goals.partners import begin_search, holds, next_partner, reach
 from cep.operators.goals.store import (
@@ -60,14 +60,14 @@ def pair(  # type: ignore[no-untyped-def]
 ):
     """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
-    `left`, `right`, `absent`: Arrivals; `waiting`, `absences`: Waiting; the others as in `pair_input`. A row of `pairs`
+    `left`, `right`, `absent`: SideRows; `waiting`, `absences`: Waiting; the others as in `pair_input`. A row of `pairs`
     is (left row, right row, completed by the right side, row derived): rows of the store, but the right one's place in
     the batch where right sides do not wait. `state` says how far it came (see A_I and so on): where there is no room
     for one more pair and one more row, the caller makes room and calls again. That is all that an arrival writes at
     once: it is put into the store itself, or (with feedback, on the right) what it makes is. Only under `unrestricted`
     it makes more, and there is room for each before it is made. The absent side has room for all.
     """
-    rule = rule_of(spec, condition.code)
+    rule = read_spec(spec, condition.code)
     hot = waiting.hot
     cold = waiting.cold
     chains = waiting.chains
@@ -97,9 +97,9 @@ def pair(  # type: ignore[no-untyped-def]
             i += 1 - side
             j += side
         if side == 0:
-            arrival = Arrival(side, row, left.slots[row], left.table[START, row], left.table[T_END, row])
+            arrival = TurnRow(side, row, left.slots[row], left.table[START, row], left.table[T_END, row])
         else:
-            arrival = Arrival(side, row, right.slots[row], right.table[START, row], right.table[T_END, row])
+            arrival = TurnRow(side, row, right.slots[row], right.table[START, row], right.table[T_END, row])
         slot = arrival.slot
 
         if resumed < 0:

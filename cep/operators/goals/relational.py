@@ -72,7 +72,7 @@ def columns_of(table: Table, types: Sequence[str], times: bool = False) -> Colum
     return named
 
 
-class Scan(Memoryless):
+class ScanGoal(Memoryless):
     """The occurrences of an event that have the constants and equal arguments, with the arguments asked for."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Scan(Memoryless):
         return table if self.whole else table[self.rows]
 
 
-class Tick(Memoryless):
+class TickGoal(Memoryless):
     """The time point: occurs once, when the watermark reaches it."""
 
     def __init__(self, ticks: int) -> None:
@@ -135,7 +135,7 @@ class Tick(Memoryless):
         self.done = bool(done[0])
 
 
-class Select(Memoryless):
+class SelectGoal(Memoryless):
     """Occurrences for which conditions hold, or one for each answer; `within` bounds their length."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Select(Memoryless):
         return np.concatenate([wide, *(bits(found[name])[None, :] for name in self.binds)], axis=0)
 
 
-class Union(Memoryless):
+class UnionGoal(Memoryless):
     """Occurrences of either side; conversions bring both to one representation, column by column."""
 
     def __init__(self, left: Sequence[Evaluation], right: Sequence[Evaluation], types: Sequence[Sequence[str]]) -> None:
@@ -265,7 +265,7 @@ class Project(Memoryless):
         lineage.follow(names[derived], rules[derived])
 
 
-def scan_of(scan: event.Scan, builder: Builder) -> Scan:
+def scan_of(scan: event.Scan, builder: Builder) -> ScanGoal:
     """The goal of a node."""
     attributes = builder.plan.schemas[scan.event].attributes
     constants: list[tuple[int, int | None]] = []
@@ -278,7 +278,7 @@ def scan_of(scan: event.Scan, builder: Builder) -> Scan:
     for one, two in scan.equal:
         test = _test(builder, [Comparison("=", Variable(f"v{one}"), Variable(f"v{two}"))], types)
         equal.append((test, two))
-    return Scan(constants, equal, scan.take, len(attributes))
+    return ScanGoal(constants, equal, scan.take, len(attributes))
 
 
 def _bits(builder: Builder, typed: Typed) -> int:
@@ -298,13 +298,13 @@ def _test(
     return test
 
 
-def select_of(node: where.Select, builder: Builder) -> Select:
+def select_of(node: where.Select, builder: Builder) -> SelectGoal:
     """The goal of a node."""
     compiled = builder.conditions(node.conditions, builder.plan.columns[node.child]) if node.conditions else None
-    return Select(builder.types(node.child), compiled, node.binds, node.within)
+    return SelectGoal(builder.types(node.child), compiled, node.binds, node.within)
 
 
-def union_of(node: either.Union, builder: Builder, number: int) -> Union:
+def union_of(node: either.Union, builder: Builder, number: int) -> UnionGoal:
     """The goal of a node."""
     left, right, order = node.left, node.right, node.right_columns
     wanted = builder.types(number)
@@ -312,4 +312,4 @@ def union_of(node: either.Union, builder: Builder, number: int) -> Union:
     for child, columns in ((left, range(len(order))), (right, order)):
         types = builder.types(child)
         sides.append([builder.converted(f"v{c}", types[c], wanted[i]) for i, c in enumerate(columns)])
-    return Union(sides[0], sides[1], (builder.types(left), builder.types(right)))
+    return UnionGoal(sides[0], sides[1], (builder.types(left), builder.types(right)))
