@@ -1,7 +1,9 @@
 """The one hash table: rows of 64-bit words get dense ids, in the order in which they came, and are found again.
 
 It keeps every row itself, so no two are ever confused. `insert` and `find` take rows; the keys of joins and groups
-(`cep.operators.goals.keys`) come as columns of a table of occurrences.
+(`cep.operators.goals.keys`) come as columns of a table of occurrences. A kernel that meets its keys one by one asks
+`id_of`, or `id_of_two`, which enters what is new: the distinct values of windows. One table is not this one, since its
+keys are no words: the names of JSON members in `connectors.jsonscan`, strings of bytes that are entered once.
 """
 
 from __future__ import annotations
@@ -229,6 +231,26 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
         place = (place + 1) & mask
         found = index[place]
     return -1
+
+
+@njit(cache=True, _nrt=False)
+def id_of_two(first, second, index, table, count):  # type: ignore[no-untyped-def]
+    """The id of the key of the first two columns of `table`, where a missing word is a word like others.
+
+    A new one is entered as row `count`, for which there is room, and in the index, too; that it is, the caller counts.
+    """
+    mask = np.uint64(index.shape[0] - 1)
+    place = np.int64(mix(mix(np.uint64(0), first), second) & mask)
+    found = index[place]
+    while found >= 0:
+        if table[found, 0] == first and table[found, 1] == second:
+            return found
+        place = np.int64(np.uint64(place + 1) & mask)
+        found = index[place]
+    table[count, 0] = first
+    table[count, 1] = second
+    index[place] = count
+    return count
 
 
 class Chains:

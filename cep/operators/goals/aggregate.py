@@ -16,30 +16,26 @@ from cep.core.relation import Table, bits, empty, rows
 from cep.core.room import roomy
 from cep.core.schema import CODED
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals import general_window, partial, ring, wide_partial, window
+from cep.operators.goals import partial, ring, wide_partial, window, window_input
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
     Untimed,
     between,
     demand,
-    from_arrow,
     restored,
-    to_arrow,
 )
 from cep.operators.goals.grid import bounds_of
-from cep.operators.goals.keyed_state import KeyedState, Parts
-from cep.operators.goals.keys import Keys, capacity_for, reindex
+from cep.operators.goals.keys import Keys
 from cep.operators.goals.labels import Labels
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import columns_of
 from cep.operators.goals.store import room
 from cep.operators.goals.window import END, HEADER, NAME, SLOT
+from cep.operators.goals.window_state import WindowState, more_groups, no_tallies
 from cep.operators.goals.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
 from cep.rules.evaluate import Evaluation, compile
 from cep.rules.expressions import check
@@ -100,7 +96,7 @@ class AggregateSpec:
     value_codes: tuple[int, ...]
 
 
-class SlidingAggregate(KeyedState, Untimed):
+class SlidingAggregate(WindowState, Untimed):
     """The goal of one aggregation node."""
 
     def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:
@@ -114,7 +110,8 @@ class SlidingAggregate(KeyedState, Untimed):
         self.count = 0
         self.keys = Keys(len(spec.by))
         self.groups = np.empty((0, window.GROUP + 3 * len(spec.kinds)), np.int64)
-        self.tally_index, self.tallies, self.tally_count = _no_tallies()
+        self.tally_index, self.tallies = no_tallies()
+        self.tally_count = 0
         self.watched = 1024
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
@@ -130,22 +127,14 @@ class SlidingAggregate(KeyedState, Untimed):
                 self.lineage is not None,
             )  # fmt: skip
             return self._named(made, edges)
-        self.groups = _more_groups(self.groups, self.keys.count)
+        self.groups = more_groups(self.groups, self.keys.count)
         self.store = room(self.store, self.count + rows(table))
-        self._make_room(rows(table) * self.spec.kinds.count(partial.DISTINCT))
+        self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial.DISTINCT))
         made, edges, self.count, self.tally_count = window.slide(
             table, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
             self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
         )  # fmt: skip
         return self._named(made, edges)
-
-    def _make_room(self, values: int) -> None:
-        """Room for so many more distinct values."""
-        needed = self.tally_count + values
-        self.tallies = room(self.tallies, needed)
-        if 2 * needed > len(self.tally_index):
-            keys = np.ascontiguousarray(self.tallies[:, :2])
-            self.tally_index = reindex(keys, self.tally_count, capacity_for(needed))
 
     def _named(self, made: Table, edges: Ints) -> Table:
         made = np.ascontiguousarray(made)
@@ -168,18 +157,11 @@ class SlidingAggregate(KeyedState, Untimed):
         numbers = np.where(used, np.cumsum(used) - 1, -1)
         slots = rows_[:, SLOT]
         keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.keys.count else np.empty(0, np.int64)
-        fresh = _more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
+        fresh = more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
         made = window.regroup(self.store, keep, self.groups, numbers, fresh, self.kinds)
         keys = Keys.of(self.keys.known[used], int(used.sum()))
         self.store, self.tally_index, self.tallies, self.tally_count = made
         self.groups, self.count, self.keys = fresh, len(keep), keys
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for name, columns in self._coded_columns().items():
-            for column in columns:
-                arrays[name][:, column] = codes(arrays[name][:, column])
-        return to_arrow(arrays)
 
     def _coded_columns(self) -> dict[str, list[int]]:
         """Which columns of the state's arrays hold pool codes."""
@@ -190,22 +172,13 @@ class SlidingAggregate(KeyedState, Untimed):
         found["store"] = [HEADER + 4 * k + cell for k in values for cell in (0, 2)]
         return found | {"groups": [window.GROUP + 3 * k + 1 for k in values]}
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        places = keys.columns[0]
-        by = None if places is None else tuple(self.spec.by.index(column) for column in places)
-        going = StateKeys((by,), keys.tests).going(0, state["keys"])
-        return Parts(*(self._chosen(state, groups) for groups in (going, keys.staying(0, going), ~going)))
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return _joined(one, other)
-
     def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
         """The state of these groups alone."""
         if self.short:
             return {name: array[groups] for name, array in state.items()}
         numbers = np.where(groups, np.cumsum(groups) - 1, -1)
         keep = np.flatnonzero(groups[state["store"][:, SLOT]])
-        fresh = _more_groups(np.empty((0, state["groups"].shape[1]), np.int64), int(groups.sum()))
+        fresh = more_groups(np.empty((0, state["groups"].shape[1]), np.int64), int(groups.sum()))
         store, *_ = window.regroup(state["store"], keep, state["groups"], numbers, fresh, self.kinds)
         return {
             "store": store[: len(keep)],
@@ -246,9 +219,6 @@ class SlidingAggregate(KeyedState, Untimed):
         arrays["rings"] = self.rings[:keys]
         return [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
 
-    def coded(self) -> list[Ints]:
-        return self.codes()
-
     def names(self) -> list[Ints]:
         if self.short:
             step = 2 + len(self.spec.kinds)
@@ -265,41 +235,12 @@ class SlidingAggregate(KeyedState, Untimed):
         return live, 8 * (used + 5 * self.tally_count)
 
 
-def _no_tallies() -> tuple[Ints, Ints, int]:
-    return np.full(32, -1, np.int64), np.empty((roomy(0, 16), 3), np.int64), 0
-
-
 def _more_rings(rings: Ints, slots: int) -> Ints:
     if rings.shape[0] >= slots:
         return rings
     larger = np.zeros((roomy(slots, max(16, 2 * rings.shape[0])), rings.shape[1]), np.int64)
     larger[: rings.shape[0]] = rings
     return larger
-
-
-def _more_groups(groups: Ints, slots: int) -> Ints:
-    if groups.shape[0] >= slots:
-        return groups
-    larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)
-    larger[:, :3] = -1
-    larger[: groups.shape[0]] = groups
-    return larger
-
-
-def _joined(one: Arrays, other: Arrays) -> Arrays:
-    """Two states that have no group in common as one."""
-    made = {name: np.concatenate([one[name], other[name]]) for name in one}
-    if "store" in one:
-        rows_, groups = len(one["store"]), len(one["keys"])
-        store, more = made["store"][rows_:], made["groups"][groups:]
-        store[:, SLOT] += groups
-        for array, cells in (
-            (store, (window.NEXT, window.PREVIOUS)),
-            (more, (window.G_HEAD, window.G_TAIL, window.G_BACK)),
-        ):
-            for cell in cells:
-                array[array[:, cell] >= 0, cell] += rows_
-    return made
 
 
 def window_of(node: Aggregation, builder: Builder) -> Goal:
@@ -347,10 +288,10 @@ def _form(node: Aggregation) -> tuple[int, int, int, Bounds | None]:
     """The form of a node's windows, their length in events or microseconds, EVERY's step and EACH's bounds."""
     if node.over is None:
         if node.events is not None:
-            return general_window.LAST_EVENTS, node.events, 1, None
-        return general_window.LAST_TIME, node.duration or 0, 1, None
+            return window_input.LAST_EVENTS, node.events, 1, None
+        return window_input.LAST_TIME, node.duration or 0, 1, None
     if node.over.form == "every":
-        return general_window.EVERY, node.duration or 0, node.over.length, None
+        return window_input.EVERY, node.duration or 0, node.over.length, None
     if node.over.form == "session":
-        return general_window.SESSION, node.over.length, 1, None
-    return general_window.EACH, node.over.length, 1, bounds_of(node.over)
+        return window_input.SESSION, node.over.length, 1, None
+    return window_input.EACH, node.over.length, 1, bounds_of(node.over)

@@ -10,6 +10,7 @@ from cep.core.hashtable import NAN as NAN
 from cep.core.hashtable import NO_ROOM, KeySet, ids_of
 from cep.core.hashtable import capacity_for as capacity_for
 from cep.core.hashtable import id_of as id_of
+from cep.core.hashtable import id_of_two as id_of_two
 from cep.core.hashtable import mix as mix
 from cep.core.hashtable import reindex as reindex
 from cep.core.kernels import njit

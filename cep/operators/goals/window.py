@@ -19,8 +19,8 @@ from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.intrinsics import prefetch
-from cep.operators.goals.keys import MISSING, NAN, grow, mix
+from cep.operators.goals.intrinsics import inside, prefetch
+from cep.operators.goals.keys import MISSING, NAN, grow, id_of_two
 from cep.operators.goals.partial import DISTINCT, combine, lift, outcome
 
 # a row of a window: its header (LEAST: the least start from it to the youngest of the front), then four cells a result
@@ -32,22 +32,52 @@ G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = 0, 1, 2, 3, 4
 GROUP = 5
 
 
-@njit(cache=True)
-def tally(index, keys, count, slot, value):  # type: ignore[no-untyped-def]
+@inside
+def tally(index, tallies, count, slot, value):  # type: ignore[no-untyped-def]
     """The place of (group, value) in the multiset of values, in which there is room: `count` itself if it is new."""
-    mask = np.uint64(index.shape[0] - 1)
-    place = np.int64(mix(mix(np.uint64(0), slot), value) & mask)
-    at = index[place]
-    while at >= 0:
-        if keys[at, 0] == slot and keys[at, 1] == value:
-            return at
-        place = np.int64(np.uint64(place + 1) & mask)
-        at = index[place]
-    keys[count, 0] = slot
-    keys[count, 1] = value
-    keys[count, 2] = 0
-    index[place] = count
-    return count
+    where = id_of_two(slot, value, index, tallies, count)
+    if where == count:
+        tallies[where, 2] = 0
+    return where
+
+
+@inside
+def enter_row(store, groups, table, i, p, slot, begin):  # type: ignore[no-untyped-def]
+    """Row `i` of the table becomes row `p` of the store, in which there is room: the youngest of its group's chain.
+    Gives whether the back part was empty. The group's count, its start and its results are the caller's."""
+    store[p, BEGIN] = begin
+    store[p, END] = table[T_END, i]
+    store[p, NEXT] = -1
+    store[p, ARRIVAL] = table[ORDER, i]
+    store[p, NAME] = table[IDENTITY, i]
+    store[p, SLOT] = slot
+    store[p, LEAST] = 0
+    tail = groups[slot, G_TAIL]
+    store[p, PREVIOUS] = tail
+    if tail >= 0:
+        store[tail, NEXT] = p
+    else:
+        groups[slot, G_HEAD] = p
+    groups[slot, G_TAIL] = p
+    fresh = groups[slot, G_BACK] < 0
+    if fresh:
+        groups[slot, G_BACK] = p
+    return fresh
+
+
+@inside
+def drop_oldest(store, groups, slot):  # type: ignore[no-untyped-def]
+    """The oldest row leaves its group's chain; gives the one that is the oldest then, or -1."""
+    head = groups[slot, G_HEAD]
+    store[head, SLOT] = -1
+    head = store[head, NEXT]
+    groups[slot, G_HEAD] = head
+    groups[slot, G_COUNT] -= 1
+    if head >= 0:
+        store[head, PREVIOUS] = -1
+    else:
+        groups[slot, G_TAIL] = -1
+    return head
 
 
 @njit(cache=True)
@@ -110,24 +140,8 @@ def slide(  # type: ignore[no-untyped-def]
             slot = slots[i]
             p = count
             count += 1
-            store[p, BEGIN] = table[START, i]
-            store[p, END] = now
-            store[p, NEXT] = -1
-            store[p, ARRIVAL] = table[ORDER, i]
-            store[p, NAME] = table[IDENTITY, i]
-            store[p, SLOT] = slot
-            store[p, LEAST] = 0
-            tail = groups[slot, G_TAIL]
-            store[p, PREVIOUS] = tail
-            if tail >= 0:
-                store[tail, NEXT] = p
-            else:
-                groups[slot, G_HEAD] = p
-            groups[slot, G_TAIL] = p
+            fresh = enter_row(store, groups, table, i, p, slot, table[START, i])
             groups[slot, G_COUNT] += 1
-            fresh = groups[slot, G_BACK] < 0
-            if fresh:
-                groups[slot, G_BACK] = p
             groups[slot, G_START] = store[p, BEGIN] if fresh else min(groups[slot, G_START], store[p, BEGIN])
             for k in range(results):
                 value = values[k, i]
@@ -175,14 +189,7 @@ def slide(  # type: ignore[no-untyped-def]
                             tallies[where, 2] -= 1
                             if tallies[where, 2] == 0:
                                 groups[slot, GROUP + 3 * k] -= 1
-                store[head, SLOT] = -1
-                head = store[head, NEXT]
-                groups[slot, G_HEAD] = head
-                groups[slot, G_COUNT] -= 1
-                if head >= 0:
-                    store[head, PREVIOUS] = -1
-                else:
-                    groups[slot, G_TAIL] = -1
+                head = drop_oldest(store, groups, slot)
             back = groups[slot, G_BACK]
             start = groups[slot, G_START]
             if head != back:

@@ -28,6 +28,7 @@ from cep.operators.goals.window import (
     NEXT,
     PREVIOUS,
     SLOT,
+    drop_oldest,
     tally,
 )
 
@@ -133,14 +134,7 @@ def leave(store, slot, groups, kinds, parameters, nodes, tallies, state):  # typ
     for k in range(kinds.shape[0]):
         if kinds[k] == DISTINCT or sorts(kinds[k]):
             leave_sorted(store, head, k, kinds[k], slot, groups, nodes, tallies, state)
-    store[head, SLOT] = -1
-    head = store[head, NEXT]
-    groups[slot, G_HEAD] = head
-    groups[slot, G_COUNT] -= 1
-    if head >= 0:
-        store[head, PREVIOUS] = -1
-    else:
-        groups[slot, G_TAIL] = -1
+    if drop_oldest(store, groups, slot) < 0:
         groups[slot, G_BACK] = -1
 
 

@@ -14,23 +14,18 @@ import pyarrow as pa
 from cep.core.relation import END, Table, empty, rows
 from cep.core.room import roomy
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals import general_window as kernel
 from cep.operators.goals import ordered_multiset, partial, window, window_group
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
     Ints,
-    StateKeys,
-    Translation,
     between,
     demand,
-    from_arrow,
     restored,
-    to_arrow,
 )
-from cep.operators.goals.keyed_state import KeyedState, Parts
-from cep.operators.goals.keys import MISSING, NAN, Keys, capacity_for, reindex
+from cep.operators.goals.general_window import advance
+from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.labels import Labels
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.store import room
@@ -55,6 +50,18 @@ from cep.operators.goals.window_group import (
     TICK,
     VALUE,
 )
+from cep.operators.goals.window_input import (
+    EACH,
+    EVERY,
+    LAST_EVENTS,
+    LAST_TIME,
+    SESSION,
+    EnteringRows,
+    ResultKinds,
+    WindowArrays,
+    WindowNumbers,
+)
+from cep.operators.goals.window_state import WindowState, more_groups, no_tallies
 
 COUNTED = (partial.DISTINCT, MODE, MODE_FLOAT)
 SORTED = (PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
@@ -65,7 +72,7 @@ Bounds = Callable[[Ints], tuple[Ints, Ints]]
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Windows of a `form` (`general_window`): `length` events or microseconds, EVERY's `step`, EACH's `bounds`.
+    """Windows of a `form` (`window_input`): `length` events or microseconds, EVERY's `step`, EACH's `bounds`.
 
     `by`: argument columns, `by_codes` those that hold pool codes. `values` gives the bits of every result's argument, a
     row a result; `value_codes` says which are pool codes. `parameters`: a number for each that takes one, else 0.
@@ -83,7 +90,7 @@ class WindowSpec:
     value_codes: tuple[int, ...]
 
 
-class WindowedAggregate(KeyedState):
+class WindowedAggregate(WindowState):
     """The goal of an aggregation node."""
 
     def __init__(self, spec: WindowSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
@@ -94,7 +101,7 @@ class WindowedAggregate(KeyedState):
         self.parameters = np.array(spec.parameters, np.float64)
         self.sorted = sum(kind in SORTED for kind in spec.kinds)
         self.counted = sum(kind in COUNTED for kind in spec.kinds)
-        sliding = spec.form in (kernel.LAST_EVENTS, kernel.LAST_TIME, kernel.EVERY)
+        sliding = spec.form in (LAST_EVENTS, LAST_TIME, EVERY)
         self.keeps = sliding or lineage is not None or self.sorted > 0 or self.counted > 0
         self.new_labels = labels
         self.labels = {k: labels() for k in spec.value_codes if spec.kinds[k] == MODE}
@@ -104,9 +111,9 @@ class WindowedAggregate(KeyedState):
         self.state = np.zeros(STATE, np.int64)
         self.state[[ordered_multiset.FREE, HEAD, TAIL]] = -1
         self.store = np.empty((roomy(0, 16), HEADER + CELLS * len(self.kinds)), np.int64)
-        self.groups = _more(np.empty((0, GROUP + WORDS * len(self.kinds)), np.int64), 0)
+        self.groups = more_groups(np.empty((0, GROUP + WORDS * len(self.kinds)), np.int64), 0)
         self.nodes = np.empty((roomy(0, 16), ordered_multiset.NODE), np.int64)
-        self.tally_index, self.tallies = _no_tallies()
+        self.tally_index, self.tallies = no_tallies()
         self.keys = Keys(len(self.spec.by))
         self.watched = 1024
 
@@ -122,23 +129,28 @@ class WindowedAggregate(KeyedState):
         if not rows(table) and ((due := self.due()) is None or due > frontier.watermark):
             return empty(len(spec.by) + len(spec.kinds))
         slots = self.keys.slots(table, self.by, True, True)
-        self.groups = _more(self.groups, self.keys.count)
+        self.groups = more_groups(self.groups, self.keys.count)
         if self.keeps:
             self.store = room(self.store, self.count + rows(table))
         self._make_room(rows(table))
         values = spec.values(table)
         ends = table[END]
         opens = dues = ends
-        if spec.form == kernel.EACH:
+        if spec.form == EACH:
             assert spec.bounds is not None, "EACH has bounds"
             opens, dues = spec.bounds(ends)
-        elif spec.form == kernel.SESSION:
+        elif spec.form == SESSION:
             dues = ends + spec.length
-        made, edges = kernel.advance(
-            table, values, self._ranks(values), slots, opens, dues, spec.form, spec.length, spec.step,
-            frontier.watermark, self.kinds, self.parameters, self.keeps, self.store, self.groups, self.nodes,
-            self.tally_index, self.tallies, self.state, self.keys.known, self.lineage is not None,
-        )  # fmt: skip
+        made, edges = advance(
+            EnteringRows(table, values, self._ranks(values), slots, opens, dues),
+            WindowNumbers(spec.form, spec.length, spec.step, self.keeps),
+            ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64)),
+            WindowArrays(
+                self.store, self.groups, self.nodes, self.tally_index, self.tallies, self.state, self.keys.known
+            ),
+            frontier.watermark,
+            self.lineage is not None,
+        )
         found = np.ascontiguousarray(made.T)
         if self.lineage is not None:
             self.lineage.link(self.lineage.name(found)[edges[:, 0]], edges[:, 1])
@@ -149,11 +161,7 @@ class WindowedAggregate(KeyedState):
         if self.sorted:
             self.nodes = room(self.nodes, int(self.state[ordered_multiset.USED]) + more * self.sorted)
         if self.counted:
-            needed = int(self.state[TALLIES]) + more * self.counted
-            self.tallies = room(self.tallies, needed)
-            if 2 * needed > len(self.tally_index):
-                known = np.ascontiguousarray(self.tallies[:, :2])
-                self.tally_index = reindex(known, int(self.state[TALLIES]), capacity_for(needed))
+            self._room_for_tallies(int(self.state[TALLIES]), more * self.counted)
 
     def _ranks(self, values: Ints) -> Ints:
         """What values are sorted by: numbers by size; of others those of their labels."""
@@ -173,14 +181,14 @@ class WindowedAggregate(KeyedState):
         first = int(self.state[HEAD])
         if first < 0:
             return None
-        return int(self.state[TICK] if self.spec.form == kernel.EVERY else self.groups[first, G_DUE])
+        return int(self.state[TICK] if self.spec.form == EVERY else self.groups[first, G_DUE])
 
     def pending(self) -> int:
         """At most how many windows are open."""
         if self.state[HEAD] < 0:
             return 0
         open_ = self.keys.count
-        return open_ * (self.spec.length // self.spec.step + 1) if self.spec.form == kernel.EVERY else open_
+        return open_ * (self.spec.length // self.spec.step + 1) if self.spec.form == EVERY else open_
 
     # --- what is no longer needed ---
 
@@ -193,14 +201,14 @@ class WindowedAggregate(KeyedState):
         """Rows out of every window go, and groups that have nothing in one."""
         groups = self.groups[: self.keys.count]
         used = groups[:, window.G_COUNT] > 0
-        if self.spec.form == kernel.LAST_TIME and watermark > BEGINNING:
+        if self.spec.form == LAST_TIME and watermark > BEGINNING:
             over = used & (groups[:, G_END] <= watermark - self.spec.length)
             for root in groups[over][:, self._roots()].reshape(-1).tolist():
                 ordered_multiset.give_up(self.nodes, self.state, root - 1)
             used &= ~over
-        kept = _chosen(self._arrays(), used)
+        kept = self._chosen(self._arrays(), used)
         self.keys = Keys.of(kept["keys"], len(kept["keys"]))
-        self.store, self.groups = kept["store"], _more(kept["groups"], len(kept["groups"]))
+        self.store, self.groups = kept["store"], more_groups(kept["groups"], len(kept["groups"]))
         self.state[ROWS] = len(self.store)
         self._relink()
         if self.counted:
@@ -225,12 +233,12 @@ class WindowedAggregate(KeyedState):
         order = np.lexsort((groups[:, G_SEQUENCE], groups[:, G_END]))
         groups[order, G_BEFORE] = np.append(-1, order[:-1])[: len(order)]
         groups[order, G_AFTER] = np.append(order[1:], -1)[: len(order)]
-        listed = len(order) > 0 and self.spec.form >= kernel.EVERY
+        listed = len(order) > 0 and self.spec.form >= EVERY
         self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if listed else (-1, -1)
 
     def _rebuild(self, trees: bool) -> None:
         """Tallies, and with `trees` all that is sorted, from the rows."""
-        self.tally_index, self.tallies = _no_tallies()
+        self.tally_index, self.tallies = no_tallies()
         self.state[TALLIES] = 0
         if trees:
             self.state[[ordered_multiset.USED, ordered_multiset.FREE]] = 0, -1
@@ -253,7 +261,7 @@ class WindowedAggregate(KeyedState):
     def _state(self) -> Arrays:
         self._compact(BEGINNING)
         made = {name: array.copy() for name, array in self._arrays().items()}
-        if self.spec.form == kernel.EVERY:
+        if self.spec.form == EVERY:
             made["groups"][:, G_DUE] = self.state[TICK]
         for k, kind in enumerate(self.spec.kinds):
             if kind in SORTED or kind in COUNTED:  # places in what is made anew
@@ -270,7 +278,7 @@ class WindowedAggregate(KeyedState):
         store, groups = arrays["store"], arrays["groups"]
         demand(len(groups) == len(arrays["keys"]))
         between(groups[:, G_END], BEGINNING, -BEGINNING)
-        if self.spec.form >= kernel.EVERY:
+        if self.spec.form >= EVERY:
             between(groups[:, G_DUE], BEGINNING, -BEGINNING)
         if self.keeps:
             demand(window.chained(store, groups))
@@ -285,7 +293,7 @@ class WindowedAggregate(KeyedState):
         self.state[ROWS] = len(self.store)
         groups = self.groups
         self.state[ENTERED] = int(groups[:, G_SEQUENCE].max(initial=-1)) + 1
-        if self.spec.form == kernel.EVERY and len(groups):
+        if self.spec.form == EVERY and len(groups):
             self.state[TICK] = int(groups[:, G_DUE].min())
         for k in self.labels:
             self.labels[k] = self.new_labels()
@@ -294,28 +302,19 @@ class WindowedAggregate(KeyedState):
             self._rebuild(True)
         self._compact(BEGINNING)
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        places = keys.columns[0]
-        by = None if places is None else tuple(self.spec.by.index(column) for column in places)
-        going = StateKeys((by,), keys.tests).going(0, state["keys"])
-        return Parts(*(_chosen(state, groups) for groups in (going, keys.staying(0, going), ~going)))
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        made = {name: np.concatenate([one[name], other[name]]) for name in one}
-        before, groups = len(one["store"]), len(one["keys"])
-        store, more = made["store"][before:], made["groups"][groups:]
-        store[:, SLOT] += groups
-        for array, cells in ((store, (window.NEXT, window.PREVIOUS)), (more, range(window.G_BACK + 1))):
+    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
+        """The state of these groups alone, their rows moved together; trees stay where they are."""
+        numbers = np.where(groups, np.cumsum(groups) - 1, -1)
+        slots = state["store"][:, SLOT]
+        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if len(groups) else np.empty(0, np.int64)
+        moved = np.full(len(slots) + 1, -1, np.int64)  # its last place: what is no row stays none
+        moved[keep] = np.arange(len(keep))
+        store, chosen = state["store"][keep], state["groups"][groups]
+        store[:, SLOT] = numbers[store[:, SLOT]] if len(groups) else 0
+        for array, cells in ((store, (window.NEXT, window.PREVIOUS)), (chosen, range(window.G_BACK + 1))):
             for cell in cells:
-                array[array[:, cell] >= 0, cell] += before
-        return made
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for name, columns in self._coded_columns().items():
-            for column in columns:
-                arrays[name][:, column] = codes(arrays[name][:, column])
-        return to_arrow(arrays)
+                array[:, cell] = moved[array[:, cell]]
+        return {"store": store, "keys": state["keys"][groups], "groups": chosen}
 
     def _coded_columns(self) -> dict[str, list[int]]:
         """Which columns of the arrays hold pool codes: a row's value, and the `first` and `last` of partial results."""
@@ -332,9 +331,6 @@ class WindowedAggregate(KeyedState):
         found = [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
         return [*found, *(labels.codes for labels in self.labels.values())]
 
-    def coded(self) -> list[Ints]:
-        return self.codes()
-
     def names(self) -> list[Ints]:
         return [self.store[: self.count, NAME]]
 
@@ -347,35 +343,7 @@ class WindowedAggregate(KeyedState):
         return inside, 8 * used
 
 
-def _no_tallies() -> tuple[Ints, Ints]:
-    return np.full(32, -1, np.int64), np.empty((roomy(0, 16), 3), np.int64)
-
-
 def _sortable(bits: Ints) -> Ints:
     """Floats' bits as integers that sort like the values; missing is least."""
     sorted_: Ints = np.where(bits == NAN, MISSING, np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF)))
     return sorted_
-
-
-def _more(groups: Ints, slots: int) -> Ints:
-    if groups.shape[0] >= slots and groups.shape[0]:
-        return groups
-    larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)
-    larger[:, : window.G_BACK + 1] = -1
-    larger[: groups.shape[0]] = groups
-    return larger
-
-
-def _chosen(state: Arrays, groups: Bools) -> Arrays:
-    """The state of these groups alone, their rows moved together; trees stay where they are."""
-    numbers = np.where(groups, np.cumsum(groups) - 1, -1)
-    slots = state["store"][:, SLOT]
-    keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if len(groups) else np.empty(0, np.int64)
-    moved = np.full(len(slots) + 1, -1, np.int64)  # its last place: what is no row stays none
-    moved[keep] = np.arange(len(keep))
-    store, chosen = state["store"][keep], state["groups"][groups]
-    store[:, SLOT] = numbers[store[:, SLOT]] if len(groups) else 0
-    for array, cells in ((store, (window.NEXT, window.PREVIOUS)), (chosen, range(window.G_BACK + 1))):
-        for cell in cells:
-            array[:, cell] = moved[array[:, cell]]
-    return {"store": store, "keys": state["keys"][groups], "groups": chosen}
