@@ -15,9 +15,9 @@ import polars as pl
 import pyoxigraph as ox
 
 from benchmarks.serve import SCHEMA, SECOND, STATIONS
+from connectors.identity import identified
 from connectors.rdf import triples
 from connectors.rdf.evaluation import evaluate
-from connectors.rdf.identity import identified
 from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.time_index import TimeIndex

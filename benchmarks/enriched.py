@@ -36,8 +36,8 @@ ONTOLOGIES, AREAS = ROOT / "ontologies", ROOT / "demos" / "blizzard" / "areas.ce
 @cache
 def register(stations: int, features: int = 0) -> Any:
     """So many stations with five sensors each, and perhaps places, closed under OWL 2 RL with the ontologies."""
+    from knowledge import load
     from knowledge.graph import Knowledge
-    from knowledge.rdf import load
     from knowledge.rdf.terms import NONE, Terms
     from knowledge.rdf.triples import TripleSet
 

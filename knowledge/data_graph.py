@@ -8,7 +8,7 @@ import numpy as np
 from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
 
 from cep.core.values import Ints
-from knowledge.namespaces import XSD
+from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, NONE, Terms
 from knowledge.rdf.triples import TripleColumns, TripleSet
 

@@ -13,9 +13,9 @@ import numpy as np
 from cep.core.values import Ints
 from knowledge.query.bindings import Bindings
 from knowledge.query.pattern_tables import PatternTable
+from knowledge.rdf.relation import unpacked
 from knowledge.rdf.terms import NONE
 from knowledge.reasoning.closure import compute_closure
-from knowledge.reasoning.relation import unpacked
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge

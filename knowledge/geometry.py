@@ -16,8 +16,8 @@ from cep.core.values import MISSING, Floats, Ints, Pool
 from cep.rules import geodesy
 from cep.rules.areas import WrongArea, read_all
 from cep.rules.relations import Column, Mask, Probe
-from knowledge.namespaces import GEO, WGS84
 from knowledge.point_index import PointIndex
+from knowledge.rdf.namespaces import GEO, WGS84
 from knowledge.rdf.terms import IRI, NONE, Terms
 from knowledge.rdf.triples import TripleSet
 

@@ -18,8 +18,10 @@ from cep.plan import algebra
 from cep.rules.relations import Relation
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Fixed, Spanned
-from knowledge import geometry
+from knowledge import geometry, load
+from knowledge.change import Change, merge
 from knowledge.forgetting import FEW, forget
+from knowledge.named_graphs import by_graph, changed, differing, graph_contains, union
 from knowledge.query import differences, graph_patterns, no_answers, store, validation
 from knowledge.query.answers import PreviousAnswers, answered
 from knowledge.query.bindings import TooLarge
@@ -29,11 +31,9 @@ from knowledge.query.locality import locality
 from knowledge.query.pattern_tables import PatternTable
 from knowledge.query.refreshed import Refreshed, names, refreshed, tables_following
 from knowledge.query.sparql import ConstantTerm, basic, tokens
-from knowledge.rdf import interop, load
+from knowledge.rdf import interop
 from knowledge.rdf.canonical import Canonical
-from knowledge.rdf.change import Change, merge
 from knowledge.rdf.fingerprint import quads_fingerprint
-from knowledge.rdf.named_graphs import by_graph, changed, differing, graph_contains, union
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure

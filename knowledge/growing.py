@@ -13,8 +13,8 @@ from pathlib import Path
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.rdf.change import Change
-from knowledge.rdf.load import files
+from knowledge.change import Change
+from knowledge.load import files
 from knowledge.rdf.parse_errors import plain
 from knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
 

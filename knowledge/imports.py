@@ -6,7 +6,7 @@ import numpy as np
 
 from cep.core.errors import Warning
 from knowledge.graph import Knowledge
-from knowledge.namespaces import OWL, RDF_TYPE
+from knowledge.rdf.namespaces import OWL, RDF_TYPE
 from knowledge.rdf.terms import IRI, NONE
 
 _SHOWN = 3

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pyoxigraph as ox
 
-from knowledge.namespaces import RDF_TYPE
+from knowledge.rdf.namespaces import RDF_TYPE
 
 PropertyPath = tuple[str, ...]
 """The properties from a node to a value, one after the other: IRIs."""

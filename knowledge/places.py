@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cep.core.errors import CepError
 from knowledge.gazetteers import airports, cities, geonames, regions
 from knowledge.gazetteers.gazetteer import DATASET, Gazetteer
-from knowledge.namespaces import DCTERMS, RDF_TYPE
+from knowledge.rdf.namespaces import DCTERMS, RDF_TYPE
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleColumns
 

@@ -13,9 +13,9 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Span
 from cep.core.values import Ints
 from knowledge.graph import Knowledge
-from knowledge.namespaces import RDF_TYPE
+from knowledge.load import files
 from knowledge.places import attributions
-from knowledge.rdf.load import files
+from knowledge.rdf.namespaces import RDF_TYPE
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import TripleSet

@@ -17,7 +17,7 @@ from rdflib.collection import Collection
 from cep.core.errors import CepError
 from cep.core.suggest import SURE, nearest
 from knowledge.data_graph import data_graph, rdflib_graph
-from knowledge.rdf.load import files, load, open_rdf, rdf_format, subjects
+from knowledge.load import files, load, open_rdf, rdf_format, subjects
 from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.report import prefixes

@@ -19,7 +19,7 @@ from cep.core.errors import CepError
 from cep.rules.geodesy import distance
 from knowledge.gazetteers import airports, cities
 from knowledge.gazetteers.gazetteer import OWN, DatasetOrigin, Property, concat_triples, table_triples
-from knowledge.namespaces import GN, RDF_TYPE, WGS84, XSD
+from knowledge.rdf.namespaces import GN, RDF_TYPE, WGS84, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns
 

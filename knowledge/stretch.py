@@ -21,12 +21,12 @@ from cep.plan import algebra
 from cep.rules.materialized import ALWAYS, NEVER, words
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Spanned
+from knowledge.change import Change, parse_change, unnamed
 from knowledge.query.answers import spanned
 from knowledge.query.bindings import Bindings, TooLarge, solve
 from knowledge.query.graph_patterns import MOST_CELLS
 from knowledge.query.pattern_tables import PatternComponent, PatternTable, Resolve
 from knowledge.query.valid_time import ValidTimeRows, always, concat_rows
-from knowledge.rdf.change import Change, parse_change, unnamed
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import TripleColumns, TripleSet, expand
 

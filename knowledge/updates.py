@@ -19,9 +19,9 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from cep.core.literals import read_time
 from cep.core.suggest import SURE, nearest
-from knowledge.namespaces import PROV
-from knowledge.rdf.change import labelled
-from knowledge.rdf.load import files, open_rdf, rdf_format
+from knowledge.change import labelled
+from knowledge.load import files, open_rdf, rdf_format
+from knowledge.rdf.namespaces import PROV
 from knowledge.rdf.parse_errors import unreadable
 
 FROM, UNTIL = PROV + "generatedAtTime", PROV + "invalidatedAtTime"

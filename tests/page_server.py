@@ -19,16 +19,16 @@ from cep.runtime.run_stats import RunStats
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.batch import Batch
-from connectors.feeds import router as alerts
 from connectors.feeds.document import Publisher
 from connectors.feeds.sse import Stream
+from connectors.service import Service
+from connectors.serving import feeds as alerts
 from connectors.serving import page, why
 from connectors.serving.app import application
 from connectors.serving.fair_lock import FairLock
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
 from connectors.serving.scene import Scene
-from connectors.serving.service import Service
 from knowledge.graph import Knowledge
 from knowledge.provenance import Provenance
 from tests.ports import free_port

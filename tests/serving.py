@@ -18,10 +18,10 @@ from connectors.batch import Batch
 from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from connectors.service import Service
 from connectors.serving import ldes, sparql, subscribe
 from connectors.serving.app import application
 from connectors.serving.guard import Limits
-from connectors.serving.service import Service
 from knowledge.graph import Knowledge
 from tests.waiting import Started
 

@@ -26,7 +26,7 @@ from connectors.alerts.text import LONGEST, clean, fill_template, json_value, rf
 from connectors.feeds import alertmanager, atom, cap
 from connectors.feeds.document import Publisher, document, parse_sender
 from connectors.files import replay
-from connectors.serving.service import Service
+from connectors.service import Service
 from demos.run import weather
 from knowledge.graph import Knowledge
 

@@ -15,9 +15,9 @@ from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.batch import Batch
 from connectors.feeds.document import Publisher
-from connectors.feeds.router import router
 from connectors.feeds.sse import Stream
-from connectors.serving.service import Service
+from connectors.service import Service
+from connectors.serving.feeds import router
 from tests.serving import EIGHT, MINUTE
 
 RULES = """

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge.namespaces import RDF, RDFS, XSD
+from knowledge.rdf.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.reasoning.equal_literals import standing_for
 from knowledge.reasoning.literals import ill_formed, inside, known_different, outside, well_formed

@@ -40,8 +40,8 @@ from cep.language.syntax import parser
 from cep.rules.aggregates import AGGREGATES
 from cep.rules.functions import FUNCTIONS
 from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
+from connectors.identity import identified
 from connectors.rdf import triples
-from connectors.rdf.identity import identified
 from connectors.rdf.question import Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary

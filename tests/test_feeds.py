@@ -37,12 +37,12 @@ from connectors.feeds.document import SCHEMA as SCHEMA_OF_CHANGES
 from connectors.feeds.document import Publisher, document, own_name, sender
 from connectors.feeds.http_post import post
 from connectors.feeds.mqtt import Topics, topic_end
-from connectors.feeds.router import router
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.senders import sending, targets
 from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, reachable, target
 from connectors.feeds.webhooks import cloudevent
+from connectors.serving.feeds import router
 from tests.alert_server import expected
 from tests.brokers import answers, publish
 from tests.ports import free_port

@@ -22,10 +22,10 @@ from starlette.testclient import TestClient
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Publisher
-from connectors.feeds.router import router
 from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, target
 from connectors.ip import here, named
+from connectors.serving.feeds import router
 from connectors.serving.guard import HEAD, Limits, _host, client_of
 from connectors.serving.negotiation import accepts, negotiated, takes_coding
 from tests.alert_server import expected

@@ -59,7 +59,7 @@ def test_chunks_of_any_size_are_the_file(tmp_path: Path, lines: list[str]) -> No
     path = tmp_path / "some.nt"
     path.write_text("\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("knowledge.rdf.load._CHUNK", 3)
+        patch.setattr("knowledge.load._CHUNK", 3)
         knowledge = Knowledge.load(path)
     assert {str(q.triple) for q in store.store_quads(knowledge.terms, knowledge.closed)} == {
         line[:-2] for line in lines

@@ -15,8 +15,8 @@ from rdflib.term import BNode, Literal, URIRef
 
 from cep.core.values import Pool
 from cep.rules.materialized import series_of
-from knowledge.namespaces import XSD
 from knowledge.rdf.interop import of_rdflib, to_rdflib
+from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms
 from knowledge.rdf.triples import TripleSet
 

@@ -28,10 +28,10 @@ from connectors.feeds import http_post, senders
 from connectors.feeds.document import Publisher, document
 from connectors.feeds.http_post import post
 from connectors.feeds.metrics import AlertMetrics
-from connectors.feeds.router import router
 from connectors.feeds.sender import DeliveryRefused, Sender, ServerError, Unreachable
 from connectors.feeds.senders import sending, targets
 from connectors.feeds.sse import Stream
+from connectors.serving.feeds import router
 from tests.alert_server import expected
 from tests.damage import cut, flipped
 from tests.ports import free_port

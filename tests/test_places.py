@@ -34,7 +34,7 @@ from knowledge.gazetteers.gazetteer import OWN, digits
 from knowledge.gazetteers.packages import data
 from knowledge.gazetteers.regions import GEONAMES, SWS
 from knowledge.graph import Knowledge
-from knowledge.namespaces import GN, WGS84
+from knowledge.rdf.namespaces import GN, WGS84
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns, TripleSet
 

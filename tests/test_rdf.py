@@ -26,9 +26,9 @@ from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.history import CONSTITUENTS
+from connectors.identity import identified
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
-from connectors.rdf.identity import identified
 from connectors.rdf.question import Page, QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.store_process import StoreProcess

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
+from connectors.identity import identified
 from connectors.rdf import retention, triples
 from connectors.rdf.history import StoreListener
-from connectors.rdf.identity import identified
 from connectors.rdf.retention import Retention
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.time_tree import TimeTree

@@ -22,7 +22,7 @@ from cep.engine import Engine, detect
 from cep.events import Event
 from cep.operators.goals import aggregate, join, pairing, store, unless
 from connectors.lines import TextPieces, merged
-from knowledge.reasoning.relation import packed, unpacked
+from knowledge.rdf.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reachable_pairs
 from tests import reference
 from tests.cases_format import difference

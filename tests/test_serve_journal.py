@@ -28,7 +28,7 @@ from connectors.batch import Batch, Block, DeadLetter
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
 from connectors.journal import Journal, Point
-from connectors.serving.service import Service
+from connectors.service import Service
 from tests.brokers import Cluster
 from tests.damage import flipped
 from tests.serving import EIGHT

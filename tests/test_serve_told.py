@@ -27,7 +27,7 @@ from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.batch import DeadLetter
 from connectors.files import read
-from connectors.serving.service import Service
+from connectors.service import Service
 from demos.blizzard import replay
 from knowledge.graph import Knowledge
 from tests.serving import FRIDGES, KITCHEN

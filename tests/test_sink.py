@@ -17,8 +17,8 @@ from cep.runtime.run_stats import RunStats
 from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.rdf.identity import ID
-from connectors.serving.service import Relay, Round, Service
+from connectors.identity import ID
+from connectors.service import Relay, Round, Service
 from connectors.writers import json_lines, typed
 
 PROGRAM = """

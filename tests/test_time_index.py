@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
+from connectors.identity import identified
 from connectors.rdf import selectivity, time_index, triples
 from connectors.rdf.evaluation import evaluate
-from connectors.rdf.identity import identified
 from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.ranges import timed
 from connectors.rdf.store import EventStore

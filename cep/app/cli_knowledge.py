@@ -100,7 +100,7 @@ def query(
     """
     with reporting_errors():
         from knowledge.query.no_answers import unknown_names
-        from knowledge.query.result_formats import FORMATS, text
+        from knowledge.result_formats import FORMATS, text
 
         if format not in FORMATS:
             message = f"--format: `{format}` is no format of a table"

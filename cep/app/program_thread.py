@@ -18,8 +18,8 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
 from connectors.journal import Journal, Point
+from connectors.service import Service
 from connectors.serving.fair_lock import FairLock
-from connectors.serving.service import Service
 
 OFTEN, SELDOM = 1.0, 10.0
 """Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""

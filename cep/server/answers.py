@@ -26,19 +26,19 @@ from cep.server.program import ServedProgram
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.feeds import document
-from connectors.feeds import router as feeds
 from connectors.feeds.document import Publisher
 from connectors.feeds.metrics import AlertMetrics, SourceMetrics
 from connectors.feeds.sse import Stream
 from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from connectors.service import Relay, Round, Service
+from connectors.serving import feeds as feeds
 from connectors.serving import ldes, page, sparql, subscribe, why
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
 from connectors.serving.scene import Scene
-from connectors.serving.service import Relay, Round, Service
 from connectors.sources import Sources
 from knowledge.provenance import Provenance
 from knowledge.rdf.prefixed_names import KNOWN

@@ -19,7 +19,7 @@ from cep.core.time import BEGINNING
 from cep.rules.alert import CERTAINTY, URGENCY, Alert
 from connectors.alerts.places import AlertPlace, alert_place, nowhere
 from connectors.alerts.text import Value, fill_template, json_value
-from connectors.rdf.identity import identity_hashes, occurrence_texts
+from connectors.identity import identity_hashes, occurrence_texts
 
 AlertState = Literal["firing", "updated", "resolved"]
 

@@ -8,7 +8,7 @@ from cep.core.time import BEGINNING
 from cep.engine import Engine
 from connectors.alerts.lifecycle import AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
-from connectors.serving.service import Round
+from connectors.service import Round
 
 
 class Warn(Protocol):

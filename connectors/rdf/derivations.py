@@ -12,8 +12,8 @@ from cep.core.errors import Source, Span
 from cep.core.schema import Schema
 from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
+from connectors.identity import ID, identity_hashes
 from connectors.rdf import triples
-from connectors.rdf.identity import ID, identity_hashes
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
 

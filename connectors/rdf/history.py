@@ -15,7 +15,7 @@ from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import EventVocabulary
-from connectors.serving.service import Round, Service
+from connectors.service import Round, Service
 from knowledge.followed import Followed
 from knowledge.graph import Knowledge
 

@@ -13,8 +13,8 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.history import CONSTITUENTS
+from connectors.identity import identified
 from connectors.rdf.derivations import Derivations
-from connectors.rdf.identity import identified
 from connectors.rdf.vocabulary import PREFIXES, RDFS, EventVocabulary
 from connectors.sinks import Sink
 

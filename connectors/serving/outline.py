@@ -9,8 +9,8 @@ from cep.plan.plan import Plan
 from cep.plan.render import Rendering
 from cep.rules.keywords import SPELLINGS
 from connectors.rdf.vocabulary import EventVocabulary
+from connectors.service import Service
 from connectors.serving.gazette import SubjectColumns
-from connectors.serving.service import Service
 
 
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:

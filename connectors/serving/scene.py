@@ -20,9 +20,9 @@ from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.plan.order import Unit
 from connectors.alerts.text import json_value
-from connectors.rdf.identity import ID
+from connectors.identity import ID
+from connectors.service import Round, Service
 from connectors.serving.gazette import Gazette, Point, SubjectColumns, coordinates
-from connectors.serving.service import Round, Service
 
 EVENTS = 20_000
 """Derived events that are held, the newest."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cep.engine import Engine
+from connectors.identity import identity_hashes
 from connectors.rdf.derivations import Derivations
-from connectors.rdf.identity import identity_hashes
 from connectors.rdf.triples import quoted
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 from connectors.why.lines import Explained

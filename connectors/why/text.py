@@ -31,7 +31,7 @@ from cep.plan.pattern import Pattern
 from cep.rules.graphs import on_one_line
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
-from connectors.rdf.identity import identity_hashes
+from connectors.identity import identity_hashes
 from connectors.times import iso, seconds
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]

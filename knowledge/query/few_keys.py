@@ -11,7 +11,7 @@ import numpy as np
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri
 from cep.rules.materialized import Column
-from knowledge.namespaces import XSD
+from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import BLANK, NONE, Terms
 from knowledge.rdf.values import INTEGERS, READ
 

@@ -9,7 +9,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.values import Ints
-from knowledge.namespaces import XSD
+from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import NONE, Terms
 
 _NUMBERS = (

@@ -10,9 +10,9 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Span
 from cep.rules.graphs import of_the_rule
 from cep.rules.terms import Graph
-from knowledge.namespaces import GEOF
 from knowledge.query.diagnostics import first_error, first_query_error
 from knowledge.query.sparql import SparqlToken, tokens
+from knowledge.rdf.namespaces import GEOF
 
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
 _ERROR = re.compile(r"error at (\d+):(\d+): ")

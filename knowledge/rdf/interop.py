@@ -10,7 +10,7 @@ import numpy as np
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.namespaces import XSD
+from knowledge.rdf.namespaces import XSD
 
 if TYPE_CHECKING:
     import rdflib

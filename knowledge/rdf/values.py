@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cep.core.values import MISSING, Ints, Pool
 from cep.rules.materialized import Column
-from knowledge.namespaces import XSD
+from knowledge.rdf.namespaces import XSD
 
 if TYPE_CHECKING:
     from knowledge.rdf.terms import Terms

@@ -16,10 +16,10 @@ import polars as pl
 
 from cep.core import checksum
 from knowledge.rdf.prefixed_names import PrefixedNames
+from knowledge.rdf.relation import BinaryRelation, PredicateRelations
 from knowledge.rdf.terms import BLANK, Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure, compute_closure
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations
 from knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30

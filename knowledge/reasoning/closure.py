@@ -16,13 +16,13 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.values import Ints
 from knowledge.rdf.prefixed_names import PrefixedNames
+from knowledge.rdf.relation import MOST_TERMS, BinaryRelation, PredicateRelations, packed, unpacked
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.delete_rederive import overdeleted, rederived
 from knowledge.reasoning.equal_literals import literal_values, lost_values, more_values
 from knowledge.reasoning.inconsistency import ConsistencyCheck, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
-from knowledge.reasoning.relation import MOST_TERMS, BinaryRelation, PredicateRelations, packed, unpacked
 from knowledge.reasoning.rule import TripleRule
 from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
 from knowledge.reasoning.same_as import united

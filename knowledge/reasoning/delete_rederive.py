@@ -8,9 +8,9 @@ import numpy as np
 
 from cep.core.values import Ints
 from cep.rules.rounds import rounds
+from knowledge.rdf.relation import BinaryRelation, PredicateRelations, contained, sorted_distinct, unpacked
 from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, contained, sorted_distinct, unpacked
 from knowledge.reasoning.rule import RuleAtom, TripleRule
 from knowledge.reasoning.same_as import pairs_of
 from knowledge.reasoning.saturation import DerivedFacts, Saturation

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.namespaces import XSD
 from knowledge.rdf.canonical import CANONICAL, canonical_form
+from knowledge.rdf.namespaces import XSD
+from knowledge.rdf.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.rdf.values import Bools
 from knowledge.reasoning.literals import SPACES
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.reasoning.rule import VALUE
 
 _PLAIN = r"^(?:0|-?[1-9][0-9]*)$"

@@ -9,11 +9,11 @@ import numpy as np
 
 from cep.core.errors import CepError
 from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
+from knowledge.rdf.relation import PredicateRelations, unpacked
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.join import Substitutions, solutions
 from knowledge.reasoning.literals import KNOWN, ill_formed, known_different, outside
 from knowledge.reasoning.proof import Prover, instance
-from knowledge.reasoning.relation import PredicateRelations, unpacked
 from knowledge.reasoning.rule import TripleRule
 from knowledge.reasoning.saturation import delta_bodies
 from knowledge.reasoning.vocabulary import ReasoningVocabulary

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, contained, packed, unpacked
+from knowledge.rdf.relation import BinaryRelation, PredicateRelations, contained, packed, unpacked
 from knowledge.reasoning.rule import HAS, RuleAtom, RuleTerm
 
 BLOCK = 1 << 21

@@ -10,7 +10,7 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.values import Ints
 from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.reasoning.relation import PredicateRelations, packed, sorted_distinct, unpacked
+from knowledge.rdf.relation import PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
 from knowledge.reasoning.vocabulary import ReasoningVocabulary
 

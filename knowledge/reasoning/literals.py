@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.namespaces import RDF, RDFS, XSD
+from knowledge.rdf.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import LITERAL, Sort, Terms
 from knowledge.rdf.values import READ, Bools
 

@@ -17,11 +17,11 @@ from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from knowledge.rdf.interop import to_rdflib
 from knowledge.rdf.prefixed_names import PrefixedNames
+from knowledge.rdf.relation import PredicateRelations, packed
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure, visible
 from knowledge.reasoning.proof import ASSERTED, Proof
-from knowledge.reasoning.relation import PredicateRelations, packed
 from knowledge.reasoning.ruleset import ruleset
 
 if TYPE_CHECKING:

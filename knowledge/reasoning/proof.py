@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
+from knowledge.rdf.relation import BinaryRelation, PredicateRelations, flipped, packed
 from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, flipped, packed
 from knowledge.reasoning.rule import HAS, TWICE, VALUE, RuleAtom, TripleRule
 from knowledge.reasoning.vocabulary import ReasoningVocabulary
 

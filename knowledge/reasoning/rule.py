@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from knowledge.namespaces import OWL, RDF, RDFS, XSD
+from knowledge.rdf.namespaces import OWL, RDF, RDFS, XSD
 
 PREFIXES = {"rdf": RDF, "rdfs": RDFS, "owl": OWL, "xsd": XSD}
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from cep.core.values import Ints
 from knowledge.rdf.prefixed_names import PrefixedNames
+from knowledge.rdf.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.values import READ
 from knowledge.reasoning import owl2rl, rdfs
 from knowledge.reasoning.lists import lists_of, rules_of_lists
 from knowledge.reasoning.literals import KNOWN, inside
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.reasoning.rule import HAS, TWICE, TripleRule, rules_of
 from knowledge.reasoning.vocabulary import ReasoningVocabulary
 

@@ -10,11 +10,7 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.values import Ints
 from cep.rules.rounds import rounds
-from knowledge.rdf.terms import LITERAL, Terms
-from knowledge.reasoning.equal_literals import one_value
-from knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
-from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import (
+from knowledge.rdf.relation import (
     BinaryRelation,
     PredicateRelations,
     contained,
@@ -22,6 +18,10 @@ from knowledge.reasoning.relation import (
     sorted_distinct,
     unpacked,
 )
+from knowledge.rdf.terms import LITERAL, Terms
+from knowledge.reasoning.equal_literals import one_value
+from knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
+from knowledge.reasoning.owl2rl import WALKED
 from knowledge.reasoning.rule import HAS, VALUE, RuleAtom, TripleRule
 from knowledge.reasoning.same_as import pairs_of, united
 from knowledge.reasoning.transitivity import reachable_pairs

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.namespaces import OWL, RDF, RDF_TYPE, RDFS
+from knowledge.rdf.namespaces import OWL, RDF, RDF_TYPE, RDFS
 from knowledge.rdf.terms import LITERAL, NONE, Terms
 from knowledge.rdf.triples import TripleSet
 

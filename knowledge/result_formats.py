@@ -13,8 +13,8 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError
 from knowledge.graph import Knowledge
-from knowledge.namespaces import XSD
 from knowledge.query.frames import has_order_by
+from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import Terms
 

@@ -14,7 +14,8 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf import interop, load
+from knowledge import load
+from knowledge.rdf import interop
 from knowledge.rdf.terms import NONE, Terms
 
 _FEW = 1000  # quads whose terms are looked up one by one

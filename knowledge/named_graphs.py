@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyoxigraph as ox
 
-from knowledge.rdf import load
+from knowledge import load
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleSet
 
