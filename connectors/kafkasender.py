@@ -10,7 +10,7 @@ from cep.core.errors import CepError
 from connectors.addresses import Address
 from connectors.kafka import WAIT as ANSWER
 from connectors.kafka import reason_of, settings
-from connectors.sending import UNREACHABLE, WAIT, Message
+from connectors.message_sender import UNREACHABLE, WAIT, Message
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

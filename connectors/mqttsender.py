@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
 from connectors.addresses import Address
+from connectors.message_sender import UNREACHABLE, WAIT, Message
 from connectors.mqtt import WAIT as ANSWER
 from connectors.mqtt import refusal, secured, unreachable
-from connectors.sending import UNREACHABLE, WAIT, Message
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client

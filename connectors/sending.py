@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from connectors.addresses import OUTPUTS, Address, address
+from connectors.message_sender import Message, MessageSender
 from connectors.records import closest
 
-WAIT = 60.0
-"""Seconds in which a broker has to take what it is sent."""
-
-UNREACHABLE = "unreachable"
-"""The code of an error that may be gone when it is tried again."""
-
 _TYPE = "{type}"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """`id`: the same of equal events, whichever run has derived them, and of no others."""
-
-    topic: str
-    key: bytes | None
-    payload: bytes
-    id: str
-
-
-class MessageSender(Protocol):
-    """A broker that messages go to."""
-
-    def send(self, messages: Sequence[Message]) -> None:
-        """In this order; the broker has them when this returns. CepError: it has not taken all."""
-
-    def close(self) -> None: ...
 
 
 class Sending:

@@ -17,9 +17,10 @@ from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.spark.sink import commit_log
 from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, OutputFile, file_name
-from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles
+from cep.spark.sink.file_sink import FileWriter, TaskFiles
 from cep.spark.sink.output_folder import agree, finish_batches
 from cep.spark.sink.reader import SinkReader
+from cep.spark.sink.sink_options import FileSinkOptions
 from cep.spark.storage import lock, spark_files
 from cep.spark.storage.layout import SINK_LOG
 from cep.spark.storage.spark_files import sync_batch

@@ -21,10 +21,11 @@ from cep.engine import Engine
 from connectors import time_format
 from connectors.files import read
 from connectors.inputs import inputs
+from connectors.message_sender import Message
 from connectors.rdf import triples
 from connectors.rdf.store import Question
 from connectors.rdf.vocabulary import EventVocabulary
-from connectors.sending import Message, Sending
+from connectors.sending import Sending
 from connectors.times import SECOND, iso
 from connectors.writers import Writer
 from tests import spark_runs

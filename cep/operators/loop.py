@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cep.core.intervals import RELATIONS
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
+from cep.operators import pair
 from cep.operators.build import Builder
+from cep.operators.event import Scan
 from cep.operators.goals.arrival import distinct
+from cep.operators.goals.bytecode import LEFT, Code, compile_stack
 from cep.operators.goals.contract import Goal
-from cep.operators.goals.linear_recursion import chain_of
+from cep.operators.goals.encoded import codes_of
+from cep.operators.goals.join_spec import JoinSpec, places_of, spec_of
+from cep.operators.goals.linear_recursion import LinearRecursion
 from cep.plan.order import Group, Unit
+from cep.rules.typed import TypedVariable
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ def loop_of(builder: Builder, group: Group) -> Loop | None:
     if len(group.units) != 3 or len(events) != 1:
         return None
     event = events[0]
-    found = chain_of(builder, event)
+    found = _chain_of(builder, event)
     if found is None:
         return None
     chain, join, last = found
@@ -61,3 +68,70 @@ def loop_of(builder: Builder, group: Group) -> Loop | None:
         return None
     make = builder.event(event).without_last()
     return Loop(event, make, chain, tuple(bases), join, right, left, builder.node(left))
+
+
+def _chain_of(builder: Builder, event: str) -> tuple[LinearRecursion, int, int] | None:
+    """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's
+    number.
+
+    It has one where its last rule is `x(...) <- x(...) SEQ a(...) WHERE ...`, the key stays the key, and
+    conditions and head are arithmetic; and no other rule of it is recursive.
+    """
+    plan = builder.plan
+    mine = builder.heads[event]
+    head = plan.heads[mine[-1]]
+    node = plan.nodes[head.child]
+    if not isinstance(node, pair.Join) or node.interval_relation != RELATIONS["SEQ"] or node.absent is not None:
+        return None
+    scan = plan.nodes[node.left]
+    width = len(plan.schemas[event].attributes)
+    if not isinstance(scan, Scan) or scan.event != event or scan.constants or scan.equal:
+        return None
+    if builder.users[head.child] > 1:
+        return None
+    spec, decided, widenings = spec_of(node, builder)
+    if not decided or any(widenings):
+        return None
+    places = places_of(node, builder)
+    programs: list[tuple[Code, Code]] = []
+    for position, argument in enumerate(plan.arguments[mine[-1]]):
+        made = compile_stack([argument], places, builder.pool.code, False)
+        if made is None:
+            return None
+        programs.append(made)
+        if position in scan.take and scan.take.index(position) in spec.left_key:
+            column = scan.take.index(position)
+            if not (isinstance(argument, TypedVariable) and argument.name == f"v{column}"):
+                return None
+    if any(scan.take[k] >= width for k in spec.left_key):
+        return None
+    # The store holds whole events: key and takes are those of the event's own arguments.
+    whole = JoinSpec(
+        relation="SEQ",
+        policy=spec.policy,
+        tie=spec.tie,
+        within=spec.within,
+        point=spec.point,
+        left_width=width,
+        right_width=spec.right_width,
+        left_key=tuple(scan.take[k] for k in spec.left_key),
+        right_key=spec.right_key,
+        take_left=tuple(range(width)),
+        take_right=(),
+        left_codes=codes_of([each.type for each in plan.schemas[event].attributes]),
+        right_codes=(),
+        by=(scan.take[spec.by[0]] if spec.by[0] >= 0 else -1, spec.by[1]),
+        by_float=spec.by_float,
+        stack=None if spec.stack is None else (_moved(spec.stack[0], scan.take), spec.stack[1]),
+    )
+    moved = [(_moved(code, scan.take), literals) for code, literals in programs]
+    return LinearRecursion(whole, moved, builder.lineage, mine[-1]), head.child, mine[-1]
+
+
+def _moved(code: Code, take: Sequence[int]) -> Code:
+    """A program over a scan's columns as one over the event's arguments (left sides only)."""
+    moved = code.copy()
+    for row in moved:
+        if row[0] == LEFT:
+            row[1] = take[row[1]]
+    return moved

@@ -15,7 +15,8 @@ from cep.spark.driver.listener import watched
 from cep.spark.processor import stepped
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import WORLD
-from cep.spark.sink.file_sink import FileSinkOptions, sink
+from cep.spark.sink.file_sink import sink
+from cep.spark.sink.sink_options import FileSinkOptions
 from cep.spark.source import kafka_connector
 from cep.spark.source.data_source import SparkSourceOptions, source
 from cep.spark.stage_task import GenerationStart, StageWork

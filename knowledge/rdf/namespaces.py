@@ -13,3 +13,6 @@ SKOS = "http://www.w3.org/2004/02/skos/core#"
 DCTERMS = "http://purl.org/dc/terms/"
 
 RDF_TYPE = RDF + "type"
+
+PREFIXES = {"rdf": RDF, "rdfs": RDFS, "owl": OWL, "xsd": XSD}
+"""Those that rules are written with."""

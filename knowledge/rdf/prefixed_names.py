@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from knowledge.rdf.namespaces import GN, OWL, PROV, RDF, WGS84, XSD
+from knowledge.rdf.namespaces import GN, OWL, PREFIXES, PROV, RDF, WGS84, XSD
 from knowledge.rdf.relation import PredicateRelations
 from knowledge.rdf.terms import BLANK, IRI, Terms
-from knowledge.reasoning.rule import PREFIXES
 
 IdTriple = tuple[int, int, int]
 

@@ -6,10 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from knowledge.rdf.namespaces import OWL, RDF, RDFS, XSD
-
-PREFIXES = {"rdf": RDF, "rdfs": RDFS, "owl": OWL, "xsd": XSD}
-
 HAS = -2
 """Instead of a predicate: the list (subject) has the member (object)."""
 TWICE = -3

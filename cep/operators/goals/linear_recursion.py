@@ -14,25 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cep.core.intervals import RELATIONS
 from cep.core.relation import IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.time import Frontier
-from cep.operators import pair
-from cep.operators.event import Scan
 from cep.operators.goals import pair_input
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.bytecode import LEFT, Code, compile_stack, stack_cells
+from cep.operators.goals.bytecode import Code, stack_cells
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.join import NO_CODE, NOTHING, JoinGoal
-from cep.operators.goals.join_spec import JoinSpec, places_of, spec_of
+from cep.operators.goals.join_spec import JoinSpec
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.pair_input import SideRows
 from cep.operators.goals.store import NAME, more_chains, rows_table
-from cep.rules.typed import TypedVariable
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    pass
 
 
 class LinearRecursion(JoinGoal):
@@ -94,70 +89,3 @@ class LinearRecursion(JoinGoal):
 
     def _in_order(self) -> bool:
         return False
-
-
-def chain_of(builder: Builder, event: str) -> tuple[LinearRecursion, int, int] | None:
-    """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's
-    number.
-
-    It has one where its last rule is `x(...) <- x(...) SEQ a(...) WHERE ...`, the key stays the key, and
-    conditions and head are arithmetic; and no other rule of it is recursive.
-    """
-    plan = builder.plan
-    mine = builder.heads[event]
-    head = plan.heads[mine[-1]]
-    node = plan.nodes[head.child]
-    if not isinstance(node, pair.Join) or node.interval_relation != RELATIONS["SEQ"] or node.absent is not None:
-        return None
-    scan = plan.nodes[node.left]
-    width = len(plan.schemas[event].attributes)
-    if not isinstance(scan, Scan) or scan.event != event or scan.constants or scan.equal:
-        return None
-    if builder.users[head.child] > 1:
-        return None
-    spec, decided, widenings = spec_of(node, builder)
-    if not decided or any(widenings):
-        return None
-    places = places_of(node, builder)
-    programs: list[tuple[Code, Code]] = []
-    for position, argument in enumerate(plan.arguments[mine[-1]]):
-        made = compile_stack([argument], places, builder.pool.code, False)
-        if made is None:
-            return None
-        programs.append(made)
-        if position in scan.take and scan.take.index(position) in spec.left_key:
-            column = scan.take.index(position)
-            if not (isinstance(argument, TypedVariable) and argument.name == f"v{column}"):
-                return None
-    if any(scan.take[k] >= width for k in spec.left_key):
-        return None
-    # The store holds whole events: key and takes are those of the event's own arguments.
-    whole = JoinSpec(
-        relation="SEQ",
-        policy=spec.policy,
-        tie=spec.tie,
-        within=spec.within,
-        point=spec.point,
-        left_width=width,
-        right_width=spec.right_width,
-        left_key=tuple(scan.take[k] for k in spec.left_key),
-        right_key=spec.right_key,
-        take_left=tuple(range(width)),
-        take_right=(),
-        left_codes=codes_of([each.type for each in plan.schemas[event].attributes]),
-        right_codes=(),
-        by=(scan.take[spec.by[0]] if spec.by[0] >= 0 else -1, spec.by[1]),
-        by_float=spec.by_float,
-        stack=None if spec.stack is None else (_moved(spec.stack[0], scan.take), spec.stack[1]),
-    )
-    moved = [(_moved(code, scan.take), literals) for code, literals in programs]
-    return LinearRecursion(whole, moved, builder.lineage, mine[-1]), head.child, mine[-1]
-
-
-def _moved(code: Code, take: Sequence[int]) -> Code:
-    """A program over a scan's columns as one over the event's arguments (left sides only)."""
-    moved = code.copy()
-    for row in moved:
-        if row[0] == LEFT:
-            row[1] = take[row[1]]
-    return moved

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from cep.core.schema import Schema
 from cep.runtime.buckets import merged_identical
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.file_sink import FileSinkOptions
+from cep.spark.sink.sink_options import FileSinkOptions
 from cep.spark.storage.disk import writing_to
 from cep.spark.worker import freeze_garbage
 from connectors.arrow_bytes import unpack

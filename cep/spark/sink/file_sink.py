@@ -6,44 +6,21 @@ by which Spark reads the folder. A micro-batch that is repeated after that adds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from cep.core.schema import Schema
 from cep.spark.sink.commit_log import CommitLog, OutputFile
+from cep.spark.sink.sink_options import FileSinkOptions
 from cep.spark.storage.disk import writing_to
-from cep.spark.storage.layout import SPARK
 from cep.spark.storage.lock import exclusive
 from cep.spark.storage.spark_files import plan_hash, sync_batch
 
 if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class FileSinkOptions:
-    """`folder`: where files go; `format`: jsonl or parquet. `schemas`: of the events that are written; several buckets
-    may derive identical occurrences of the `merged` ones. `keep`: for how many microseconds of event time files stay,
-    None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
-    there is one; `spark`: the folder of Spark's own files there. `first`: the number of the query's first micro-batch
-    in the log. `times`: how they are written, `iso` or `seconds`."""
-
-    folder: str
-    format: str
-    schemas: Mapping[str, Schema]
-    merged: frozenset[str]
-    keep: int | None = None
-    checkpoint: str | None = None
-    holder: str = ""
-    passing: bool = False
-    spark: str = SPARK
-    first: int = 0
-    times: str = "iso"
 
 
 class TaskFiles(WriterCommitMessage):

@@ -16,7 +16,8 @@ from cep.core.schema import Schema
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
 from cep.spark.storage.disk import damaged_file
 from cep.spark.storage.layout import OUTGOING, STOP
-from connectors.sending import UNREACHABLE, Sending
+from connectors.message_sender import UNREACHABLE
+from connectors.sending import Sending
 
 Warn = Callable[[str], None]
 
