@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from cep.core import checksum
+from cep.core.append_log import RecordBytes, RecordLog
+from cep.core.checksum import Broken
 
 HASH = "hash:"
 """What the store's own note of the hash of the file begins with."""
@@ -32,39 +33,51 @@ def is_intact(path: str, notes: set[str]) -> bool:
     return not known or hash_path(path) in known
 
 
-def learn(path: str, gone: bytes, come: bytes) -> None:
-    """Note a change; it is on disk when this returns."""
-    with open(path, "ab") as file:
-        file.write((b"" if file.tell() else checksum.MARK) + checksum.record(gone, come))
-        file.flush()
-        os.fsync(file.fileno())
+class ChangeLog:
+    """The changes of the knowledge since it was loaded, at `path`: of each the lines that went and those that came.
+    One that is torn was not made. An earlier version wrote lines with a sign, `-` or `+`; they are still read."""
 
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._log: RecordLog | None = None
 
-def cut_torn_end(path: str) -> None:
-    """Cut off what a process that was killed had half written: its change was not made."""
-    if not os.path.exists(path):
-        return
-    data = Path(path).read_bytes()
-    try:
-        if checksum.marked(data):
-            ends = [stop for _, _, stop in checksum.read_records(data, len(checksum.MARK))]
-            os.truncate(path, ends[-1] if ends else 0)
-        else:  # of the version before, which is read to its end before anything is learned
-            os.truncate(path, data.rfind(b"\n") + 1)
-    except checksum.Broken:
-        return  # reading it raises Damaged
+    def append(self, gone: bytes, come: bytes) -> None:
+        """Note a change; it is on disk when this returns. Damaged: what is there is not what was written, and nothing
+        is added. OSError: it cannot be written."""
+        if self._log is None:
+            log = RecordLog(self.path)
+            assert not self.path.exists() or self._has_records(), "lines are read, and removed, before one is added"
+            for _ in self._unread(log):
+                pass
+            self._log = log
+        self._log.append([(gone, come)])
 
-
-def learned(path: str) -> Iterator[tuple[bytes, bytes]]:
-    """The changes that were noted, lines that went and that came; one that is torn was not made. Raises Damaged."""
-    data = Path(path).read_bytes()
-    try:
-        if not checksum.marked(data):  # of the version before: line by line
-            for line in data.splitlines(keepends=True):
-                if line.endswith(b"\n"):
-                    yield (line[1:], b"") if line.startswith(b"-") else (b"", line[1:])
+    def changes(self) -> Iterator[RecordBytes]:
+        """All that were noted. Damaged: see `append`."""
+        if not self.path.exists():
             return
-        for gone, come, _ in checksum.read_records(data, len(checksum.MARK)):
-            yield gone, come
-    except checksum.Broken:
-        raise Damaged(path) from None
+        if self._has_records():
+            yield from self._unread(RecordLog(self.path))
+            return
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                yield (line[1:], b"") if line.startswith(b"-") else (b"", line[1:])
+
+    def remove(self) -> None:
+        """Begin anew."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        self.path.unlink(missing_ok=True)
+
+    def _has_records(self) -> bool:
+        try:
+            return RecordLog.wrote(self.path)
+        except Broken:
+            raise Damaged(str(self.path)) from None
+
+    def _unread(self, log: RecordLog) -> Iterator[RecordBytes]:
+        try:
+            yield from log.unread()
+        except Broken:
+            raise Damaged(str(self.path)) from None

@@ -42,8 +42,7 @@ class EventStore:
             ox.NamedNode(vocabulary.base + "knowledge"),
             ox.NamedNode(vocabulary.base + "meaning"),
         )
-        self._known, self._learned = f"{path}.nq", f"{path}.learned"
-        knowledge_files.cut_torn_end(self._learned)
+        self._known, self._learned = f"{path}.nq", knowledge_files.ChangeLog(f"{path}.learned")
         self.spans = TimeTree(self.store, vocabulary)
         self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
         self._loose = self._lines = 0
@@ -83,23 +82,23 @@ class EventStore:
     def learn(self, gone: bytes, come: bytes) -> None:
         """A change of the knowledge: quads that go and come. It is noted beside the store, so that what was loaded can
         be had again (`unlearn`)."""
-        knowledge_files.learn(self._learned, gone, come)
+        self._learned.append(gone, come)
         self._indexed = self._indexed and not self._times(come)
         self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
 
     def unlearn(self) -> None:
         """Back to the knowledge that was loaded. Of a quad the first change that is noted says whether it was there;
         what is done twice, since a process ended in between, does not matter."""
-        if not os.path.exists(self._learned):
+        if not self._learned.path.exists():
             return
         first: dict[bytes, bytes] = {}
-        for gone, come in knowledge_files.learned(self._learned):
+        for gone, come in self._learned.changes():
             for sign, lines in ((b"-", gone), (b"+", come)):
                 for line in lines.splitlines(keepends=True):
                     first.setdefault(line, sign)
         self._change(*([line for line, sign in first.items() if sign == way] for way in (b"+", b"-")))
         self.store.flush()
-        os.unlink(self._learned)
+        self._learned.remove()
 
     def _change(self, gone: Sequence[bytes], come: Sequence[bytes]) -> None:
         for quad in _parsed(gone):
@@ -166,7 +165,7 @@ class EventStore:
 
     def _has_times(self) -> bool:
         """Whether the knowledge has instants, or what was learned has."""
-        for path in (self._known, self._learned):
+        for path in (self._known, self._learned.path):
             if os.path.exists(path) and os.path.getsize(path):
                 with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
                     if self._times(text):
