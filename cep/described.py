@@ -13,13 +13,12 @@ from cep.plan.order import Unit
 from cep.plan.plan import Plan
 from cep.plan.staged import alerts_alone, staged
 from cep.rules.alert import Alert
-from cep.rules.relations import Relation
+from cep.rules.relations import Relation, RelationInfo
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
 from cep.runtime.fingerprint import Fingerprints
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
-from cep.runtime.knowledge_source import RelationInfo
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
 from cep.runtime.parts import EngineParts

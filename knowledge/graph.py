@@ -18,11 +18,11 @@ from cep.plan import algebra
 from cep.rules.relations import Relation
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Fixed, Spanned
-from knowledge import geometry, load
+from knowledge import geometry, load, no_answers
 from knowledge.change import Change, merge
 from knowledge.forgetting import FEW, forget
 from knowledge.named_graphs import by_graph, changed, differing, graph_contains, union
-from knowledge.query import differences, graph_patterns, no_answers, store, validation
+from knowledge.query import differences, graph_patterns, store, validation
 from knowledge.query.answers import PreviousAnswers, answered
 from knowledge.query.bindings import TooLarge
 from knowledge.query.differences import Difference

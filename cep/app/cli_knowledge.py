@@ -99,7 +99,7 @@ def query(
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
     """
     with reporting_errors():
-        from knowledge.query.no_answers import unknown_names
+        from knowledge.no_answers import unknown_names
         from knowledge.result_formats import FORMATS, text
 
         if format not in FORMATS:

@@ -7,7 +7,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
@@ -23,10 +22,8 @@ from cep.rules.functions import TESTS
 from cep.rules.graphs import on_one_line
 from cep.rules.keywords import OPERATORS, POSTFIXES
 from cep.rules.printing import declaration
+from cep.rules.relations import RelationInfo
 from cep.rules.terms import Graph, Predicate, each_condition
-
-if TYPE_CHECKING:
-    from cep.runtime.knowledge_source import RelationInfo
 
 _RANKS = {meeting: rank for rank, meeting in enumerate(Meeting)}
 MARK, ITEM, LABEL = 4, 6, 11

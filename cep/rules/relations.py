@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,3 +54,13 @@ class Relation(Arrangeable, Protocol):
 
         Where `types` gives a type, the values have it. What is neither bound nor wanted may be anything.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class RelationInfo:
+    """What an engine holds of a relation that it asked for: how many rows, the type of each column, and whether it
+    follows a change `by_difference`; else it is asked anew."""
+
+    rows: int
+    types: tuple[str, ...]
+    by_difference: bool

@@ -39,16 +39,6 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class RelationInfo:
-    """What an engine holds of a relation that it asked for: how many rows, the type of each column, and whether it
-    follows a change `by_difference`; else it is asked anew."""
-
-    rows: int
-    types: tuple[str, ...]
-    by_difference: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Spanned:
     """Answers over a stretch of time: each holds for what ends at or after `since` and before `until`. Equal rows lie
     apart in time; rows are sorted as those of Answers are, then by time."""

@@ -6,19 +6,32 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from cep.core.time import FARTHEST
 from cep.runtime.counts import Count
 
-if TYPE_CHECKING:
-    from cep.engine import Engine
-
-if TYPE_CHECKING:
-    from cep.engine import Engine
-
 READING = 0
 """The `stage` of work that reads records."""
+
+
+class Counted(Protocol):
+    """What a report is of: an engine, which has steps."""
+
+    @property
+    def watermark(self) -> int:
+        """No event that ends at or before it will come any more (microseconds)."""
+
+    @property
+    def state_rows(self) -> int:
+        """How many rows are held."""
+
+    @property
+    def state_bytes(self) -> int:
+        """In how many bytes."""
+
+    def take_counts(self) -> list[Count]:
+        """What each goal has done since the last call, and what it holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +60,7 @@ class Report:
     @classmethod
     def of(
         cls,
-        engine: Engine,
+        engine: Counted,
         derived: Mapping[str, int],
         *,
         stage: int = 1,

@@ -13,6 +13,7 @@ from cep.language.syntax.tokens import Token, line_starts, tokenise
 from cep.rules.graphs import open_string
 from cep.rules.keywords import RESERVED, STATEMENT_WORDS
 from cep.rules.spelling import CLOCK, joined
+from cep.rules.terms import Call
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,13 +25,15 @@ HIGHEST = 200  # the height of a tree, so that every later pass may recurse over
 class Cursor:
     """`token` is the next token, `previous` the one before it; `prefixes` are those declared so far.
 
-    `height` is the height of the tree read last, `depth` how many brackets and operators are open.
+    `height` is the height of the tree read last, `depth` how many brackets and operators are open. `test` reads a
+    condition as a value, which may stand inside an expression, though conditions are read above expressions.
     """
 
-    __slots__ = ("_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "token")
+    __slots__ = ("_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, test: Callable[[Cursor], Call]) -> None:
         self.source = source
+        self.test = test
         self._starts = line_starts(source.text)
         self._tokens = tokenise(source.text, self._starts)[::-1]  # the next one last
         self.token = self._tokens[-1]

@@ -70,7 +70,7 @@ from __future__ import annotations
 from cep.core.errors import CepError, Source, Span
 from cep.language.syntax import ast, messages
 from cep.language.syntax.alerts import alert
-from cep.language.syntax.conditions import conditions
+from cep.language.syntax.conditions import conditions, test
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.language.syntax.facts import begins_facts, fact_declaration
@@ -99,7 +99,7 @@ def parse(text: str, name: str = "<program>") -> ast.SyntaxTree:
         raise too_long(name)
     source = Source(text, name)
     _refuse_unreadable(source)
-    cursor = Cursor(source)
+    cursor = Cursor(source, test)
     statements: list[ast.Statement] = []
     while cursor.token.kind != "end":
         statements.append(_statement(cursor))

@@ -115,10 +115,8 @@ def _operand(cursor: Cursor) -> Expression:
 
 def _choice(cursor: Cursor, word: Token) -> Call:
     """`if(Level > 3, "high", "low")`, whose first argument is a condition."""
-    from cep.language.syntax.conditions import test  # conditions hold expressions
-
     opening = cursor.expect("(")
-    condition = test(cursor)
+    condition = cursor.test(cursor)
     height = cursor.height
     values: list[Expression] = []
     for what in ("a value where it holds", "a value where it does not"):
