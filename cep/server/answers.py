@@ -33,8 +33,7 @@ from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from connectors.service import Relay, Round, Service
-from connectors.serving import feeds as feeds
-from connectors.serving import ldes, page, sparql, subscribe, why
+from connectors.serving import feeds, ldes, page, sparql, subscribe, why
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
