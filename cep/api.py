@@ -180,8 +180,8 @@ class _Found:
         engine = self._engine
         if isinstance(given, Batch):
             engine.receive(given.tables)
-            parts = engine._parts  # those that became no event have come, too, before what comes next
-            parts.position = max([parts.position, *(block.beyond for block in given.blocks)])
+            # Those that became no event have come, too, before what comes next.
+            engine.count_up_to(max((block.beyond for block in given.blocks), default=0))
             self._dead += [RefusedRow(one.event or "", one.line - 1, one.code, one.reason) for one in given.dead]
             self._dead += [_row(given, one) for one in engine.take_dead()]
             reached = given.watermark

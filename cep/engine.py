@@ -1,6 +1,8 @@
 """A program, running. Read this first: `compile` (cep/compile.py) makes a plan of a text, an engine runs it.
 
 push -> admit (cep/runtime/admission.py) -> wait (reorder_buffer.py) -> step (stepping.py) -> give out (decode.py)
+
+Its parts (plan, machine, reorder buffer, history) are put together in `cep/described.py`.
 """
 
 from __future__ import annotations
@@ -154,6 +156,10 @@ class Engine(Described):
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""
         self._clock.lateness = None
+
+    def count_up_to(self, position: int) -> None:
+        """So many records have come, also those that became no event: what comes next has a higher position."""
+        self._parts.position = max(self._parts.position, position)
 
     @wholly()
     def skip(self, watermark: int) -> None:

@@ -125,7 +125,7 @@ class Knowledge:
         """
         key = _key(graph)
         if key not in self.tables:
-            self.tables[key] = graph_patterns.triple_patterns_table(graph, self._seen, self._id, source)
+            self.tables[key] = graph_patterns.triple_patterns_table(graph, self._seen, self.constant_id, source)
         table = self.tables[key] or self._followed(graph, source)
         if table is None:
             return graph_patterns.by_sparql(graph, self._store_for(graph), pool, source)
@@ -346,7 +346,7 @@ class Knowledge:
         before = self._seen
         seen, new, gone = self.canonical.changed(before, closed, added, removed)
         tables: dict[_Asked, PatternTable | None] = {}
-        resolve = cache(self._id)  # patterns often have the same constants
+        resolve = cache(self.constant_id)  # patterns often have the same constants
         for key, table in self.tables.items():
             try:
                 tables[key] = table and table.changed(before, seen, new, gone, resolve, graph_patterns.MOST_CELLS)
@@ -389,7 +389,7 @@ class Knowledge:
             self._asked = self.canonical.triples(self.closed)
         return self._asked
 
-    def _id(self, constant: ConstantTerm) -> int:
+    def constant_id(self, constant: ConstantTerm) -> int:
         """The id that a term in a pattern has among the triples seen."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
 

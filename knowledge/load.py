@@ -118,7 +118,7 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
             if not matching and (lost := astray(path)) is not None:
                 raise CepError(f"{name}: {lost}", code="knowledge")
             if not matching:
-                raise CepError(f"there is no file {name}", hint=_alike(path) or _unknown(path), code="knowledge")
+                raise CepError(f"{name}: no such file", hint=_alike(path) or _unknown(path), code="knowledge")
             found += files(matching)
     return found
 

@@ -143,8 +143,8 @@ def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
     patterns = basic(graph.text, prefixes)
     if patterns is not None:
         for pattern in patterns:
-            ids = [knowledge._id(slot) if isinstance(slot, ConstantTerm) else None for slot in pattern.slots]
-            if NONE in ids or not knowledge._seen.count(*ids):
+            ids = [knowledge.constant_id(slot) if isinstance(slot, ConstantTerm) else None for slot in pattern.slots]
+            if NONE in ids or not knowledge.seen.count(*ids):
                 yield pattern.start, pattern.end
         return
     for part in elements(graph.text):

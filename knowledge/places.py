@@ -41,7 +41,7 @@ def gazetteer(name: str | Path) -> Gazetteer:
     path = Path(name)
     if not path.exists():
         raise CepError(
-            f"there is no file {path}",
+            f"{path}: no such file",
             hint=f"a file, or one of the registers {', '.join(PACKAGES)}",
             code="places",
         )

@@ -59,7 +59,7 @@ class Stretch:
                 if whole is None or rest is None:
                     return None
                 try:
-                    spans = self.table(whole, rest, self.whole._id, MOST_CELLS)
+                    spans = self.table(whole, rest, self.whole.constant_id, MOST_CELLS)
                 except TooLarge:
                     return None
             found[name] = spanned(terms, spans, pool)

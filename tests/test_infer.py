@@ -132,7 +132,7 @@ def test_lines_that_are_no_records_are_counted() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("gone.csv", None, "gone.csv: there is no such file\n"),
+        ("gone.csv", None, "gone.csv: no such file\n"),
         ("log.txt", "x", "log.txt: `log.txt` does not say its format\nhint: formats are "),
         ("empty.csv", "a,b\n", "empty.csv: there is no record\nhint: a declaration is inferred from some\n"),
         ("bad.jsonl", "{\n", "no line could be read as a record of JSON: bad JSON at character 2"),

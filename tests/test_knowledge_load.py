@@ -75,7 +75,7 @@ def test_folders_and_patterns_stand_for_their_files(tmp_path: Path) -> None:
     assert len(whole) == 2
     assert whole.fingerprint == Knowledge.load([tmp_path / "b.ttl", tmp_path / "a.nt"]).fingerprint
     assert len(Knowledge.load(str(tmp_path / "*.nt"))) == 1
-    with pytest.raises(CepError, match=r"there is no file .*c\.ttl"):
+    with pytest.raises(CepError, match=r"c\.ttl: no such file"):
         Knowledge.load(tmp_path / "c.ttl")
     with pytest.raises(CepError, match=r"notes.md has no suffix of a format that is known"):
         Knowledge.load(tmp_path / "notes.md")

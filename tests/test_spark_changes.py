@@ -112,7 +112,7 @@ def test_what_was_told_stays_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(CepError, match=r"c\.trig"):
         chronicle().look(strict=True)
     assert chronicle().look() == 4
-    with pytest.raises(CepError, match=r"there is no file .*d\.nq"):
+    with pytest.raises(CepError, match=r"d\.nq: no such file"):
         ChangeLog(state, [str(folder / "*.trig"), str(whole), str(folder / "d.nq")]).look(strict=True)
     growing.write_text(growing.read_text().replace('"1"', '"7"'))
     with pytest.raises(CepError, match=r"a\.nq is not what it was: its first [0-9,]+ bytes are read"):

@@ -166,7 +166,7 @@ def test_the_jar_that_fits(tmp_path: Path) -> None:
             has_kafka_connector(with_packages([f"org.apache.spark:{name}"], {}))
         assert refused.value.hint == f"`--packages {connector_artifact()}`"
     jar = tmp_path / f"spark-sql-kafka-0-10_2.13-{OURS}.0.jar"
-    with pytest.raises(CepError, match=f"--conf spark.jars: there is no file {jar}"):
+    with pytest.raises(CepError, match=f"--conf spark.jars: {jar}: no such file"):
         has_kafka_connector({"spark.jars": str(jar)})
     jar.touch()
     assert has_kafka_connector({"spark.jars": f"file:{jar}"})

@@ -64,7 +64,7 @@ def infer(options: InferOptions) -> None:
         from cep.core.errors import CepError
         from cep.core.suggest import missing
 
-        what = "is a folder" if file.is_dir() else "there is no such file"
+        what = "is a folder" if file.is_dir() else "no such file"
         hint = "name a file of it" if file.is_dir() else missing(file) if str(file) != "-" else "name a file"
         raise CepError(f"{file}: {what}", hint=hint)
     stem = file.name.removesuffix(file.suffix) if file.suffix in (".gz", ".zst") else file.name

@@ -42,7 +42,7 @@ def read_facts(name: str, path: Path) -> pl.DataFrame:
     if (lost := astray(path)) is not None:
         raise refuse(f"--facts {name}: `{path}`: {lost}")
     if not path.is_file():
-        raise refuse(f"--facts {name}: there is no file `{path}`", missing(path))
+        raise refuse(f"--facts {name}: `{path}`: no such file", missing(path))
     try:
         table = reader(path)
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -75,8 +75,9 @@ def flow(
     watch: Watch | None = None,
     feed: KnowledgeFeed | None = None,
 ) -> None:
-    """Push every batch. Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`, and a report of
-    each batch to `watch`, if there is one. Changes of the knowledge come from `feed`.
+    """Receive every batch and advance; `KnowledgeFeed.bring` steps the engine, so that changes of the knowledge, which
+    come from `feed`, come at their time. Derived events go to `take`, dead letters to `dead_letters`, counts to
+    `stats`, and a report of each batch to `watch`, if there is one.
 
     If batches carry watermarks, nothing is late. During a silence, time goes on by the clock from where it was; what
     ends before and comes later is late. The end of the input closes every open window and deadline. A signal does not:

@@ -291,7 +291,7 @@ def _engine(options: RunOptions, text: str) -> tuple[ProgramOptions, Engine]:
             hint = "name files, or a folder"
             raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
         if not (options.spark.open_ended or there([name])):
-            raise refuse(f"--knowledge-updates: there is no file {name}")
+            raise refuse(f"--knowledge-updates: {name}: no such file")
     return ProgramOptions(
         options.evaluation.policy, packed_facts(facts), pickled, {}, options.evaluation.max_derivations
     ), engine

@@ -89,7 +89,8 @@ def text_of(path: Path) -> str:
         return text.decode("utf-8-sig")
     except OSError as error:
         hint = None if path.exists() else missing(path)
-        reason = astray(path) or (error.strerror or str(error)).lower()
+        lost = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+        reason = astray(path) or lost
         raise CepError(f"{path}: {reason}", hint=hint, code="option") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1

@@ -19,6 +19,7 @@ from cep.rules.terms import (
     Call,
     Comparison,
     Condition,
+    Constant,
     Disjunction,
     Expression,
     PolicyChoice,
@@ -176,7 +177,7 @@ class Checker:
                 self.error(f"`{name}`{place} has no value after AGGREGATE, which gives its results and the groups",
                            variable.span, hint)  # fmt: skip
                 return
-        close = self.local(name) or did_you_mean(name, sorted(_written(bound)))
+        close = self.local(name) or _constant(name, pattern) or did_you_mean(name, sorted(_written(bound)))
         if place:
             hint = close or f"name it in the pattern, or bind it: `WHERE {name} = ...`"
             self.error(f"`{name}`{place} is not bound by the pattern", variable.span, hint)
@@ -232,6 +233,17 @@ def _inside(choice: PolicyChoice, rule: Rule) -> bool:
 def _written(names: Iterable[str]) -> set[str]:
     """Without those that stand for the variables of a TIMES."""
     return {name for name in names if "'" not in name}
+
+
+def _constant(name: str, pattern: Pattern) -> str | None:
+    """For a variable that an event of the pattern has in lower case, which is a constant."""
+    for each in atoms(pattern):
+        for argument in getattr(each, "arguments", ()):
+            if isinstance(argument, Constant) and argument.type == "string":
+                text = str(argument.value)
+                if text != name and text[:1].upper() + text[1:] == name:
+                    return f"`{text}` is a constant; a variable begins with a capital: `{name}`"
+    return None
 
 
 def _names(pattern: Pattern) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.suggest import did_you_mean
-from cep.rules.expressions import variables
+from cep.rules.expressions import called, unknown_function, variables
 from cep.rules.functions import FUNCTIONS, TESTS
 from cep.rules.terms import (
     Call,
@@ -23,6 +23,8 @@ from cep.rules.terms import (
     each_condition,
 )
 
+ASKED = {"near": ("near(Lat, Long, Radius, Feature, Metres)", 5)}
+"""The predicates that background knowledge answers: how each is called, and its number of arguments."""
 EVERY = "what is used outside the parentheses is bound by each alternative, or elsewhere: `{0} = ...`"
 
 
@@ -55,7 +57,10 @@ def arrange(
     for condition in conditions:
         for error in _misnamed(condition, relations, source):
             errors.append(error)
-    if errors:
+    if errors:  # types are not asked for, so functions that are none are told here
+        for call in (call for condition in conditions for call in _calls(condition)):
+            if (wrong := unknown_function(call, source)) is not None:
+                errors.append(wrong)
         raise errors[0] if len(errors) == 1 else CepErrors(errors)
     known = set(bound)
     waiting: dict[str, list[int]] = {}  # by variable without a value: the conditions that have it
@@ -207,15 +212,32 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
         yield CepError(f"`{name}` gives a value, it is no condition", source, condition.span, hint, "type")
     elif name not in relations:
         define = f"define it, `{name}(...) :- ...`, or give its facts: `{name}(1, 2).`, `--facts {name}=FILE`"
-        hint = did_you_mean(name, sorted([*relations, *TESTS])) or define
-        if (name, given) == ("near", 5):
-            hint = "`near` asks background knowledge: name the files that hold it, `--knowledge places.ttl`"
+        hint = did_you_mean(name, sorted({*relations, *TESTS, *ASKED})) or define
+        if name in ASKED:
+            written, arity = ASKED[name]
+            if given != arity:
+                yield CepError(
+                    f"`{name}` has {arity} arguments, not {given}", source, condition.span, f"`{written}`", "arity"
+                )
+                return
+            hint = f"`{name}` asks background knowledge: name the files that hold it, `--knowledge places.ttl`"
         yield CepError(f"unknown predicate `{name}`", source, condition.span, hint, "unknown")
     elif relations[name].arity != given:
         arity = relations[name].arity
         noun = "argument" if arity == 1 else "arguments"
         more = "`_` stands for an argument that does not matter" if given < arity else None
+        if name in ASKED and ASKED[name][1] == arity:
+            more = f"`{ASKED[name][0]}`"
         yield CepError(f"`{name}` has {arity} {noun}, not {given}", source, condition.span, more, "arity")
+
+
+def _calls(condition: Condition) -> Iterator[Call]:
+    for each in each_condition([condition]):
+        match each:
+            case Comparison(_, left, right):
+                yield from (call for side in (left, right) for call in called(side))
+            case Predicate():
+                yield from (call for argument in each.arguments for call in called(argument))
 
 
 def _stuck(

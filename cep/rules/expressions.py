@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source, Span
@@ -80,6 +80,27 @@ def variables(expression: Expression) -> list[Variable]:
     if isinstance(expression, Call):
         return [variable for argument in expression.arguments for variable in variables(argument)]
     return []
+
+
+def called(expression: Expression) -> Iterator[Call]:
+    """The calls in an expression, operators among them, the outer first."""
+    if isinstance(expression, Call):
+        yield expression
+        for argument in expression.arguments:
+            yield from called(argument)
+
+
+def unknown_function(call: Call, source: Source | None) -> CepError | None:
+    """The mistake of calling what is no function; None: it is one, or an operator."""
+    name = call.function
+    if name in FUNCTIONS or name in ("start", "end") or not name[0].isalpha():
+        return None
+    if name in FOREIGN_AGGREGATES or name in AGGREGATES:
+        hint = f"`{name}` {HINT.format(example(FOREIGN_AGGREGATES.get(name, name), 'T'))}"
+    else:
+        known = "there are " + " ".join(sorted([*FUNCTIONS, "start", "end"]))
+        hint = did_you_mean(name, sorted(FUNCTIONS)) or known
+    return CepError(f"unknown function `{name}`", source, call.span, hint, "type")
 
 
 def called_functions(expression: Expression) -> frozenset[str]:
@@ -205,12 +226,8 @@ class _Checker:
 
     def function(self, call: Call, typed: tuple[Typed, ...]) -> Typed:
         name = call.function
-        if name not in FUNCTIONS:
-            if name in FOREIGN_AGGREGATES or name in AGGREGATES:
-                hint = f"`{name}` {HINT.format(example(FOREIGN_AGGREGATES.get(name, name), 'T'))}"
-                raise self.error(f"unknown function `{name}`", call.span, hint)
-            known = "there are " + " ".join(sorted([*FUNCTIONS, "start", "end"]))
-            raise self.error(f"unknown function `{name}`", call.span, did_you_mean(name, sorted(FUNCTIONS)) or known)
+        if (unknown := unknown_function(call, self.source)) is not None:
+            raise unknown
         function = FUNCTIONS[name]
         takes = [kind.rstrip("?*") for kind in function.takes]
         least = sum(not kind.endswith(("?", "*")) for kind in function.takes)

@@ -94,8 +94,8 @@ class Machine:
                     collected.setdefault(event, []).append(outputs[event])
         if frontier.watermark >= END_OF_TIME and any((goal.due() or 0) > END_OF_TIME for _, goal in self.goals()):
             raise CepError(
-                "the end of time has come, 146 thousand years from 1970, and a deadline of an UNLESS lies behind it",
-                hint="a chain of UNLESS takes the sum of their times; one that begins itself anew never ends",
+                "the end of time has come, 146 thousand years from 1970, and a deadline lies behind it",
+                hint="deadlines that follow from each other add up; one that begins itself anew never ends",
                 code="time",
             )
         return collected

@@ -134,8 +134,6 @@ class _Lowering:
         self.flawed = True
         self.errors.append(CepError(message, self.source, span, hint, code))
 
-    # --- names ---
-
     # --- patterns ---
 
     def pattern(

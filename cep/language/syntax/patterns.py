@@ -63,8 +63,9 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
     high = duration(cursor)
     cursor.close(opening, "]", "`]`", messages.GAP)
     if high < low or high == 0:
-        hint = "the shorter time comes first: " if high else "the right event starts strictly after the left one ends: "
-        cursor.stop("no time is between these bounds", hint + messages.GAP, cursor.span(opening))
+        after = "the right event starts strictly after the left one ends, e.g. `SEQ[0 s, 5 min]`"
+        hint = "write the shorter time first, e.g. `SEQ[10 s, 5 min]`" if high else after
+        cursor.stop("no time is between these bounds", hint, cursor.span(opening))
     return low, high
 
 

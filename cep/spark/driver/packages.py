@@ -50,7 +50,7 @@ def has_kafka_connector(settings: Mapping[str, str]) -> bool:
     for jar in filter(None, settings.get(JARS, "").split(",")):
         place = urlparse(jar.strip())
         if place.scheme in ("", "file") and "*" not in place.path and not Path(place.path).is_file():
-            raise CepError(f"--conf {JARS}: there is no file {place.path}", code="option")
+            raise CepError(f"--conf {JARS}: {place.path}: no such file", code="option")
     named = ",".join(settings.get(name, "") for name in (PACKAGES, *_PATHS))
     ours = ".".join(pyspark.__version__.split(".")[:2])
     for scala, version, rest in _CONNECTOR.findall(named):

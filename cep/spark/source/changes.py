@@ -71,7 +71,7 @@ class ChangeLog:
         files = self._open()
         for name in self._names if strict else ():
             if not (has_magic(name) or os.path.exists(name) or name in files):
-                raise CepError(f"--knowledge-updates: there is no file {name}", code="knowledge")
+                raise CepError(f"--knowledge-updates: {name}: no such file", code="knowledge")
         news, taken = News(), {}
         for file in there(self._names):
             known = files.get(file)
