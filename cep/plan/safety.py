@@ -238,7 +238,7 @@ def _written(names: Iterable[str]) -> set[str]:
 def _constant(name: str, pattern: Pattern) -> str | None:
     """For a variable that an event of the pattern has in lower case, which is a constant."""
     for each in atoms(pattern):
-        for argument in getattr(each, "arguments", ()):
+        for argument in each.facts().arguments:
             if isinstance(argument, Constant) and argument.type == "string":
                 text = str(argument.value)
                 if text != name and text[:1].upper() + text[1:] == name:
