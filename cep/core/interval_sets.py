@@ -1,0 +1,292 @@
+"""Sets of intervals for many keys at once: what holds, and for how long. The one place that knows open and closed ends.
+
+Time is dense. One integer is enough for an end: the point t is the code 2t, the gap between t and t + 1 the code
+2t + 1, and every interval is a closed one of codes: [1, 2) is 2 to 3. Ends that are infinite are -INFINITE and
+INFINITE. The operators are those of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, JAIR
+2018), asked of maximal intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.kernels import njit
+from cep.core.time import FARTHEST
+
+INFINITE = 2**62 + 1
+"""The code of an end without end: odd, as such an end is open; no sum of finite codes and displacements comes near."""
+FAR = 2 * FARTHEST
+"""The code of the last time there is; before -FAR there is none."""
+
+Codes = NDArray[np.int64]
+
+
+class Intervals(NamedTuple):
+    """Maximal intervals: int64 columns of one length, sorted by key, then start; codes of ends. Of one key no two
+    overlap or touch."""
+
+    key: Codes
+    start: Codes
+    end: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Displacements in time from `low` to `high`, in codes: `[a, b]` of ONCE is `reach(a, b)`."""
+
+    low: int
+    high: int
+
+    @property
+    def mirrored(self) -> Reach:
+        """The same towards the past."""
+        return Reach(-self.high, -self.low)
+
+
+def reach(low: int, high: int | None = None, bounds: str = "[]") -> Reach:
+    """Displacements of `low` to `high` microseconds, None: however far. Raises ValueError where there are none."""
+    lower = code(low, bounds[0] == "[", False)
+    upper = INFINITE if high is None else code(high, bounds[1] == "]", True)
+    if lower > upper:
+        raise ValueError(f"no displacement lies in {bounds[0]}{low}, {high}{bounds[1]}")
+    return Reach(lower, upper)
+
+
+def code(time: int, closed: bool, end: bool) -> int:
+    """The code of a finite end at a time in microseconds."""
+    return 2 * time + (0 if closed else -1 if end else 1)
+
+
+def coalesce(key: Codes, start: Codes, end: Codes) -> Intervals:
+    """The maximal intervals of rows in any order, codes; rows that end before they start are empty."""
+    some = start <= end
+    key, start, end = key[some], start[some], end[some]
+    order = np.lexsort((start, key))
+    return _cut(_coalesced(key[order], start[order], end[order]))
+
+
+def union(left: Intervals, right: Intervals) -> Intervals:
+    """What holds in either."""
+    return _cut(_union(*left, *right))
+
+
+def intersect(left: Intervals, right: Intervals) -> Intervals:
+    """What holds in both."""
+    return _cut(_intersection(*left, *right))
+
+
+def subtract(left: Intervals, right: Intervals) -> Intervals:
+    """What holds in the left and not in the right."""
+    return _cut(_difference(*left, *right))
+
+
+def dilate(held: Intervals, by: Reach) -> Intervals:
+    """Where it held at some displacement back: ONCE; EVENTUALLY with the mirrored reach."""
+    return _cut(_dilated(*held, by.low, by.high))
+
+
+def erode(held: Intervals, by: Reach) -> Intervals:
+    """Where it held at every displacement back: HISTORICALLY; ALWAYS with the mirrored reach."""
+    return _cut(_eroded(*held, by.low, by.high))
+
+
+def since(left: Intervals, right: Intervals, by: Reach) -> Intervals:
+    """Where the right held at some displacement back, and the left at all times strictly between. `by` reaches back
+    from 0 on or later."""
+    pieces = _cut(_stretches(*left, *right, by.low, by.high))
+    return union(pieces, right) if by.low == 0 else pieces
+
+
+def until(left: Intervals, right: Intervals, by: Reach) -> Intervals:
+    """Where the right will hold at some displacement on, and the left at all times strictly between."""
+    return _turned(since(_turned(left), _turned(right), by))
+
+
+def lasting(held: Intervals, least: int, strictly: bool = False) -> Intervals:
+    """The maximal intervals that are at least (strictly: more than) so many microseconds long."""
+    infinite = (held.start == -INFINITE) | (held.end == INFINITE)
+    some = infinite | (((held.end + 1) >> 1) - (held.start >> 1) >= least + int(strictly))
+    return Intervals(held.key[some], held.start[some], held.end[some])
+
+
+def _turned(held: Intervals) -> Intervals:
+    """The same with time running backward; twice, itself."""
+    return Intervals(~held.key[::-1], -held.end[::-1], -held.start[::-1])
+
+
+def _cut(rows: tuple[Codes, Codes, Codes, int]) -> Intervals:
+    key, start, end, count = rows
+    return Intervals(key[:count], start[:count], end[:count])
+
+
+# --- kernels: each gives columns with room, and how many rows are used ---
+
+
+@njit(cache=True, inline="always")
+def _within(code):  # type: ignore[no-untyped-def]
+    """A finite code that lies within the times there are."""
+    return min(max(code, -FAR), FAR)
+
+
+@njit(cache=True, inline="always")
+def _dilated_start(start, low):  # type: ignore[no-untyped-def]
+    """An end of the sum is open where one of the two is."""
+    if start == -INFINITE or low == -INFINITE:
+        return -INFINITE
+    return _within(start + low - (start & low & 1))
+
+
+@njit(cache=True, inline="always")
+def _dilated_end(end, high):  # type: ignore[no-untyped-def]
+    if end == INFINITE or high == INFINITE:
+        return INFINITE
+    return _within(end + high + (end & high & 1))
+
+
+@njit(linear=True, cache=True)
+def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
+    """Rows sorted by key and start; as many rows at most."""
+    keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
+    count = 0
+    for i in range(len(key)):
+        if count and keys[count - 1] == key[i] and start[i] <= ends[count - 1] + 1:
+            ends[count - 1] = max(ends[count - 1], end[i])
+        else:
+            keys[count], starts[count], ends[count] = key[i], start[i], end[i]
+            count += 1
+    return keys, starts, ends, count
+
+
+@njit(linear=True, cache=True)
+def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
+    """As many rows at most: order stays, and what comes to touch is one."""
+    starts, ends = np.empty_like(start), np.empty_like(end)
+    for i in range(len(key)):
+        starts[i], ends[i] = _dilated_start(start[i], low), _dilated_end(end[i], high)
+    return _coalesced(key, starts, ends)
+
+
+@njit(linear=True, cache=True)
+def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
+    """As many rows at most. The left end is open where it was and `high` is closed, the right likewise with `low`."""
+    keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
+    count = 0
+    for i in range(len(key)):
+        first, last = start[i], end[i]
+        if first != -INFINITE:
+            if high == INFINITE:
+                continue
+            first = _within(first + high + (~first & high & 1))
+        if last != INFINITE:
+            if low == -INFINITE:
+                continue
+            last = _within(last + low - (~last & low & 1))
+        if first <= last:
+            keys[count], starts[count], ends[count] = key[i], first, last
+            count += 1
+    return keys, starts, ends, count
+
+
+@njit(linear=True, cache=True)
+def _union(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
+    """A merge of both; as many rows as both together at most."""
+    n, m = len(key), len(other_key)
+    keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
+    i = j = count = 0
+    while i < n or j < m:
+        if j == m or (i < n and (key[i] < other_key[j] or (key[i] == other_key[j] and start[i] <= other_start[j]))):
+            k, first, last = key[i], start[i], end[i]
+            i += 1
+        else:
+            k, first, last = other_key[j], other_start[j], other_end[j]
+            j += 1
+        if count and keys[count - 1] == k and first <= ends[count - 1] + 1:
+            ends[count - 1] = max(ends[count - 1], last)
+        else:
+            keys[count], starts[count], ends[count] = k, first, last
+            count += 1
+    return keys, starts, ends, count
+
+
+@njit(linear=True, cache=True)
+def _intersection(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
+    """Each round passes one row of one side and writes one row at most: as many as both together."""
+    n, m = len(key), len(other_key)
+    keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
+    i = j = count = 0
+    while i < n and j < m:
+        if key[i] != other_key[j]:
+            if key[i] < other_key[j]:
+                i += 1
+            else:
+                j += 1
+            continue
+        first, last = max(start[i], other_start[j]), min(end[i], other_end[j])
+        if first <= last:
+            keys[count], starts[count], ends[count] = key[i], first, last
+            count += 1
+        if end[i] < other_end[j]:
+            i += 1
+        else:
+            j += 1
+    return keys, starts, ends, count
+
+
+@njit(linear=True, cache=True)
+def _difference(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
+    """A row is written before a row of the right that is then passed, or at the end of one of the left: as many as both
+    together at most."""
+    n, m = len(key), len(other_key)
+    keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
+    j = count = 0
+    for i in range(n):
+        while j < m and (other_key[j] < key[i] or (other_key[j] == key[i] and other_end[j] < start[i])):
+            j += 1
+        first = start[i]
+        while j < m and other_key[j] == key[i] and other_start[j] <= end[i]:
+            if other_start[j] > first:
+                keys[count], starts[count], ends[count] = key[i], first, other_start[j] - 1
+                count += 1
+            first = other_end[j] + 1
+            if other_end[j] > end[i]:
+                break
+            j += 1
+        if first <= end[i]:
+            keys[count], starts[count], ends[count] = key[i], first, end[i]
+            count += 1
+    return keys, starts, ends, count
+
+
+@njit(linear=True, cache=True)
+def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
+    """Where the right held at a displacement back and the left ever since, without displacements of nothing.
+
+    The left with its ends is where the right may have held. Two of those share at most a point, at which one row of the
+    right lies at most: so no more rows than those of the right and twice those of the left.
+    """
+    n, m = len(key), len(other_key)
+    room = 2 * n + m
+    keys, starts, ends = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    j = count = 0
+    for i in range(n):
+        opened = start[i] if start[i] == -INFINITE else start[i] - (start[i] & 1)
+        closed = end[i] if end[i] == INFINITE else end[i] + (end[i] & 1)
+        while j < m and (other_key[j] < key[i] or (other_key[j] == key[i] and other_end[j] < opened)):
+            j += 1
+        place = j
+        while place < m and other_key[place] == key[i] and other_start[place] <= closed:
+            first = max(_dilated_start(max(other_start[place], opened), low), opened)
+            last = min(_dilated_end(min(other_end[place], closed), high), closed)
+            place += 1
+            if first > last:
+                continue
+            if count and keys[count - 1] == key[i] and first <= ends[count - 1] + 1:
+                ends[count - 1] = max(ends[count - 1], last)
+            else:
+                keys[count], starts[count], ends[count] = key[i], first, last
+                count += 1
+    return keys, starts, ends, count
