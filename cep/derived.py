@@ -38,7 +38,8 @@ class Derived:
     attribute, in which a missing value is null; it is there also where nothing was derived. Values of several kinds in
     one column are texts. `dead`: the rows that became no event. `found["warning"]` is a table of polars,
     `found.to_pandas()` and `found.to_arrow()` are those of the only event, or of the one that is named; whatever takes
-    an Arrow stream takes `found` itself where there is one event, else `found["warning"]`.
+    an Arrow stream takes `found` itself where there is one event, else `found["warning"]`. A fluent is a table of its
+    intervals, with `bounds`; `start` and `end` are null where it has none. It is none of the events.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Derived:
         return events_of(self._given, self._schemas)
 
     def __len__(self) -> int:
-        return sum(table.height for table in self._given.values())
+        return sum(table.height for name, table in self._given.items() if self._schemas[name].fluent is None)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self._events)
@@ -164,7 +165,8 @@ def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
     """As an engine gives it, None: nothing; with the types that people use."""
     if table is None:
         columns = {attribute.name: _DTYPES.get(attribute.type, pl.Null()) for attribute in schema.attributes}
-        return pl.DataFrame(schema={"start": _TIME, "end": _TIME, **columns})
+        more = {} if schema.fluent is None else {"bounds": pl.String()}
+        return pl.DataFrame(schema={"start": _TIME, "end": _TIME, **columns, **more})
     made = [table["start"].cast(_TIME), table["end"].cast(_TIME)]
     for attribute in schema.attributes:
         column = table[attribute.name]
@@ -174,7 +176,7 @@ def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
         elif attribute.type in ("time", "duration"):
             column = column.cast(_DTYPES[attribute.type])
         made.append(column)
-    return pl.DataFrame(made)
+    return pl.DataFrame([*made, *([] if schema.fluent is None else [table["bounds"]])])
 
 
 def _text(value: Any) -> str:

@@ -19,13 +19,14 @@ from cep.core.errors import CepError
 from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, FARTHEST, Frontier
 from cep.described import Described, started
-from cep.events import Event, types_of
+from cep.events import Event, Held, types_of
 from cep.runtime import engine_state, snapshot
 from cep.runtime.admission import EventBatch, receive
 from cep.runtime.atomic_step import wholly
 from cep.runtime.counts import Count
 from cep.runtime.decode import frames, places, to_events
 from cep.runtime.encode import RefusedRow
+from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.state_by_key import KeyedStage, Keys, StateByKey
@@ -241,6 +242,22 @@ class Engine(Described):
         return self._by_key
 
 
+def holds(
+    program: str,
+    events: Iterable[Event],
+    *,
+    facts: Mapping[str, pl.DataFrame] | None = None,
+    knowledge: KnowledgeSource | Iterable[Any] | None = None,
+    start: int | None = None,
+    until: int | None = None,
+) -> list[Held]:
+    """All maximal intervals of all fluents that a program's rules define, sorted by (type, args, start); a valued
+    fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included. Raises CepError;
+    ValueError where an event does not fit its declaration."""
+    engine = _taken(program, events, None, facts, knowledge)
+    return held_of(engine.close(), engine.plan.schemas, start, until)
+
+
 def detect(
     program: str,
     events: Iterable[Event],
@@ -251,6 +268,18 @@ def detect(
     """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
     """
+    engine = _taken(program, events, policy, facts, knowledge)
+    return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
+
+
+def _taken(
+    program: str,
+    events: Iterable[Event],
+    policy: str | None,
+    facts: Mapping[str, pl.DataFrame] | None,
+    knowledge: KnowledgeSource | Iterable[Any] | None,
+) -> Engine:
+    """An engine that has taken events, and completed nothing of them."""
     given = list(events)
     made = compile(program, policy=policy, facts=facts, knowledge=knowledge, types=types_of(given))
     engine = Engine(made, lateness=None)
@@ -259,4 +288,4 @@ def detect(
     for refused in engine.take_dead():
         event = known[refused.row]
         raise ValueError(f"event {event.type}{event.args} {refused.reason}")
-    return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
+    return engine

@@ -46,6 +46,18 @@ class Event:
             raise ValueError(f"event {self.type} ends at {self.end}, before it starts at {self.start}")
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A maximal interval in which a fluent holds: its name, its arguments with the value last, its ends in microseconds
+    UTC since the epoch, None: infinite, and which of them belong to it: `(]` `[]` `()` `[)`."""
+
+    type: str
+    args: tuple[Value, ...]
+    start: int | None
+    end: int | None
+    bounds: str
+
+
 def types_of(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
     """The types of the arguments by event: those of all their values, `any` where they differ. An event that has now
     more, now fewer of them is left out."""

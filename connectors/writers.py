@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
+from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
@@ -154,7 +155,7 @@ class Writer:
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
         """The rows as text fields; of no table the header."""
         schema = self._schemas[type]
-        keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
+        keys = ["start", "end", *(attribute.name for attribute in schema.attributes), *_more(schema)]
         keys += [BECAUSE] if self._inputs is not None else []
         if table is None:
             found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
@@ -162,6 +163,7 @@ class Writer:
             table, calendar = self._timed(table), self.times == "iso"
             columns = [ticks_text(table[key], calendar).alias(key) for key in ("start", "end")]
             columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
+            columns += [table[key] for key in _more(schema)]
             found = pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))
         out = io.BytesIO()
         found.write_csv(out, include_header=table is None, separator="," if self.format == "csv" else "\t")
@@ -184,22 +186,29 @@ def json_lines(
     parts: list[TextPieces] = []
     for type, table in tables.items():
         schema = schemas[type]
-        keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
+        keys = ["start", "end", *(attribute.name for attribute in schema.attributes), *_more(schema)]
         columns = [as_ticks(table["start"], calendar), as_ticks(table["end"], calendar)]
         columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
+        columns += [as_json(table[key], "string", calendar) for key in _more(schema)]
         if lineage:
             keys.append(BECAUSE)
             columns.append(as_is(table[BECAUSE]))
         parts.append(lines(keys, type, columns))
-    start = np.concatenate([table["start"].to_numpy() for table in tables.values()])
-    end = np.concatenate([table["end"].to_numpy() for table in tables.values()])
+    start = np.concatenate([table["start"].fill_null(BEGINNING).to_numpy() for table in tables.values()])
+    end = np.concatenate([table["end"].fill_null(END_OF_TIME).to_numpy() for table in tables.values()])
     return merged(parts, np.lexsort((start, end)))
 
 
 def arrow(schema: Schema) -> pa.Schema:
     """The columns of an event in Parquet."""
     fields = [("start", _ARROW["time"]), ("end", _ARROW["time"])]
-    return pa.schema(fields + [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes])
+    fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes]
+    return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
+
+
+def _more(schema: Schema) -> list[str]:
+    """The columns besides attributes: which of its ends belong to an interval in which a fluent holds."""
+    return [] if schema.fluent is None else ["bounds"]
 
 
 def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
@@ -215,7 +224,7 @@ def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
         elif attribute.type == "any":
             column = _field(column, attribute, True)
         columns.append(column)
-    return pl.DataFrame(columns)
+    return pl.DataFrame([*columns, *(table[key] for key in _more(schema))])
 
 
 class _Groups:

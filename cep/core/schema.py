@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cep.core.fluents import Fluent
+
 CODED = ("string", "iri", "any")
 """The types whose values are held as codes of the pool (`cep.core.values`); the others are their own bits."""
 ARRIVAL, TIE = "@order", "@tie"
@@ -63,7 +65,8 @@ class Schema:
 
     `time`, or `start` and `end`, name the columns that hold the times, None: `time`, `start`, `end` themselves.
     `iri`: the class of its occurrences in RDF. `clock`: a second column of the time, which stands behind the first with
-    a blank between them. `format`: how the times are written; `records`: how the records are.
+    a blank between them. `format`: how the times are written; `records`: how the records are. `fluent`: it is no event
+    but a fluent, or what is known of one.
     """
 
     name: str
@@ -77,3 +80,4 @@ class Schema:
     clock: str | None = field(default=None, compare=False)
     format: TimeFormat | None = field(default=None, compare=False)
     records: RecordFormat | None = field(default=None, compare=False)
+    fluent: Fluent | None = field(default=None, metadata={"later": True})

@@ -7,6 +7,7 @@ from itertools import count
 
 from cep.core.errors import CepError, Mistakes, Span
 from cep.core.schema import Attribute, Schema, TimeFormat
+from cep.language.fluents import Fluents
 from cep.language.heads import head_mistakes
 from cep.language.syntax import ast
 from cep.language.syntax.events import events
@@ -29,6 +30,8 @@ class Schemas:
         self.errors = Mistakes()
         self.flawed: set[int] = set()
         self._declare()
+        self.fluents = Fluents(program, self.found)
+        self.flawed |= self.fluents.flawed
         self._name_heads()
         self._name_inputs()
 
@@ -86,7 +89,7 @@ class Schemas:
         """Attribute names of derived events: declared, or after the variables of the heads (M10)."""
         heads: dict[str, list[ast.EventRule]] = {}
         for statement in self.program.statements:
-            if isinstance(statement, ast.EventRule):
+            if isinstance(statement, ast.EventRule) and statement.name not in self.fluents.declared:
                 heads.setdefault(statement.name, []).append(statement)
         for name, rules in heads.items():
             first = next((rule for rule in rules if rule.names is not None), rules[0])
@@ -141,9 +144,8 @@ class Schemas:
         """Undeclared input events: the number of arguments is that of their first positional use."""
         derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
         for statement in self.program.statements:
-            if not isinstance(statement, ast.EventRule):
-                continue
-            for atom in events(statement.body):
+            body = statement.body if isinstance(statement, ast.EventRule | ast.FluentRule) else None
+            for atom in [] if body is None else events(body):
                 if atom.name in self.found or atom.name in derived:
                     continue
                 if atom.names is not None:

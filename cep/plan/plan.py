@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cep.core.errors import CepError, CepErrors, Source, Span, Warning
+from cep.core.fluents import HOLDS
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.plan import horizon, order, safety, types
@@ -53,8 +54,14 @@ class Plan:
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The events that rules make, in program order."""
-        return tuple(dict.fromkeys(head.event for head in self.heads))
+        """The events that rules make, and the fluents, in program order."""
+        made = dict.fromkeys(head.event for head in self.heads)
+        return tuple(name for name in made if (of := self.schemas[name].fluent) is None or of.part == HOLDS)
+
+    @property
+    def fluents(self) -> tuple[str, ...]:
+        """Those of them that hold for a time."""
+        return tuple(name for name in self.derived if self.schemas[name].fluent is not None)
 
 
 # --- the passes -------------------------------------------------------------------------------------------------------
@@ -108,7 +115,8 @@ def _alerts(draft: Draft) -> None:
 def _horizon(draft: Draft) -> None:
     derived = {head.event for head in draft.binarised.heads}
     schemas = draft.typing.schemas
-    draft.inputs |= {name for name, schema in schemas.items() if name not in derived or schema.declared}
+    given = {name for name, schema in schemas.items() if name not in derived or schema.declared}
+    draft.inputs |= {name for name in given if schemas[name].fluent is None}
     draft.inputs &= schemas.keys()
     draft.points = horizon.points(draft.binarised.nodes, draft.binarised.heads, schemas, draft.inputs)
 

@@ -32,8 +32,25 @@ ALERTING = (
 )  # fmt: skip
 WINDOWS = ("LAST", "EVENTS", "EACH", "SESSION", "EVERY", "ZONE", "BY", "DISTINCT")
 RECORDS = ("FORMAT", "ZONE", "FOLD", "MISSING")
+FLUENTS = ("FLUENT", "INITIALLY", "INITIATE", "TERMINATE", "ENDS", "AFTER", "BECOMES", "RENEWED", "BEGIN", "OF")
 POSITIONAL = frozenset(
-    (*WINDOWS, *RECORDS, "FROM", "TIME", "START", "END", "IN", "IS", "MOD", "AS", "ALERT", "BETWEEN", "FACT", *ALERTING)
+    (
+        *WINDOWS,
+        *RECORDS,
+        *FLUENTS,
+        "FROM",
+        "TIME",
+        "START",
+        "END",
+        "IN",
+        "IS",
+        "MOD",
+        "AS",
+        "ALERT",
+        "BETWEEN",
+        "FACT",
+        *ALERTING,
+    )
 )
 KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
 _SMALL = ("AND", "BETWEEN", "DISTINCT", "EVENT", "FACT", "IN", "IS", "MOD", "NOT", "OR", "POLICY")

@@ -35,6 +35,11 @@ def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | Non
     return Text(f"{name}({', '.join(pairs)})")
 
 
+def held(name: str, arguments: Sequence[Expression], value: Expression | None) -> str:
+    """`location(P) = X`."""
+    return name + print_arguments(tuple(arguments)) + ("" if value is None else f" = {print_argument(value)}")
+
+
 def time_point(ticks: int) -> Text:
     """A time, or a number of seconds."""
     return Text(instant(ticks))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, ORDER, START, Table, column, concat, rows
 from cep.core.schema import ARRIVAL, CODED, TIE, Schema
+from cep.core.time import BEGINNING, END_OF_TIME
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri, Value
 
@@ -26,7 +27,17 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
             tables = [concat(tables)]  # such a column has the type of all its values
         each = [table_frame(table, schemas[name], pool) for table in tables]
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
+        if schemas[name].fluent is not None:
+            found[name] = found[name].with_columns(*_ends(found[name]))
     return found
+
+
+def _ends(table: pl.DataFrame) -> list[pl.Series]:
+    """Start and end of intervals that lack them where they are infinite, and which of the two belong to it."""
+    start = table["start"].set(table["start"] == BEGINNING, None)
+    end = table["end"].set(table["end"] == END_OF_TIME, None)
+    bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
+    return [start, end, bounds.set(end.is_null(), "()")]
 
 
 def table_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
@@ -64,6 +75,8 @@ def to_events(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool)
     """All occurrences as events, sorted by (end, start, type, args)."""
     events: list[Event] = []
     for name, table in ((name, table) for name, tables in derived.items() for table in tables):
+        if schemas[name].fluent is not None:
+            continue
         columns = [values(table, i, a.type, pool) for i, a in enumerate(schemas[name].attributes)]
         starts, ends = table[START].tolist(), table[END].tolist()
         for i in range(rows(table)):
@@ -75,6 +88,8 @@ def events_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema])
     """The same from tables as `frames` gives them."""
     events: list[Event] = []
     for name, table in tables.items():
+        if schemas[name].fluent is not None:
+            continue
         columns = [table[attribute.name].to_list() for attribute in schemas[name].attributes]
         for i, attribute in enumerate(schemas[name].attributes):
             if attribute.type == "iri":

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from cep.core.errors import CepError
+from cep.core.fluents import EDGES
 from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import Builder
-from cep.operators.goals.contract import Goal, Ints, Translation, demand
+from cep.operators.goals.contract import Goal, Holder, Ints, Translation, demand
 from cep.operators.loop import Loop, loop_of
 from cep.plan import order
 from cep.plan.order import Group, Unit
@@ -141,6 +143,18 @@ class Machine:
     def compiled(self) -> tuple[str, ...]:
         """The recursive events that run in a kernel of their own."""
         return tuple(part.event for part in self.parts if isinstance(part, Loop))
+
+    def open(self) -> dict[str, list[Table]]:
+        """What still holds at the end of the input, by fluent."""
+        found: dict[str, list[Table]] = {}
+        for unit, goal in self.goals():
+            for head in self.plan.heads if isinstance(unit, int) else ():
+                fluent = self.plan.schemas[head.event].fluent
+                if head.child == unit and fluent is not None and fluent.part == EDGES:
+                    table = cast(Holder, goal).open()
+                    if rows(table):
+                        found[fluent.name] = [table]
+        return found
 
     # --- state ---
 

@@ -19,10 +19,13 @@ TimedChange = tuple[int, Any, Any]
 
 def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     """Time goes on; gives the new occurrences of every derived event that has any, a table a slice."""
+    ended = parts.clock.watermark >= END_OF_TIME
     released = parts.clock.release(watermark)
     if parts.history is not None:
         parts.history.add_records(released)
     made = _stepped(parts, released, watermark)
+    if watermark >= END_OF_TIME and not ended:
+        _extend(made, parts.machine.open())
     if parts.history is not None:
         parts.history.add_derived(made)
     return made

@@ -16,6 +16,7 @@ from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.events import Iri
 from cep.language.alerts import Alerting, alert_variables, alerting
+from cep.language.fluents import Fluents, statement_variables
 from cep.language.heads import placed
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
@@ -76,7 +77,7 @@ class _Lowering:
         statics = {statement.name for statement in program.statements if isinstance(statement, StaticRule)}
         self.own_triples = "triple" in statics or "triple" in tables
         named = Schemas(program, types)
-        self.schemas, self.errors = named.found, named.errors
+        self.schemas, self.errors, self.fluents = named.found, named.errors, named.fluents
         # Rules that cannot be lowered, and whether the one at hand is one of them.
         self.bad = named.flawed
         self.flawed = False
@@ -113,12 +114,19 @@ class _Lowering:
                             statement.head_span,
                         )
                     )
+                case ast.FluentRule():
+                    self.flawed = id(statement) in self.bad
+                    rule = self.fluent_rule(statement, policy)
+                    rules += [] if self.flawed or rule is None else [rule]
                 case ast.AlertStatement():
                     alert = self.alert(statement, [each.name for each in alerts])
                     rules += [] if alert is None else [alert.rule]
                     alerts += [] if alert is None else [alert.alert]
                 case _:
                     pass
+        rules += self.fluents.inertia()
+        self.fluents.ill_placed(rules)
+        self.errors += self.fluents.errors
         return Rules(
             self.schemas,
             tuple(rules),
@@ -133,6 +141,19 @@ class _Lowering:
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
         self.flawed = True
         self.errors.append(CepError(message, self.source, span, hint, code))
+
+    def fluent_rule(self, statement: ast.FluentRule, policy: PolicyChoice) -> Rule | None:
+        """What begins or ends a fluent, as a rule; None where something is wrong."""
+        outside = Counter(statement_variables(statement))
+        if statement.body is None:
+            outside.update(name for condition in statement.conditions for name in condition_variables(condition))
+            conditions = tuple(self.condition(condition, outside) for condition in statement.conditions)
+            for condition in conditions:
+                self.fluents.elsewhere(condition)
+            return None if self.flawed else self.fluents.initially(statement, conditions)
+        outside.update(pattern_variables(statement.body))
+        body = self.pattern(statement.body, policy, None, outside)
+        return None if self.flawed else self.fluents.rule(statement, body)
 
     # --- patterns ---
 
@@ -150,7 +171,10 @@ class _Lowering:
                 return self.pattern(inner, choice, within, outside)
             case ast.Where(inner, conditions, span):
                 lowered = tuple(self.condition(condition, outside) for condition in conditions)
-                return Given(self.pattern(inner, policy, within, outside), lowered, within, span)
+                body = self.pattern(inner, policy, within, outside)
+                given = self.fluents.given(body, lowered, within, span)
+                self.flawed = self.flawed or given is None
+                return Given(body, lowered, within, span) if given is None else given
             case ast.Binary("OR", left, right, span):
                 return Either(
                     self.pattern(left, policy, within, outside),
@@ -272,6 +296,23 @@ class _Lowering:
         if schema is None:
             self.flawed = True  # its names were refused before
             return Atom(atom.name, (), within, atom.span)
+        fluent = atom.name in self.fluents.declared
+        if not fluent and (atom.value is not None or atom.edge is not None):
+            self.error(
+                f"`{atom.name}` is an event, and only a fluent has a value, a beginning and an end",
+                atom.span,
+                f"`fluent {atom.name}(..).` declares one" if atom.edge else "a value is asked in a WHERE",
+            )
+            return Atom(atom.name, (), within, atom.span)
+        if fluent:
+            own = len(atom.arguments) if atom.names is None else len(self.fluents.declared[atom.name].attributes)
+            before = len(self.fluents.errors)
+            self.fluents.fits(atom.name, own, atom.value, atom.span)
+            if len(self.fluents.errors) > before:
+                self.flawed = True
+                return Atom(atom.name, (), within, atom.span)
+            value = () if atom.value is None else (atom.value,)
+            arguments = (*arguments, *value)
         if atom.names is not None:
             positions = {a.name: i for i, a in enumerate(schema.attributes)}
             given: set[str] = set()
@@ -285,7 +326,7 @@ class _Lowering:
                 else:
                     placed[positions[name]] = argument
                 given.add(name)
-            arguments = tuple(placed)
+            arguments = (*placed[: len(placed) - len(value)], *value) if fluent else tuple(placed)
         elif len(arguments) != len(schema.attributes):
             self.error(
                 f"event `{atom.name}` has {argument_count(len(schema.attributes))}, here {len(arguments)}",
@@ -305,7 +346,8 @@ class _Lowering:
                 )
                 argument = Variable("_", argument.span)
             plain.append(argument)
-        return Atom(atom.name, tuple(plain), within, atom.span)
+        made = Atom(atom.name, tuple(plain), within, atom.span)
+        return self.fluents.atom(atom, made) if fluent else made
 
     def alert(self, statement: ast.AlertStatement, known: list[str]) -> Alerting | None:
         """The rule that makes what an alert tells of, None where something is wrong."""
@@ -316,6 +358,10 @@ class _Lowering:
         if event not in self.schemas:
             hint = did_you_mean(event, self.schemas) or "an alert is on an event that is declared or derived"
             self.error(f"there is no event `{event}`", statement.event.span, hint)
+            return None
+        if event in self.fluents.declared:
+            self.error(f"`{event}` is a fluent, and an alert is on an event", statement.event.span,
+                       f"an event of its beginning: `{event}_begins(..) <- BEGIN OF {event}(..).`")  # fmt: skip
             return None
         atom = self.atom(statement.event, None)
         uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])

@@ -15,12 +15,17 @@ from cep.rules.windows import Over
 
 @dataclass(frozen=True, slots=True)
 class EventPattern:
-    """`sensor(ID, _, W)` (`names` is None) or `sensor(id: ID, wind: W)` (`names` beside `arguments`)."""
+    """`sensor(ID, _, W)` (`names` is None) or `sensor(id: ID, wind: W)` (`names` beside `arguments`).
+
+    Of a fluent: `value`, the X of `location(P) = X`; `edge`: BEGIN or END of `BEGIN OF moving(V)`.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
     names: tuple[str, ...] | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    value: Expression | None = None
+    edge: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,46 @@ class EventDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class FluentDeclaration:
+    """`fluent name(attributes) [= value: type].` `value` is None where it holds or does not."""
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    value: Attribute | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FluentRule:
+    """`initiate name(arguments) [= value] <- body.`, `terminate ..`, `initially name(arguments) [WHERE conditions].`
+
+    `verb` is the first word; `body` is None of `initially` alone. `value` is `_` where every value is terminated.
+    """
+
+    verb: str
+    name: str
+    arguments: tuple[Expression, ...]
+    value: Expression | None
+    body: Pattern | None
+    conditions: tuple[Condition, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+    head_span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineStatement:
+    """`name(arguments) [= value] ENDS AFTER duration [RENEWED].` or `.. BECOMES next AFTER ..`; microseconds."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    value: Expression | None
+    becomes: Expression | None
+    duration: int
+    renewed: bool
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyStatement:
     """`policy recent.`: the default for the rules that follow."""
 
@@ -220,7 +265,17 @@ class Prefix:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Statement = Prefix | EventDeclaration | PolicyStatement | EventRule | StaticRule | AlertStatement | FactDeclaration
+FluentStatement = FluentDeclaration | FluentRule | DeadlineStatement
+Statement = (
+    Prefix
+    | EventDeclaration
+    | PolicyStatement
+    | EventRule
+    | StaticRule
+    | AlertStatement
+    | FactDeclaration
+    | FluentStatement
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,10 +77,10 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
     if cursor.token.key == "(":
         opening = cursor.advance()
         if cursor.token.key != ")":
-            attributes.append(_attribute(cursor, sources))
+            attributes.append(attribute(cursor, sources))
             names = {attributes[0].name}
             while cursor.accept(","):
-                attributes.append(_attribute(cursor, sources))
+                attributes.append(attribute(cursor, sources))
                 last = attributes[-1]
                 if last.name in names:
                     cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
@@ -128,7 +128,7 @@ def _after_attribute(cursor: Cursor) -> str | None:
     return None
 
 
-def _attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute:
+def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute:
     first = cursor.token
     if first.kind == "prefixed":  # `wind:float`
         cursor.split()

@@ -10,6 +10,10 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | "fact" name "(" name ":" type [ "?" ] { "," name ":" type [ "?" ] } ")" "."
                 | "policy" choice "."
                 | "ALERT" name "ON" event { clause } "."
+                | "fluent" name [ "(" [ attribute { "," attribute } ] ")" ] [ "=" attribute ] "."
+                | ( "initiate" | "terminate" ) held "<-" pattern "."
+                | "initially" held [ "WHERE" conditions ] "."
+                | held ( "ENDS" | "BECOMES" expression ) "AFTER" duration [ "RENEWED" ] "."
                 | [ name ":" ] head "<-" pattern "."
                 | head ":-" conditions "."
                 | head "."
@@ -31,7 +35,9 @@ knows at an error only which tokens it could shift, where the author is to read 
     pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
     OPERATOR    = "SEQ" [ "[" duration "," duration "]" ] | another of BINARY_OPERATORS (cep/rules/keywords.py)
     repeated    = primary { "TIMES" number }
-    primary     = event | [ "-" ] number | TIME | "(" pattern ")" [ "." duration ]
+    held        = name [ "(" [ expression { "," expression } ] ")" ] [ "=" expression ]
+    primary     = event [ "=" expression ] | ( "BEGIN" | "END" ) "OF" event [ "=" expression ]
+                | [ "-" ] number | TIME | "(" pattern ")" [ "." duration ]
                 | "NOT" "(" pattern ")" "." "[" pattern "," pattern "]"
     event       = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]
     named       = name ":" expression
@@ -74,6 +80,7 @@ from cep.language.syntax.conditions import conditions, test
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.language.syntax.facts import begins_facts, fact_declaration
+from cep.language.syntax.fluents import begins_fluent, deadline, fluent_statement
 from cep.language.syntax.patterns import condition_hint, goes_by_name, join_hint, named_arguments, pattern
 from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
@@ -131,6 +138,8 @@ def _statement(cursor: Cursor) -> ast.Statement:
         return policy_statement(cursor)
     if token.key == "EVENT" and after.key not in ("(", "<-", ":-", ".", ":"):
         return declaration(cursor)
+    if begins_fluent(cursor):
+        return fluent_statement(cursor)
     if begins_facts(cursor):
         return fact_declaration(cursor)
     if token.key == "ALERT" and after.kind in ("name", "variable", "string"):
@@ -138,7 +147,7 @@ def _statement(cursor: Cursor) -> ast.Statement:
     return _rule(cursor)
 
 
-def _rule(cursor: Cursor) -> ast.EventRule | StaticRule:
+def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement:
     """An event rule, with or without a label, a static rule or a fact."""
     first = cursor.token
     if first.kind == "prefixed" and first.text[0] != ":":  # `storm:e(X) <- a(X)`: a label
@@ -159,6 +168,8 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule:
     elif cursor.token.key == "(":
         values = arguments(cursor)
     head_span = cursor.span(head)
+    if label is None and names is None and cursor.token.key in ("ENDS", "BECOMES", "="):
+        return deadline(cursor, first, values)
     if cursor.accept("<-"):
         body = pattern(cursor)
         _end_event_rule(cursor, body)

@@ -123,7 +123,21 @@ def _primary(cursor: Cursor) -> ast.Pattern:
         return _absence(cursor)
     if first.kind in ("number", "time") or (first.key == "-" and cursor.peek().kind == "number"):
         return _time_point(cursor)
-    return event(cursor)
+    if first.key in ("BEGIN", "END") and cursor.peek().key == "OF":
+        cursor.advance()
+        cursor.advance()
+        return replace(_occurrence(cursor), edge=first.key, span=cursor.span(first))
+    return _occurrence(cursor)
+
+
+def _occurrence(cursor: Cursor) -> ast.EventPattern:
+    """An event, or a fluent: `location(P) = X`."""
+    first = cursor.token
+    read = event(cursor)
+    if not cursor.accept("="):
+        return read
+    value = expression(cursor)
+    return replace(read, value=value, span=cursor.span(first))
 
 
 def _parenthesised(cursor: Cursor) -> ast.Pattern:

@@ -6,8 +6,10 @@ from cep.core.literals import write_duration
 from cep.language.syntax import ast
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
+from cep.rules.printing import attribute as print_attribute
 from cep.rules.printing import (
     declaration,
+    print_argument,
     print_arguments,
     print_conditions,
     print_expression,
@@ -38,6 +40,18 @@ def print_statement(statement: ast.Statement) -> str:
             marked = f"{label}: " if label is not None else ""
             head = pattern_text.event(name, arguments, statement.names).text
             return f"{marked}{head} <- {print_pattern(body)}."
+        case ast.FluentDeclaration(name, attributes, value):
+            text = f"fluent {declaration(name, attributes)}"
+            return f"{text}{'' if value is None else f' = {print_attribute(value)}'}."
+        case ast.FluentRule(verb, name, arguments, value, body, conditions):
+            text = f"{verb} {pattern_text.held(name, arguments, value)}"
+            if body is not None:
+                return f"{text} <- {print_pattern(body)}."
+            return f"{text} WHERE {print_conditions(conditions)}." if conditions else f"{text}."
+        case ast.DeadlineStatement(name, arguments, value, becomes, ticks, renewed):
+            ends = "ENDS" if becomes is None else f"BECOMES {print_expression(becomes)}"
+            text = f"{pattern_text.held(name, arguments, value)} {ends} AFTER {write_duration(ticks)}"
+            return f"{text} RENEWED." if renewed else f"{text}."
         case StaticRule(name, arguments, conditions):
             body_text = f" :- {print_conditions(conditions)}" if conditions else ""
             return f"{name}{print_arguments(arguments)}{body_text}."
@@ -77,7 +91,9 @@ def print_pattern(pattern: ast.Pattern) -> str:
 def _text(pattern: ast.Pattern) -> Text:
     match pattern:
         case ast.EventPattern(name, arguments, names):
-            return pattern_text.event(name, arguments, names)
+            text = pattern_text.event(name, arguments, names).text
+            text += "" if pattern.value is None else f" = {print_argument(pattern.value)}"
+            return Text(text if pattern.edge is None else f"{pattern.edge} OF {text}")
         case ast.TimePoint(ticks):
             return pattern_text.time_point(ticks)
         case ast.Binary(operator, left, right):

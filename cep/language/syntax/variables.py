@@ -10,7 +10,8 @@ def pattern_variables(pattern: ast.Pattern) -> list[str]:
     """Names of the variables of a pattern, likewise."""
     match pattern:
         case ast.EventPattern():
-            return [n for a in pattern.arguments for n in expression_variables(a)]
+            value = [] if pattern.value is None else expression_variables(pattern.value)
+            return [n for a in pattern.arguments for n in expression_variables(a)] + value
         case ast.TimePoint():
             return []
         case ast.Binary():

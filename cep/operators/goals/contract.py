@@ -92,6 +92,14 @@ class Goal(Protocol):
         ...
 
 
+class Holder(Protocol):
+    """A goal whose occurrences may last beyond the end of the input."""
+
+    def open(self) -> Table:
+        """Those that still last, with an end after every time."""
+        ...
+
+
 class Untimed:
     """The part of the contract of operators for which time alone makes nothing."""
 

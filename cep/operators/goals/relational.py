@@ -17,7 +17,7 @@ from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import Column as TypedColumn
 from cep.rules.conditions import Conditions
 from cep.rules.evaluate import compile, constant_value
-from cep.rules.terms import Comparison, Condition, Variable
+from cep.rules.terms import Comparison, Condition, Constant, Variable
 from cep.rules.typed import Typed, TypedConstant, fitted
 
 if TYPE_CHECKING:
@@ -279,6 +279,13 @@ def scan_of(scan: event.Scan, builder: Builder) -> ScanGoal:
         test = _test(builder, [Comparison("=", Variable(f"v{one}"), Variable(f"v{two}"))], types)
         equal.append((test, two))
     return ScanGoal(constants, equal, scan.take, len(attributes))
+
+
+def constant_bits(builder: Builder, constant: Constant, type: str) -> int:
+    """A constant that is of a type as a column of it holds it."""
+    typed = fitted(TypedConstant(constant.value, constant.type), type)
+    assert typed is not None, "constants of another type were refused"
+    return _bits(builder, typed)
 
 
 def _bits(builder: Builder, typed: Typed) -> int:

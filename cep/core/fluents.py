@@ -1,0 +1,24 @@
+"""Fluents, which hold for a time: what the tables of one have, and what their rows say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HOLDS, TOLD, EDGES = "holds", "told", "edges"
+
+INITIATED, TERMINATED, ENDED_ALL = range(3)
+"""What rules tell of a fluent: that a value begins, ends, that whatever holds ends."""
+
+BEGINS, ENDS, WHOLE, HELD, BEFORE = range(5)
+"""What becomes of it: instants of its beginning and its end; a whole maximal interval; one that held from before all
+time, when it ends; that it holds from before all time, at the first step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fluent:
+    """What a table of a fluent has. `part`: its maximal intervals (HOLDS), what its rules say (TOLD), or when it begins
+    and ends (EDGES); `name`: its own; `valued`: its last attribute is its value."""
+
+    part: str
+    name: str
+    valued: bool

@@ -1,0 +1,330 @@
+"""Simple fluents, lowered: rules that tell what begins and ends, and one that makes of that what holds.
+
+Of a fluent `f` there are three tables, which occurrences go through like others: `rules of f` (a row each time that
+something is initiated or terminated), `times of f` (its beginnings and ends) and `f` (its maximal intervals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cep.core.errors import CepError, Source, Span
+from cep.core.fluents import BEGINS, EDGES, ENDED_ALL, ENDS, HELD, HOLDS, INITIATED, TERMINATED, TOLD, WHOLE, Fluent
+from cep.core.schema import Attribute, Schema
+from cep.core.suggest import did_you_mean
+from cep.language.syntax import ast
+from cep.operators.event import Atom
+from cep.operators.holding import KIND, Holds
+from cep.operators.inertia import Beginning, Deadline, Told
+from cep.operators.where import Given
+from cep.plan.algebra import Rule
+from cep.plan.order import components
+from cep.plan.pattern import Pattern, events, patterns
+from cep.rules.spelling import respelling
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Disjunction,
+    Expression,
+    Predicate,
+    Variable,
+    each_condition,
+    expression_variables,
+)
+from cep.rules.typed import TypedConstant, a, coerced
+
+RESERVED = ("type", "start", "end", "bounds", "time", "args")
+_NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "float": 0.0, "bool": False}
+
+
+def told(name: str) -> str:
+    """The table of what the rules of a fluent say."""
+    return f"rules of {name}"
+
+
+def edges(name: str) -> str:
+    """The table of when a fluent begins and ends."""
+    return f"times of {name}"
+
+
+class Fluents:
+    """The fluents of a program: `declared` by name; `errors`: what is wrong with their statements, `flawed`: these."""
+
+    def __init__(self, program: ast.SyntaxTree, schemas: dict[str, Schema]) -> None:
+        self.source: Source = program.source
+        self.schemas = schemas
+        self.declared: dict[str, ast.FluentDeclaration] = {}
+        self.errors: list[CepError] = []
+        self.flawed: set[int] = set()
+        self.deadlines: dict[str, list[Deadline]] = {}
+        self.initial: set[str] = set()
+        statements = program.statements
+        for statement in statements:
+            if isinstance(statement, ast.FluentDeclaration):
+                self.declare(statement)
+        told_of = set()
+        for each in statements:
+            if isinstance(each, ast.EventRule | ast.EventDeclaration) and each.name in self.declared:
+                span = each.head_span if isinstance(each, ast.EventRule) else each.span
+                self.error(f"`{each.name}` is a fluent, and no event", span, f"`initiate {each.name}(..) <- ..`")
+                self.flawed.add(id(each))
+            elif isinstance(each, ast.FluentRule):
+                self.check(each, each.head_span)
+                told_of.add(each.name)
+                if each.verb == "initially":
+                    self.initial.add(each.name)
+            elif isinstance(each, ast.DeadlineStatement) and self.check(each, each.span):
+                self.deadline(each)
+        for name, declaration in self.declared.items():
+            if name not in told_of:
+                hint = f"`initiate {name}(..) <- ..`, or `initially {name}(..).`"
+                self.error(f"nothing begins the fluent `{name}`", declaration.span, hint)
+            self.acyclic(name, declaration)
+
+    def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
+        self.errors.append(CepError(message, self.source, span, hint, code))
+
+    # --- declarations ---
+
+    def declare(self, statement: ast.FluentDeclaration) -> None:
+        name, valued = statement.name, statement.value is not None
+        if name in self.schemas or name in self.declared:
+            self.error(f"`{name}` is declared twice", statement.span, "a fluent and an event have names of their own")
+            return
+        self.declared[name] = statement
+        columns: dict[str, ast.Attribute] = {}
+        for each in (*statement.attributes, *([statement.value] if statement.value else [])):
+            if each.name in RESERVED:
+                self.error(f"`{each.name}` cannot be an attribute: intervals use it", each.span, f"`{each.name}_`")
+            elif each.name in columns:
+                self.error(f"`{each.name}` is declared twice", each.span, "each attribute has its own name")
+            columns[each.name] = each
+        attributes = tuple(Attribute(each.name, each.type, each.optional) for each in columns.values())
+        kind = Attribute("what", "int")
+        for table, part, more in ((name, HOLDS, ()), (told(name), TOLD, (kind,)), (edges(name), EDGES, (kind,))):
+            self.schemas[table] = Schema(table, (*attributes, *more), True, False, fluent=Fluent(part, name, valued))
+
+    def written(self, name: str) -> str:
+        declaration = self.declared[name]
+        inner = ", ".join(f"{each.name}: {each.type}" for each in declaration.attributes)
+        value = f" = {declaration.value.name}: {declaration.value.type}" if declaration.value else ""
+        return f"`{name}({inner}){value}`"
+
+    def check(self, statement: ast.FluentRule | ast.DeadlineStatement, span: Span) -> bool:
+        """Whether a statement fits the declaration of its fluent."""
+        before = len(self.errors)
+        self.fits(statement.name, len(statement.arguments), statement.value, span)
+        if len(self.errors) > before:
+            self.flawed.add(id(statement))
+        return len(self.errors) == before
+
+    def fits(self, name: str, arguments: int, value: Expression | None, span: Span) -> None:
+        if name not in self.declared:
+            what = "is an event" if name in self.schemas else "is not declared"
+            hint = (
+                did_you_mean(name, self.declared) or f"`fluent {name}(..).`, with a name and a type for each argument"
+            )
+            self.error(f"`{name}` {what}: there is no fluent of that name", span, hint)
+            return
+        declaration = self.declared[name]
+        if arguments != len(declaration.attributes):
+            self.error(f"fluent `{name}` is {self.written(name)}, here it has {arguments} arguments", span,
+                       "the value stands behind `=`" if declaration.value else None, "arity")  # fmt: skip
+        elif value is None and declaration.value is not None:
+            self.error(f"fluent `{name}` has a value", span, f"`{name}(..) = {declaration.value.name.capitalize()}`")
+        elif value is not None and declaration.value is None:
+            self.error(
+                f"fluent `{name}` has no value: it holds or does not", span, f"`{name}(..)`, and `not {name}(..)`"
+            )
+
+    def deadline(self, statement: ast.DeadlineStatement) -> None:
+        """Take in a deadline."""
+        names = [each.name for each in statement.arguments if isinstance(each, Variable) and each.name != "_"]
+        if len(names) != len(statement.arguments) or len(set(names)) != len(names):
+            message = "a deadline is that of all of its fluent: its arguments are variables, each its own"
+            self.error(message, statement.span, f"e.g. `{statement.name}(X) ENDS AFTER ..`")
+            return
+        value = self.constant(statement.name, statement.value)
+        becomes = self.constant(statement.name, statement.becomes)
+        if statement.becomes is not None and (becomes is None or self.declared[statement.name].value is None):
+            if becomes is None or statement.value is None:
+                message = "BECOMES gives the value that follows, a constant"
+                self.error(message, statement.span, "`status(M) = proposed BECOMES void AFTER 10 min.`")
+            return
+        if statement.duration == 0:
+            self.error("what ends after no time never holds", statement.span, "a longer time")
+            return
+        mine = self.deadlines.setdefault(statement.name, [])
+        if any(value is None or each.value is None or each.value == value for each in mine):
+            self.error(
+                f"`{statement.name}` has a deadline for this value already", statement.span, "one for each value"
+            )
+            return
+        mine.append(Deadline(value, statement.duration, becomes, statement.renewed))
+
+    def constant(self, name: str, value: Expression | None) -> Constant | None:
+        """A value of a fluent in a deadline; None: any. What is no value of it is refused."""
+        declared = self.declared[name].value
+        if value is None or declared is None or (isinstance(value, Variable)):
+            return None
+        if not isinstance(value, Constant):
+            self.error("a deadline is that of a constant value, or of any: a variable", value.span)
+            return None
+        if coerced(TypedConstant(value.value, value.type), declared.type) is None:
+            wrong = f"`{declared.name}` of `{name}` is {a(declared.type)}, this is {a(value.type)}"
+            self.error(wrong, value.span, respelling(value.value, declared.type) or None, "type")
+        return value
+
+    def acyclic(self, name: str, declaration: ast.FluentDeclaration) -> None:
+        """Refuse values that become each other for ever."""
+        follows = {each.value: each.becomes for each in self.deadlines.get(name, ()) if each.becomes is not None}
+        for value in follows:
+            seen: list[Constant | None] = [value]
+            while (after := follows.get(seen[-1], follows.get(None))) is not None and after not in seen:
+                seen.append(after)
+            if after is not None and (after == value or value is None):
+                message = f"the values of `{name}` become each other for ever"
+                self.error(message, declaration.span, "an event initiates one of them anew, as one of a clock")
+                return
+
+    # --- rules ---
+
+    def rule(self, statement: ast.FluentRule, body: Pattern) -> Rule:
+        """What a statement tells, as a rule."""
+        arguments, what = list(statement.arguments), INITIATED
+        if statement.verb == "terminate":
+            what = TERMINATED
+        if statement.value is not None:
+            value = statement.value
+            declared = self.declared[statement.name].value
+            if what == TERMINATED and isinstance(value, Variable) and value.name == "_" and declared is not None:
+                value, what = Constant(_NEUTRAL.get(declared.type, 0), declared.type, value.span), ENDED_ALL
+            arguments.append(value)
+        arguments.append(Constant(what, "int"))
+        return Rule(told(statement.name), tuple(arguments), body, None, statement.span, statement.head_span)
+
+    def initially(self, statement: ast.FluentRule, conditions: tuple[Condition, ...]) -> Rule:
+        """What holds from before all time, as a rule."""
+        body: Pattern = Beginning(None, statement.span)
+        return self.rule(statement, Given(body, conditions, None, statement.span) if conditions else body)
+
+    def inertia(self) -> list[Rule]:
+        """The rules that make of what is told of each fluent when it begins and ends, and of that its intervals."""
+        made = []
+        for name, statement in self.declared.items():
+            valued = statement.value is not None
+            names = tuple(f"{each.name}'" for each in self.schemas[told(name)].attributes)
+            span = statement.span
+            body = Told(told(name), names, valued, tuple(self.deadlines.get(name, ())), None, span)
+            every = tuple(map(Variable, names))
+            made.append(Rule(edges(name), every, body, None, span, span))
+            for kind in (WHOLE, HELD) if name in self.initial else (WHOLE,):
+                atom = Atom(edges(name), (*every[:-1], Constant(kind, "int")), None, span)
+                made.append(Rule(name, every[:-1], atom, None, span, span))
+        return made
+
+    # --- patterns and conditions ---
+
+    def atom(self, atom: ast.EventPattern, lowered: Atom) -> Atom:
+        """A fluent in a pattern: its complete maximal intervals, its beginnings or its ends."""
+        kind = {None: WHOLE, "BEGIN": BEGINS, "END": ENDS}[atom.edge]
+        arguments = (*lowered.arguments, Constant(kind, "int"))
+        return replace(lowered, event=edges(atom.name), arguments=arguments)
+
+    def of(self, condition: Condition) -> tuple[str, tuple[Expression, ...], bool] | None:
+        """The fluent that a condition asks, its arguments with the value, and whether it is negated."""
+        match condition:
+            case Predicate(name, arguments, negated, graph=None) if name in self.declared:
+                self.fits(name, len(arguments), None, condition.span)
+                return name, arguments, negated
+            case Comparison("=", Call(name, arguments), value) if name in self.declared:
+                self.fits(name, len(arguments), value, condition.span)
+                return name, (*arguments, value), False
+            case Comparison("=", value, Call(name, arguments)) if name in self.declared:
+                self.fits(name, len(arguments), value, condition.span)
+                return name, (*arguments, value), False
+        self.elsewhere(condition)
+        return None
+
+    def elsewhere(self, condition: Condition) -> None:
+        """Refuse a fluent that stands where it cannot be asked."""
+        for each in each_condition([condition]):
+            asked = [each.name] if isinstance(each, Predicate) else []
+            sides = each.arguments if isinstance(each, Predicate) else (each.left, each.right)
+            found = [*asked, *(name for side in sides for name in _calls(side))]
+            for name in found:
+                if name in self.declared:
+                    value = self.declared[name].value
+                    form = f"`{name}(..) = X`, and what is asked of X beside it" if value else f"`{name}(..)`"
+                    hint = f"alone among the conditions: {form}; what may hold instead is another rule"
+                    if isinstance(condition, Disjunction):
+                        self.error(f"the fluent `{name}` cannot stand among alternatives", condition.span, hint)
+                    else:
+                        self.error(f"the fluent `{name}` cannot be asked so", condition.span, hint)
+
+    def given(
+        self, pattern: Pattern, conditions: Sequence[Condition], within: int | None, span: Span
+    ) -> Pattern | None:
+        """`pattern WHERE conditions`, some of which ask fluents. None: something is wrong."""
+        before = len(self.errors)
+        asked = [(condition, self.of(condition)) for condition in conditions]
+        if len(self.errors) > before:
+            return None
+        absent = [(found, condition) for condition, found in asked if found is not None and found[2]]
+        rest = tuple(condition for condition, found in asked if found is None)
+        for condition, found in asked:
+            if found is not None and not found[2]:
+                pattern = self.holds(pattern, found, condition.span)
+        if rest:
+            pattern = Given(pattern, rest, within, span)
+        for found, condition in absent:
+            pattern = self.holds(pattern, found, condition.span)
+        return pattern if len(self.errors) == before else None
+
+    def holds(self, pattern: Pattern, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Pattern:
+        name, arguments, negated = asked
+        plain: list[Variable | Constant] = []
+        for argument in arguments:
+            if isinstance(argument, Call):
+                hint = f"a variable here, and the arithmetic beside it: `{name}(X), X = ..`"
+                self.error("a fluent is asked with variables and constants", argument.span, hint)
+            else:
+                plain.append(argument)
+        fluent = Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
+        return Holds(pattern, fluent, negated, None, span)
+
+    def ill_placed(self, rules: Sequence[Rule]) -> None:
+        """Refuse occurrences of fluents on a cycle."""
+        needs: dict[str, list[str]] = {}
+        for rule in rules:
+            needs.setdefault(rule.event, []).extend(events(rule.body))
+        cycle: dict[str, int] = {}
+        for number, found in enumerate(components(list(needs), lambda event: needs.get(str(event), []))):
+            cycle |= dict.fromkeys(map(str, found), number)
+        for rule in rules:
+            for each in patterns(rule.body) if rule.event not in self.declared else ():
+                if not isinstance(each, Atom) or each.arguments[-1:] == () or each.event == rule.event:
+                    continue
+                schema, last = self.schemas.get(each.event), each.arguments[-1]
+                fluent = None if schema is None else schema.fluent
+                if fluent is None or fluent.part != EDGES or not isinstance(last, Constant):
+                    continue
+                if cycle.get(each.event) == cycle.get(rule.event):
+                    message = f"what happens with `{fluent.name}` depends on itself"
+                    hint = f"ask what holds instead, in a WHERE: `.. WHERE {fluent.name}(..)`"
+                    self.error(message, each.span, hint, "recursion")
+
+
+def _calls(expression: Expression) -> list[str]:
+    if not isinstance(expression, Call):
+        return []
+    return [expression.function, *(name for argument in expression.arguments for name in _calls(argument))]
+
+
+def statement_variables(statement: ast.FluentRule) -> list[str]:
+    """The variables of the head of a rule of a fluent, with repetitions."""
+    heads = (*statement.arguments, *([] if statement.value is None else [statement.value]))
+    return [name for each in heads for name in expression_variables(each)]

@@ -1,0 +1,96 @@
+"""Statements about fluents: `fluent`, `initially`, `initiate`, `terminate`, `ENDS AFTER`, `BECOMES .. AFTER`."""
+
+from __future__ import annotations
+
+from cep.language.syntax import ast
+from cep.language.syntax.conditions import conditions
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.declarations import attribute, end_statement
+from cep.language.syntax.durations import duration
+from cep.language.syntax.patterns import pattern
+from cep.language.syntax.terms import arguments, expression
+from cep.language.syntax.tokens import Token
+from cep.rules.terms import Expression
+
+DECLARATION = "e.g. `fluent moving(vessel: string).`, `fluent location(person: string) = place: string.`"
+EXAMPLES = {
+    "INITIALLY": "e.g. `initially location(ann) = home.`, `initially off(P) WHERE pump(P).`",
+    "INITIATE": "e.g. `initiate moving(V) <- velocity(V, S) WHERE S > 0.5.`",
+    "TERMINATE": "e.g. `terminate moving(V) <- velocity(V, S) WHERE S <= 0.5.`",
+}
+DEADLINE = "e.g. `quoted(M) ENDS AFTER 5 min.`, `status(M) = proposed BECOMES void AFTER 10 min.`"
+
+
+def begins_fluent(cursor: Cursor) -> bool:
+    """Whether a statement about a fluent begins here: behind its word stands a name."""
+    words = ("FLUENT", *EXAMPLES)
+    return cursor.token.kind == "name" and cursor.token.key in words and cursor.peek().kind in ("name", "variable")
+
+
+def fluent_statement(cursor: Cursor) -> ast.FluentDeclaration | ast.FluentRule:
+    """A declaration, or what begins and ends a fluent."""
+    return _declaration(cursor) if cursor.token.key == "FLUENT" else _rule(cursor)
+
+
+def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
+    first = cursor.advance()
+    name = cursor.name("the name of a fluent", DECLARATION)
+    found: list[ast.Attribute] = []
+    if cursor.token.key == "(":
+        opening = cursor.advance()
+        if cursor.token.key != ")":
+            found.append(_plain(cursor))
+            while cursor.accept(","):
+                found.append(_plain(cursor))
+        cursor.close(opening, ")", "`,` or `)`", DECLARATION)
+    value = _plain(cursor) if cursor.accept("=") else None
+    end_statement(cursor, "the declaration", DECLARATION)
+    return ast.FluentDeclaration(name.text, tuple(found), value, cursor.span(first))
+
+
+def _plain(cursor: Cursor) -> ast.Attribute:
+    """A name and a type: a fluent has no records, so nothing is said of how they are written."""
+    found = attribute(cursor, [])
+    if found.source or found.iri or found.format or found.missing or found.low is not None or found.high is not None:
+        hint = f"a name and a type: `{found.name}: {found.type}`"
+        cursor.stop("a fluent is made by rules, and has no records whose columns or ranges could be named", hint,
+                    found.span)  # fmt: skip
+    return found
+
+
+def _held(cursor: Cursor, hint: str) -> tuple[str, tuple[Expression, ...], Expression | None]:
+    """`location(P) = X`: name, arguments, value."""
+    name = cursor.name("a fluent", hint)
+    values = arguments(cursor) if cursor.token.key == "(" else ()
+    return name.text, values, expression(cursor) if cursor.accept("=") else None
+
+
+def _rule(cursor: Cursor) -> ast.FluentRule:
+    first = cursor.advance()
+    hint = EXAMPLES[first.key]
+    begin = cursor.token
+    name, values, value = _held(cursor, hint)
+    head = cursor.span(begin)
+    if first.key == "INITIALLY":
+        found = conditions(cursor) if cursor.accept("WHERE") else ()
+        end_statement(cursor, "the statement", hint, "`WHERE` or `.`")
+        return ast.FluentRule("initially", name, values, value, None, found, cursor.span(first), head)
+    cursor.expect("<-", "`<-`", hint)
+    body = pattern(cursor)
+    end_statement(cursor, "the rule", hint, "an operator or `.`")
+    return ast.FluentRule(first.text.lower(), name, values, value, body, (), cursor.span(first), head)
+
+
+def deadline(cursor: Cursor, name: Token, values: tuple[Expression, ...]) -> ast.DeadlineStatement:
+    """What follows `name(values)`: `[= value] ENDS AFTER 5 min [RENEWED].`"""
+    value = expression(cursor) if cursor.accept("=") else None
+    becomes = None
+    if cursor.accept("BECOMES"):
+        becomes = expression(cursor)
+    else:
+        cursor.expect("ENDS", "`ENDS` or `BECOMES`", DEADLINE)
+    cursor.expect("AFTER", "`AFTER`", DEADLINE)
+    ticks = duration(cursor)
+    renewed = cursor.accept("RENEWED")
+    end_statement(cursor, "the statement", DEADLINE, "`RENEWED` or `.`")
+    return ast.DeadlineStatement(name.text, values, value, becomes, ticks, renewed, cursor.span(name))

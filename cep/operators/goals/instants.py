@@ -1,0 +1,231 @@
+"""The kernel of inertia: instant by instant, what was told of each key and its deadline decide what holds from then on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.core.fluents import BEFORE, BEGINS, ENDED_ALL, ENDS, HELD, INITIATED, WHOLE
+from cep.core.kernels import njit
+from cep.core.relation import END, IDENTITY, ORDER
+from cep.core.time import BEGINNING, END_OF_TIME
+from cep.operators.goals.keys import grow
+
+# of each key: what holds, since when, when it is due (NEVER: not), the name of what began it, its order of arrival
+HOLDS, VALUE, SINCE, DUE, NAME, ARRIVAL = range(6)
+KEPT = 6
+# and of the instant at hand: which one it is, how many values were initiated (2: several), the first, its name; whether
+# the present one was initiated, whether it ends; whether the first initiated is terminated, or all are; the order of
+# arrival, and the name of what ends it
+STAMP, STARTED, NEXT, NEXT_NAME, AGAIN, STOPS, CANCELLED, FIRST_ORDER, STOPPER = range(KEPT, KEPT + 9)
+CELLS = KEPT + 9
+
+NEVER = 2 * END_OF_TIME - 1
+
+# a deadline waiting: when, in what order it was set, the key
+WHEN, TURN, SLOT = range(3)
+
+# a deadline as it is declared: whether of one value alone, which; how long; whether another value begins, which;
+# whether it is renewed
+D_ONE, D_VALUE, D_DURATION, D_NEXT, D_BECOMES, D_RENEWED = range(6)
+
+# what a step changes besides arrays: deadlines waiting, the turn of the next, rows given, instants met
+S_HEAP, S_TURN, S_GIVEN, S_STAMP = range(4)
+
+
+@njit(cache=True)
+def _before(heap, i, j):  # type: ignore[no-untyped-def]
+    return heap[i, WHEN] < heap[j, WHEN] or (heap[i, WHEN] == heap[j, WHEN] and heap[i, TURN] < heap[j, TURN])
+
+
+@njit(cache=True)
+def _swap(heap, i, j):  # type: ignore[no-untyped-def]
+    for c in range(3):
+        kept = heap[i, c]
+        heap[i, c] = heap[j, c]
+        heap[j, c] = kept
+
+
+@njit(cache=True)
+def _put(heap, count, when, turn, slot):  # type: ignore[no-untyped-def]
+    """A deadline more; there is room for it."""
+    i = count
+    heap[i, WHEN] = when
+    heap[i, TURN] = turn
+    heap[i, SLOT] = slot
+    while i > 0 and _before(heap, i, (i - 1) // 2):
+        _swap(heap, i, (i - 1) // 2)
+        i = (i - 1) // 2
+
+
+@njit(cache=True)
+def drop(heap, count):  # type: ignore[no-untyped-def]
+    """The heap without its first; gives how many are left."""
+    count -= 1
+    _swap(heap, 0, count)
+    i = 0
+    while True:
+        least = i
+        for j in range(2 * i + 1, min(2 * i + 3, count)):
+            if _before(heap, j, least):
+                least = j
+        if least == i:
+            return count
+        _swap(heap, i, least)
+        i = least
+
+
+@njit(cache=True)
+def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
+    """The deadline of a value, -1: none."""
+    for d in range(deadlines.shape[0]):
+        if deadlines[d, D_ONE] == 0 or deadlines[d, D_VALUE] == value:
+            return d
+    return -1
+
+
+@njit(cache=True)
+def _touch(state, touched, count, slot, stamp, order):  # type: ignore[no-untyped-def]
+    """The key takes part in the instant; gives how many do."""
+    if state[slot, STAMP] == stamp:
+        return count
+    state[slot, STAMP] = stamp
+    state[slot, STARTED] = 0
+    state[slot, NEXT_NAME] = 0
+    state[slot, AGAIN] = 0
+    state[slot, STOPS] = 0
+    state[slot, CANCELLED] = 0
+    state[slot, FIRST_ORDER] = order
+    state[slot, STOPPER] = 0
+    touched[count] = slot
+    return count + 1
+
+
+@njit(cache=True)
+def _initiated(state, slot, value, name):  # type: ignore[no-untyped-def]
+    """A value is initiated at the instant at hand."""
+    if state[slot, STARTED] == 0:
+        state[slot, STARTED] = 1
+        state[slot, NEXT] = value
+        state[slot, NEXT_NAME] = name
+    elif state[slot, NEXT] != value:
+        state[slot, STARTED] = 2
+    if state[slot, HOLDS]:
+        if state[slot, VALUE] == value:
+            state[slot, AGAIN] = 1
+        else:  # it ends what holds, whatever becomes of it
+            state[slot, STOPS] = 1
+            if state[slot, STOPPER] == 0:
+                state[slot, STOPPER] = name
+
+
+@njit(cache=True)
+def _give(given, count, start, end, order, name, other, slot, value, kind):  # type: ignore[no-untyped-def]
+    given[count, 0] = start
+    given[count, 1] = end
+    given[count, 2] = order
+    given[count, 3] = name
+    given[count, 4] = other
+    given[count, 5] = slot
+    given[count, 6] = value
+    given[count, 7] = kind
+
+
+@njit(linear=True, cache=True)
+def inertia(  # type: ignore[no-untyped-def]
+    told, slots, value_row, kind_row, deadlines, wanted, watermark, state, heap, counts, given
+):
+    """All instants up to the watermark: `told` is sorted by end and has none later. `state` has room for all slots,
+    `heap` for a deadline more a row of `told`. Gives the rows given, (start, end, order, name, other name, slot, value,
+    kind), which grow as they must; three at most a key and instant."""
+    n = told.shape[1]
+    touched = np.empty(n + counts[S_HEAP] + 1, np.int64)
+    i = 0
+    while True:
+        # deadlines of what has ended, or was renewed, are none any more
+        while counts[S_HEAP] > 0:
+            slot = heap[0, SLOT]
+            if state[slot, HOLDS] and state[slot, DUE] == heap[0, WHEN]:
+                break
+            counts[S_HEAP] = drop(heap, counts[S_HEAP])
+        now = NEVER
+        if i < n:
+            now = told[END, i]
+        if counts[S_HEAP] > 0:
+            now = min(now, heap[0, WHEN])
+        if now == NEVER or (i == n and now > watermark):
+            break
+        counts[S_STAMP] += 1
+        stamp = counts[S_STAMP]
+        first = i
+        among = 0
+        while i < n and told[END, i] == now:
+            slot = slots[i]
+            among = _touch(state, touched, among, slot, stamp, told[ORDER, i])
+            if told[kind_row, i] == INITIATED:
+                _initiated(state, slot, 0 if value_row < 0 else told[value_row, i], told[IDENTITY, i])
+            i += 1
+        while counts[S_HEAP] > 0 and heap[0, WHEN] == now:
+            slot = heap[0, SLOT]
+            counts[S_HEAP] = drop(heap, counts[S_HEAP])
+            if not state[slot, HOLDS] or state[slot, DUE] != now:
+                continue
+            among = _touch(state, touched, among, slot, stamp, state[slot, ARRIVAL])
+            state[slot, DUE] = NEVER
+            d = _deadline_of(deadlines, state[slot, VALUE])
+            if deadlines[d, D_RENEWED] and state[slot, AGAIN]:
+                continue
+            if deadlines[d, D_NEXT]:
+                _initiated(state, slot, deadlines[d, D_BECOMES], 0)
+            else:
+                state[slot, STOPS] = 1
+        for j in range(first, i):
+            if told[kind_row, j] == INITIATED:
+                continue
+            slot = slots[j]
+            every = told[kind_row, j] == ENDED_ALL
+            value = 0 if value_row < 0 else told[value_row, j]
+            if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
+                state[slot, STOPS] = 1
+                if state[slot, STOPPER] == 0:
+                    state[slot, STOPPER] = told[IDENTITY, j]
+            if state[slot, STARTED] == 1 and (every or value == state[slot, NEXT]):
+                state[slot, CANCELLED] = 1
+        given = grow(given, counts[S_GIVEN] + 3 * among) if given.shape[0] < counts[S_GIVEN] + 3 * among else given
+        for t in range(among):
+            slot = touched[t]
+            order = state[slot, FIRST_ORDER]
+            held = state[slot, HOLDS]
+            if held and state[slot, STOPS]:
+                value, since = state[slot, VALUE], state[slot, SINCE]
+                name, other = state[slot, NAME], state[slot, STOPPER]
+                if wanted[ENDS]:
+                    _give(given, counts[S_GIVEN], now, now, order, name, other, slot, value, ENDS)
+                    counts[S_GIVEN] += 1
+                kind = HELD if since == BEGINNING else WHOLE
+                if wanted[kind]:
+                    _give(given, counts[S_GIVEN], since, now, order, name, other, slot, value, kind)
+                    counts[S_GIVEN] += 1
+                state[slot, HOLDS] = 0
+                state[slot, DUE] = NEVER
+            begins = state[slot, STARTED] == 1 and not state[slot, CANCELLED] and not state[slot, AGAIN]
+            if begins:
+                state[slot, HOLDS] = 1
+                state[slot, VALUE] = state[slot, NEXT]
+                state[slot, SINCE] = now
+                state[slot, NAME] = state[slot, NEXT_NAME]
+                state[slot, ARRIVAL] = order
+                state[slot, DUE] = NEVER
+                kind = BEFORE if now == BEGINNING else BEGINS
+                if wanted[kind]:
+                    _give(given, counts[S_GIVEN], now, now, order, state[slot, NAME], 0, slot, state[slot, VALUE], kind)
+                    counts[S_GIVEN] += 1
+            if state[slot, HOLDS] and now != BEGINNING and (begins or state[slot, AGAIN]):
+                d = _deadline_of(deadlines, state[slot, VALUE])
+                if d >= 0 and (begins or deadlines[d, D_RENEWED]):
+                    due = now + deadlines[d, D_DURATION]
+                    if due != state[slot, DUE]:
+                        state[slot, DUE] = due
+                        _put(heap, counts[S_HEAP], due, counts[S_TURN], slot)
+                        counts[S_HEAP] += 1
+                        counts[S_TURN] += 1
+    return given

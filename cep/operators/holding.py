@@ -1,0 +1,138 @@
+"""`p WHERE moving(V), location(P) = X, not docked(V)`: whether fluents hold at the end of an occurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.event import Atom
+from cep.operators.where import decided
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.node import Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts, variables
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.binarise import Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+KIND = "'kind"
+"""The variable of the column that says whether a fluent begins or ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holds(Pattern):
+    """`pattern WHERE fluent`, or `not` it. The last argument of `fluent`, a table of its edges, is KIND."""
+
+    pattern: Pattern
+    fluent: Atom
+    negated: bool
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        if self.negated:
+            return PatternFacts((self.pattern,), (self.fluent,), (self.pattern,), goal=True)
+        return PatternFacts((self.pattern, self.fluent), through=(self.pattern, self.fluent), goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        fluent = self.fluent.renamed({**names, KIND: KIND})
+        assert isinstance(fluent, Atom), "it stays one"
+        return replace(self, pattern=self.pattern.renamed(names), fluent=fluent)
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        bound = variables(self.pattern)
+        through = tuple(c for c in components if c.variables <= bound)
+        above = tuple(c for c in components if not c.variables <= bound)
+        left, places = self.pattern.lower(builder, through, bounded)
+        right, others = self.fluent.lower(builder, (), None)
+        key = tuple((places[name], place) for name, place in others.items() if name in places)
+        fresh = [name for name in others if name not in places and name != KIND]
+        take = () if self.negated else tuple(others[name] for name in fresh)
+        names = (*places, *(() if self.negated else fresh))
+        node = builder.add(Holding(left, right, key, others[KIND], take, self.negated, len(places)), names, self.span)
+        places = {name: place for place, name in enumerate(names)}
+        return decided(builder, node, places, above, self.span), places
+
+    def decider(self) -> Pattern:
+        return self.pattern.decider()
+
+    def belongs_below(self, component: Component) -> bool:
+        return component.variables <= variables(self.pattern) and self.pattern.belongs_below(component)
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        return self.pattern.ranges(searcher)
+
+    def shortest(self) -> tuple[int, str] | None:
+        return self.pattern.shortest()
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.attempts(self.pattern, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Holding(Node):
+    """Occurrences of the left at whose end a fluent holds, one for each of its tuples with these keys; `negated`: at
+    whose end it does not. The right has the fluent's edges, which its column `kind` distinguishes. Columns: the left's,
+    `width`, then those of the right at `take`."""
+
+    left: int
+    right: int
+    key: tuple[tuple[int, int], ...]
+    kind: int
+    take: tuple[int, ...]
+    negated: bool
+    width: int = field(default=0, compare=False)
+
+    def describe(self) -> NodeFacts:
+        mine = tuple(((0, column),) for column in range(self.width))
+        return NodeFacts(
+            "not (a fluent)" if self.negated else "a fluent",
+            "condition on a fluent",
+            remembers=True,
+            shows=(*mine, *(((1, column),) for column in self.take)),
+            looks=((1, self.kind),),
+            equal=() if self.negated else tuple(((0, mine), (1, other)) for mine, other in self.key),
+            negated=1 if self.negated else None,
+            forbids=tuple(((1, other), mine) for mine, other in self.key) if self.negated else (),
+            earlier=(1,),
+            completes=(0,),
+            waits=(1,),
+            meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
+            multiplies=bool(self.take),
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        for mine, theirs in self.key:
+            inference.meet(number, (self.left, mine), (self.right, theirs))
+        right = inference.columns[self.right]
+        if len(right) <= max((*self.take, 0)):
+            return inference.columns[self.left]
+        return (*inference.columns[self.left], *(right[column] for column in self.take))
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return parts[0]
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return Text(f"{sides[0].text} WHERE {'not ' if self.negated else ''}{sides[1].text}", 0, True)
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        names = rendering.names[number]
+        return [
+            ("key", ", ".join(names[c] for c, _ in self.key) or "none: all that holds"),
+            ("remembers", "what holds"),
+            ("forgets", "when it ends"),
+        ]
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        from cep.operators.goals.holding import holding_of
+
+        return holding_of(self, builder)

@@ -1,0 +1,140 @@
+"""What a fluent's rules tell becomes when it begins and ends: it lasts until something ends it (inertia)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.core.literals import say_duration
+from cep.core.time import BEGINNING
+from cep.operators.event import Scan
+from cep.operators.time_point import Tick
+from cep.operators.where import decided
+from cep.plan.node import Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts
+from cep.rules.pattern_text import Text
+from cep.rules.terms import Constant
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.binarise import Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning(Pattern):
+    """Before all time: what is `initially` so."""
+
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        return PatternFacts()
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return self
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        return decided(builder, builder.add(Tick(BEGINNING), (), self.span), {}, components, self.span), {}
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        return [matcher.attempt(bound, BEGINNING, BEGINNING)]
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """What was initiated with `value` (None: any) ends after `duration` microseconds, or `becomes` another value;
+    `renewed`: initiations while it holds begin the time anew."""
+
+    value: Constant | None
+    duration: int
+    becomes: Constant | None
+    renewed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Pattern):
+    """All that the rules of a fluent tell, from the table `event` of that, as what becomes of it.
+
+    `names`: of its columns: the arguments, the value where it is `valued`, and what was told.
+    """
+
+    event: str
+    names: tuple[str, ...]
+    valued: bool
+    deadlines: tuple[Deadline, ...]
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        return PatternFacts(binds=self.names, event=self.event, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, names=tuple(names.get(name, name) for name in self.names))
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        child = builder.add(Scan(self.event, (), (), tuple(range(len(self.names)))), self.names, self.span)
+        keys = len(self.names) - 1 - self.valued
+        node = builder.add(Inertia(child, keys, self.valued, self.deadlines), self.names, self.span)
+        return node, {name: place for place, name in enumerate(self.names)}
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.of_event(self, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Inertia(Node):
+    """What rules tell of a fluent of so many arguments (`keys`) as what becomes of it. Columns: the arguments, the
+    value where it is `valued`, and which of BEGINS, ENDS, WHOLE, HELD, BEFORE."""
+
+    child: int
+    keys: int
+    valued: bool
+    deadlines: tuple[Deadline, ...]
+
+    def describe(self) -> NodeFacts:
+        others = range(self.keys, self.keys + 1 + self.valued)
+        return NodeFacts(
+            "a fluent",
+            "fluent",
+            remembers=True,
+            shows=(*(((0, column),) for column in range(self.keys)), *(() for _ in others)),
+            looks=tuple((0, column) for column in others),
+            groups=tuple((0, column) for column in range(self.keys)),
+            completes=(0,),
+            meeting=Meeting.GROUPS,
+            multiplies=True,
+            needs_instant="a fluent",
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        return inference.columns[self.child]
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return False
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return Text(f"inertia of {sides[0].text}")
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        key = ", ".join(rendering.names[number][: self.keys])
+        after = ", ".join(f"after {say_duration(each.duration)}" for each in self.deadlines)
+        return [
+            ("key", key or "none: there is one"),
+            ("remembers", "the present value of each key that holds, and since when"),
+            ("forgets", f"when it ends{f', {after}' if after else ''}"),
+        ]
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        from cep.operators.goals.inertia import inertia_of
+
+        return inertia_of(self, builder, number)
