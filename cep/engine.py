@@ -251,9 +251,11 @@ def holds(
     start: int | None = None,
     until: int | None = None,
 ) -> list[Held]:
-    """All maximal intervals of all fluents that a program's rules define, sorted by (type, args, start); a valued
-    fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included. Raises CepError;
-    ValueError where an event does not fit its declaration."""
+    """All maximal intervals of all fluents that a program's rules define, sorted by (type, args, start).
+
+    A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included. Raises
+    CepError; ValueError where an event does not fit its declaration.
+    """
     engine = _taken(program, events, None, facts, knowledge)
     return held_of(engine.close(), engine.plan.schemas, start, until)
 

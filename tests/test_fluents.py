@@ -6,12 +6,16 @@ import random
 
 import pytest
 
+from cep.core.time import END_OF_TIME
 from cep.engine import Engine, holds
 from cep.events import Event, Held
+from cep.plan.partition import partition
 from cep.runtime.decode import events_of
 from cep.runtime.held import held_of
+from cep.runtime.state_by_key import rebalance
 from tests import reference_fluents as reference
 from tests.reference_fluents import Ask, Due, Model, Tell
+from tests.rounds import Buckets
 
 
 def random_model(rng: random.Random) -> Model:
@@ -108,3 +112,38 @@ def test_what_holds_is_what_the_reference_says_however_the_input_is_cut(seed: in
     assert sorted(found, key=lambda h: (h.type, h.args, -1 if h.start is None else h.start)) == intervals
     made = [event for one in each for event in events_of(one, engine.plan.schemas)]
     assert sorted(made, key=lambda e: (e.end, e.start, e.type, e.args)) == events
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fluents_by_key_in_buckets(seed: int) -> None:
+    """Each key in its bucket, engines stopped and restored, keys moved to other buckets."""
+    rng = random.Random(1000 + seed)
+    model = random_model(rng)
+    program = reference.text(model)
+    records = random_records(rng)
+    intervals, events = expected(model, records)
+    buckets = Buckets(program, rng.choice((1, 2, 7)), rng)
+    tables: list[dict] = []
+    rest = list(enumerate(as_events(records)))
+    while rest:
+        count = rng.randint(1, 8)
+        batch, rest = rest[:count], rest[count:]
+        tables.append(buckets.round(buckets.tables(batch), batch[-1][1].end - 1))
+        for stage, engines in zip(buckets.stages, buckets.engines, strict=True):
+            if stage.keyed and rng.random() < 0.3:
+                after = [buckets.engine(stage) for _ in range(rng.randint(1, 4))]
+                rebalance(engines, after)
+                engines[:] = after
+    tables.append(buckets.round({}, END_OF_TIME))
+    found = [held for each in tables for held in held_of(each, buckets.schemas, None, None)]
+    assert sorted(found, key=lambda h: (h.type, h.args, -1 if h.start is None else h.start)) == intervals
+    made = [event for each in tables for event in events_of(each, buckets.schemas)]
+    assert sorted(made, key=lambda e: (e.end, e.start, e.type, e.args)) == events
+
+
+def test_a_value_is_no_part_of_the_key() -> None:
+    program = """event go(p: string, x: string) TIME time.
+fluent location(person: string) = place: string.
+initiate location(P) = X <- go(P, X)."""
+    (stage,) = partition(Engine.from_text(program).plan)
+    assert stage.keyed and stage.inputs == {"go": (0,)}

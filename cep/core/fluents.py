@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cep.core.time import BEGINNING
+
+SINCE_EVER = BEGINNING + 1
+"""The start of what holds from before all times that there are."""
+
 HOLDS, TOLD, EDGES = "holds", "told", "edges"
 
 INITIATED, TERMINATED, ENDED_ALL = range(3)

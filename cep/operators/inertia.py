@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
+from cep.core.fluents import SINCE_EVER
 from cep.core.literals import say_duration
-from cep.core.time import BEGINNING
 from cep.operators.event import Scan
 from cep.operators.time_point import Tick
 from cep.operators.where import decided
@@ -41,10 +41,10 @@ class Beginning(Pattern):
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
-        return decided(builder, builder.add(Tick(BEGINNING), (), self.span), {}, components, self.span), {}
+        return decided(builder, builder.add(Tick(SINCE_EVER), (), self.span), {}, components, self.span), {}
 
     def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        return [matcher.attempt(bound, BEGINNING, BEGINNING)]
+        return [matcher.attempt(bound, SINCE_EVER, SINCE_EVER)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.time import BEGINNING
+from cep.core.fluents import SINCE_EVER
 from cep.operators.where import decided
 from cep.plan.node import Node, NodeFacts
 from cep.plan.pattern import Pattern, PatternFacts
@@ -60,7 +60,7 @@ class Tick(Node):
         return ()
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        return Text("initially") if self.ticks == BEGINNING else pattern_text.time_point(self.ticks)
+        return Text("initially") if self.ticks == SINCE_EVER else pattern_text.time_point(self.ticks)
 
     def goal(self, builder: Builder, number: int) -> Any:
         from cep.operators.goals import relational

@@ -54,14 +54,17 @@ class Plan:
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The events that rules make, and the fluents, in program order."""
+        """The events that rules make, and the fluents, in program order; of a stage all that it may hand on."""
         made = dict.fromkeys(head.event for head in self.heads)
+        if self.origin is not None:
+            return tuple(made)
         return tuple(name for name in made if (of := self.schemas[name].fluent) is None or of.part == HOLDS)
 
     @property
     def fluents(self) -> tuple[str, ...]:
         """Those of them that hold for a time."""
-        return tuple(name for name in self.derived if self.schemas[name].fluent is not None)
+        kinds = {name: self.schemas[name].fluent for name in self.derived}
+        return tuple(name for name, kind in kinds.items() if kind is not None and kind.part == HOLDS)
 
 
 # --- the passes -------------------------------------------------------------------------------------------------------

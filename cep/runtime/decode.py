@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.core.fluents import HOLDS, SINCE_EVER
 from cep.core.relation import END, FIRST, ORDER, START, Table, column, concat, rows
 from cep.core.schema import ARRIVAL, CODED, TIE, Schema
-from cep.core.time import BEGINNING, END_OF_TIME
+from cep.core.time import END_OF_TIME
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri, Value
 
@@ -27,14 +28,15 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
             tables = [concat(tables)]  # such a column has the type of all its values
         each = [table_frame(table, schemas[name], pool) for table in tables]
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
-        if schemas[name].fluent is not None:
+        kind = schemas[name].fluent
+        if kind is not None and kind.part == HOLDS:
             found[name] = found[name].with_columns(*_ends(found[name]))
     return found
 
 
 def _ends(table: pl.DataFrame) -> list[pl.Series]:
     """Start and end of intervals that lack them where they are infinite, and which of the two belong to it."""
-    start = table["start"].set(table["start"] == BEGINNING, None)
+    start = table["start"].set(table["start"] == SINCE_EVER, None)
     end = table["end"].set(table["end"] == END_OF_TIME, None)
     bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
     return [start, end, bounds.set(end.is_null(), "()")]

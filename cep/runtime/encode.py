@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
+from cep.core.fluents import SINCE_EVER
 from cep.core.literals import write_duration, write_time
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.schema import ARRIVAL, CODED, Attribute, Schema
@@ -168,6 +169,8 @@ def _plain(table: Table, point: bool) -> bool:
 def _odd_times(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
     start, end = table[START], table[END]
     beyond: Mask = (start < -FARTHEST) | (start > FARTHEST) | (end < -FARTHEST) | (end > FARTHEST)
+    if schema.fluent is not None:  # an earlier stage made it
+        beyond &= start != SINCE_EVER
     faults: list[tuple[Mask, str, str]] = [(beyond, "time", FAR)]
     if schema.point:
         faults.append((end != start, "interval", "is an interval; the event is declared with TIME, an instant"))

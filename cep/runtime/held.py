@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from cep.core.fluents import HOLDS
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.events import Held, Iri, Value
@@ -19,7 +20,7 @@ def held_of(
     found: list[Held] = []
     for name, table in tables.items():
         schema = schemas[name]
-        if schema.fluent is None:
+        if schema.fluent is None or schema.fluent.part != HOLDS:
             continue
         columns: list[list[Value]] = [table[attribute.name].to_list() for attribute in schema.attributes]
         for column, attribute in zip(columns, schema.attributes):

@@ -16,7 +16,7 @@ from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.events import Iri
 from cep.language.alerts import Alerting, alert_variables, alerting
-from cep.language.fluents import Fluents, statement_variables
+from cep.language.fluents import statement_variables
 from cep.language.heads import placed
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast

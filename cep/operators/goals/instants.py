@@ -1,13 +1,14 @@
-"""The kernel of inertia: instant by instant, what was told of each key and its deadline decide what holds from then on."""
+"""The kernel of inertia: instant by instant, what was told of a key and its deadline decide what holds from then on."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from cep.core.fluents import BEFORE, BEGINS, ENDED_ALL, ENDS, HELD, INITIATED, WHOLE
+from cep.core.fluents import BEFORE, BEGINS, ENDED_ALL, ENDS, HELD, INITIATED, SINCE_EVER, WHOLE
 from cep.core.kernels import njit
+from cep.core.prefetch import prefetch
 from cep.core.relation import END, IDENTITY, ORDER
-from cep.core.time import BEGINNING, END_OF_TIME
+from cep.core.time import END_OF_TIME
 from cep.operators.goals.keys import grow
 
 # of each key: what holds, since when, when it is due (NEVER: not), the name of what began it, its order of arrival
@@ -18,6 +19,8 @@ KEPT = 6
 # arrival, and the name of what ends it
 STAMP, STARTED, NEXT, NEXT_NAME, AGAIN, STOPS, CANCELLED, FIRST_ORDER, STOPPER = range(KEPT, KEPT + 9)
 CELLS = KEPT + 9
+AHEAD = 16
+"""Rows: the cells of a key are asked for before its turn comes."""
 
 NEVER = 2 * END_OF_TIME - 1
 
@@ -159,6 +162,8 @@ def inertia(  # type: ignore[no-untyped-def]
         first = i
         among = 0
         while i < n and told[END, i] == now:
+            if i + AHEAD < n:
+                prefetch(state, slots[i + AHEAD])
             slot = slots[i]
             among = _touch(state, touched, among, slot, stamp, told[ORDER, i])
             if told[kind_row, i] == INITIATED:
@@ -201,7 +206,7 @@ def inertia(  # type: ignore[no-untyped-def]
                 if wanted[ENDS]:
                     _give(given, counts[S_GIVEN], now, now, order, name, other, slot, value, ENDS)
                     counts[S_GIVEN] += 1
-                kind = HELD if since == BEGINNING else WHOLE
+                kind = HELD if since == SINCE_EVER else WHOLE
                 if wanted[kind]:
                     _give(given, counts[S_GIVEN], since, now, order, name, other, slot, value, kind)
                     counts[S_GIVEN] += 1
@@ -215,11 +220,11 @@ def inertia(  # type: ignore[no-untyped-def]
                 state[slot, NAME] = state[slot, NEXT_NAME]
                 state[slot, ARRIVAL] = order
                 state[slot, DUE] = NEVER
-                kind = BEFORE if now == BEGINNING else BEGINS
+                kind = BEFORE if now == SINCE_EVER else BEGINS
                 if wanted[kind]:
                     _give(given, counts[S_GIVEN], now, now, order, state[slot, NAME], 0, slot, state[slot, VALUE], kind)
                     counts[S_GIVEN] += 1
-            if state[slot, HOLDS] and now != BEGINNING and (begins or state[slot, AGAIN]):
+            if state[slot, HOLDS] and now != SINCE_EVER and (begins or state[slot, AGAIN]):
                 d = _deadline_of(deadlines, state[slot, VALUE])
                 if d >= 0 and (begins or deadlines[d, D_RENEWED]):
                     due = now + deadlines[d, D_DURATION]
