@@ -111,7 +111,7 @@ class KeyedStage:
         ways = [found for found in self._ways if unit in found.nodes]
         made = []
         for part, child in enumerate(parts):
-            if part == facts.negated:
+            if part == facts.negated and part not in facts.waits:
                 if facts.meeting is Meeting.PAIRS:  # else what comes there is not kept
                     made.append(self._absent(unit, child, ways))
                 continue

@@ -81,6 +81,15 @@ def _rule(cursor: Cursor) -> ast.FluentRule:
     return ast.FluentRule(first.text.lower(), name, values, value, body, (), cursor.span(first), head)
 
 
+def begins_deadline(cursor: Cursor) -> bool:
+    """Whether behind a fluent stands what becomes of it in time."""
+    ahead = 0
+    if cursor.token.key == "=":
+        while cursor.peek(ahead).key not in ("ENDS", "BECOMES", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
+            ahead += 1
+    return cursor.peek(ahead).key in ("ENDS", "BECOMES")
+
+
 def deadline(cursor: Cursor, name: Token, values: tuple[Expression, ...]) -> ast.DeadlineStatement:
     """What follows `name(values)`: `[= value] ENDS AFTER 5 min [RENEWED].`"""
     value = expression(cursor) if cursor.accept("=") else None

@@ -80,7 +80,7 @@ from cep.language.syntax.conditions import conditions, test
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.language.syntax.facts import begins_facts, fact_declaration
-from cep.language.syntax.fluents import begins_fluent, deadline, fluent_statement
+from cep.language.syntax.fluents import begins_deadline, begins_fluent, deadline, fluent_statement
 from cep.language.syntax.patterns import condition_hint, goes_by_name, join_hint, named_arguments, pattern
 from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
@@ -168,7 +168,7 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement:
     elif cursor.token.key == "(":
         values = arguments(cursor)
     head_span = cursor.span(head)
-    if label is None and names is None and cursor.token.key in ("ENDS", "BECOMES", "="):
+    if label is None and names is None and begins_deadline(cursor):
         return deadline(cursor, first, values)
     if cursor.accept("<-"):
         body = pattern(cursor)
