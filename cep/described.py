@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from cep.compile import CompiledProgram
-from cep.core.errors import NOWHERE, Warning
+from cep.core.errors import NOWHERE, CepError, Warning
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.operators.build import Builder
@@ -105,6 +105,12 @@ class Described:
         """The events that it derives."""
         alerts = {alert.table for alert in self.alerts}
         return {name: self.plan.schemas[name] for name in self.plan.derived if name not in alerts}
+
+    def refuse_fluents(self, place: str) -> None:
+        """CepError: the program has fluents, which are not known at this place yet."""
+        for name in self.plan.fluents:
+            hint = "`cep run` in one process writes JSON Lines, CSV and Parquet of them"
+            raise CepError(f"`{name}` is a fluent: {place} knows events alone", hint=hint, code="fluent")
 
     @property
     def watermark(self) -> int:

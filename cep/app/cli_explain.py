@@ -143,6 +143,7 @@ def explain(options: ExplainOptions) -> int:
         remember=ALWAYS,
         max_derivations=options.evaluation.max_derivations,
     )
+    engine.refuse_fluents("`cep explain`")
     back = None if question.back is None else duration(question.back, "--back")
     if not options.event_text.startswith("@"):
         wanted(options.event_text, engine, question.at)  # mistakes are reported before anything runs

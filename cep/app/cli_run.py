@@ -171,6 +171,7 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
 
     rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
     if rdf is not None:
+        source.engine.refuse_fluents("output in RDF")
         return RdfWriter(options.sink.output, source.derived, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None
 

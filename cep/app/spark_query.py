@@ -284,6 +284,7 @@ def _engine(options: RunOptions, text: str) -> tuple[ProgramOptions, Engine]:
         policy=options.evaluation.policy,
         max_derivations=options.evaluation.max_derivations,
     )
+    engine.refuse_fluents("a run on Spark")
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
     for name in options.knowledge.updates:

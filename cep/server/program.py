@@ -76,6 +76,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         **common,
     )
     engine = made()
+    engine.refuse_fluents("`cep serve`")
     alert_engine = Engine.from_text(text, lateness=None, stage=0, **common) if options.place.on_spark else None
     derived = None if alert_engine is None else SinkReader(options.source.inputs[0], engine.outputs)
     found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
