@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
-from cep.events import Iri
 from cep.language.alerts import Alerting, alert_variables, alerting
+from cep.language.asking import Asking
 from cep.language.fluents import statement_variables
 from cep.language.heads import placed
 from cep.language.schemas import Schemas, argument_count
@@ -29,23 +28,18 @@ from cep.operators.time_point import Point
 from cep.operators.times import Repeat
 from cep.operators.unless import Unless
 from cep.operators.where import Given
-from cep.plan.algebra import Rule, Rules, Triples
+from cep.plan.algebra import Rule, Rules
 from cep.plan.pattern import Pattern, names_in, size
 from cep.rules.alert import Alert
 from cep.rules.terms import (
     Call,
-    Condition,
     Constant,
-    Disjunction,
     Expression,
-    Graph,
     PolicyChoice,
-    Predicate,
     StaticRule,
     Variable,
     condition_variables,
     expression_variables,
-    localised,
 )
 from cep.rules.typed_facts import FactDeclaration
 
@@ -73,9 +67,8 @@ class _Lowering:
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
         self.program = program
         self.source: Source = program.source
-        self.asked: dict[str, Graph | Triples] = {}
         statics = {statement.name for statement in program.statements if isinstance(statement, StaticRule)}
-        self.own_triples = "triple" in statics or "triple" in tables
+        self.asking = Asking("triple" in statics or "triple" in tables)
         named = Schemas(program, types)
         self.schemas, self.errors, self.fluents = named.found, named.errors, named.fluents
         # Rules that cannot be lowered, and whether the one at hand is one of them.
@@ -97,7 +90,7 @@ class _Lowering:
                         self.error(f"facts `{statement.name}` are declared twice", statement.span)
                     declared[statement.name] = statement
                 case StaticRule():
-                    statics.append(self.static(statement))
+                    statics.append(self.asking.static(statement))
                 case ast.EventRule():
                     outside = _counted(statement)
                     self.flawed = id(statement) in self.bad
@@ -133,7 +126,7 @@ class _Lowering:
             tuple(statics),
             self.source,
             tuple(self.errors),
-            self.asked,
+            self.asking.asked,
             tuple(alerts),
             declared,
         )
@@ -147,7 +140,7 @@ class _Lowering:
         outside = Counter(statement_variables(statement))
         if statement.body is None:
             outside.update(name for condition in statement.conditions for name in condition_variables(condition))
-            conditions = tuple(self.condition(condition, outside) for condition in statement.conditions)
+            conditions = tuple(self.asking.condition(condition, outside) for condition in statement.conditions)
             for condition in conditions:
                 self.fluents.elsewhere(condition)
             return None if self.flawed else self.fluents.initially(statement, conditions)
@@ -170,7 +163,7 @@ class _Lowering:
             case ast.Policy(inner, choice, _):
                 return self.pattern(inner, choice, within, outside)
             case ast.Where(inner, conditions, span):
-                lowered = tuple(self.condition(condition, outside) for condition in conditions)
+                lowered = tuple(self.asking.condition(condition, outside) for condition in conditions)
                 body = self.pattern(inner, policy, within, outside)
                 given = self.fluents.given(body, lowered, within, span)
                 self.flawed = self.flawed or given is None
@@ -365,7 +358,7 @@ class _Lowering:
             return None
         atom = self.atom(statement.event, None)
         uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
-        conditions = tuple(self.condition(condition, uses) for condition in statement.conditions)
+        conditions = tuple(self.asking.condition(condition, uses) for condition in statement.conditions)
         assert isinstance(atom, Atom), "an event was written"
         if self.flawed:
             return None
@@ -373,57 +366,6 @@ class _Lowering:
         self.errors += errors
         self.schemas[made.schema.name] = made.schema
         return None if errors else made
-
-    # --- background knowledge ---
-
-    def static(self, rule: StaticRule) -> StaticRule:
-        if not rule.conditions:
-            return rule
-        counts = Counter(name for argument in rule.arguments for name in expression_variables(argument))
-        counts.update(name for condition in rule.conditions for name in condition_variables(condition))
-        return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
-
-    def condition(self, condition: Condition, uses: Mapping[str, int]) -> Condition:
-        """What asks the knowledge under the name of the table that answers it; `uses` counts the rule's variables."""
-        if isinstance(condition, Disjunction):
-            inside = tuple(tuple(self.condition(each, uses) for each in each_of) for each_of in condition.alternatives)
-            return localised(replace(condition, alternatives=inside), uses)
-        if not isinstance(condition, Predicate):
-            return condition
-        if condition.graph is not None:
-            return self.graph(condition, condition.graph, uses)
-        if condition.name == "triple" and len(condition.arguments) == 3 and not self.own_triples:
-            return self.triple(condition)
-        return condition
-
-    def graph(self, predicate: Predicate, graph: Graph, uses: Mapping[str, int]) -> Condition:
-        name = graph.text
-        while (known := self.asked.setdefault(name, graph)) is not graph and not _alike(known, graph):
-            name += "'"  # the same text under other prefixes
-        arguments = predicate.arguments
-        if predicate.negated:  # "there is none" needs no value for what nothing else speaks of
-            arguments = tuple(
-                Variable("_", each.span) if isinstance(each, Variable) and uses[each.name] == 1 else each
-                for each in arguments
-            )
-        return replace(predicate, name=name, arguments=arguments)
-
-    def triple(self, predicate: Predicate) -> Condition:
-        subject, verb, thing = (
-            each.value if isinstance(each, Constant) and isinstance(each.value, Iri) else None
-            for each in predicate.arguments
-        )
-        fixed = (subject, verb, thing)
-        name = f"triple({', '.join('_' if each is None else f'<{each}>' for each in fixed)})"
-        self.asked.setdefault(name, Triples(fixed, predicate.span))
-        return replace(predicate, name=name)
-
-
-def _alike(known: Graph | Triples, graph: Graph) -> bool:
-    """Whether two patterns of one text mean the same: they agree in the prefixes that may be in it."""
-    assert isinstance(known, Graph), "the name of triples is in no braces"
-    one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
-    return one == other
 
 
 def _attributes(schema: Schema) -> str:
