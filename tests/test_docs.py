@@ -53,7 +53,17 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 README, LANGUAGE, TOUR, CLI = ROOT / "README.md", DOCS / "language.md", DOCS / "tour.md", DOCS / "cli.md"
 COOKBOOK = DOCS / "cookbook.md"
-PAGES = (README, LANGUAGE, TOUR, CLI, COOKBOOK, DOCS / "python.md", DOCS / "limits.md", DOCS / "benchmarks.md")
+PAGES = (
+    README,
+    LANGUAGE,
+    TOUR,
+    CLI,
+    COOKBOOK,
+    DOCS / "python.md",
+    DOCS / "fluents.md",
+    DOCS / "limits.md",
+    DOCS / "benchmarks.md",
+)
 SCALES = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}
 _ROW = re.compile(r"(.+? @ (?:\[[^\]]*\]|\S+(?: (?:ms|s|min|h|d)\b)?))(?: |$)")
 
