@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.fluents import SINCE_EVER
+from cep.core.fluents import BEFORE, BEGINS, ENDS, SINCE_EVER
 from cep.core.literals import say_duration
 from cep.operators.event import Scan
 from cep.operators.time_point import Tick
@@ -137,4 +137,15 @@ class Inertia(Node):
     def goal(self, builder: Builder, number: int) -> Any:
         from cep.operators.goals.inertia import inertia_of
 
-        return inertia_of(self, builder, number)
+        return inertia_of(self, builder, number, self._read(builder, number))
+
+    def _read(self, builder: Builder, number: int) -> list[int]:
+        """Which kinds of rows anything reads: who asks what holds goes by beginnings, ends and what was before."""
+        events = {head.event for head in builder.plan.heads if head.child == number}
+        read: set[int] = set()
+        for node in builder.plan.nodes:
+            if isinstance(node, Scan) and node.event in events:
+                last = len(builder.plan.schemas[node.event].attributes) - 1
+                kinds = [int(constant.value) for place, constant in node.constants if place == last]
+                read.update(kinds or (BEGINS, ENDS, BEFORE))
+        return sorted(read)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from cep.core.fluents import BEFORE, BEGINS, ENDS
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
@@ -240,8 +239,10 @@ def _chosen(state: Arrays, chosen: Bools) -> Arrays:
     return {"keys": state["keys"][chosen], "held": state["held"][chosen], "heap": heap}
 
 
-def inertia_of(node: Inertia, builder: Builder, number: int) -> Goal:
-    """The goal of a node."""
+def inertia_of(node: Inertia, builder: Builder, number: int, kinds: Sequence[int]) -> Goal:
+    """The goal of a node, of whose rows somebody reads those of these kinds."""
+    wanted = np.zeros(5, np.int64)
+    wanted[list(kinds)] = 1
     types = builder.types(number)
     type = types[node.keys]
     deadlines = np.zeros((len(node.deadlines), 6), np.int64)
@@ -250,19 +251,5 @@ def inertia_of(node: Inertia, builder: Builder, number: int) -> Goal:
         row[D_NEXT], row[D_RENEWED] = each.becomes is not None, each.renewed
         row[D_VALUE] = 0 if each.value is None else constant_bits(builder, each.value, type)
         row[D_BECOMES] = 0 if each.becomes is None else constant_bits(builder, each.becomes, type)
-    spec = InertiaSpec(node.keys, node.valued, codes_of(types), deadlines, _wanted(builder, number))
+    spec = InertiaSpec(node.keys, node.valued, codes_of(types), deadlines, wanted)
     return PresentValues(spec, builder.lineage)
-
-
-def _wanted(builder: Builder, number: int) -> Ints:
-    """Which kinds of rows anything reads of what a node gives."""
-    from cep.operators.event import Scan
-
-    wanted = np.zeros(5, np.int64)
-    events = {head.event for head in builder.plan.heads if head.child == number}
-    for node in builder.plan.nodes:
-        if isinstance(node, Scan) and node.event in events:
-            last = len(builder.plan.schemas[node.event].attributes) - 1
-            kinds = [int(constant.value) for place, constant in node.constants if place == last]
-            wanted[kinds or [BEGINS, ENDS, BEFORE]] = 1  # who asks what holds goes by these
-    return wanted
