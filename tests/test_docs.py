@@ -233,7 +233,8 @@ def test_recipes_are_listed_and_warn_of_nothing() -> None:
         if block.kind == "cep":
             about = turtle.get(block.name.replace(".cep", ".ttl"))
             engine = Engine.from_text(block.text, name=block.name, knowledge=known(about) if about else None)
-            assert not engine.warnings, block.name
+            given = [each for each in engine.warnings if each.code != "empty"]  # the command names the table
+            assert not given, block.name
 
 
 def run(words: list[str]) -> str:
