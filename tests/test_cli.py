@@ -489,7 +489,10 @@ def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
         (["--input", "events.jsonl", "--policy", "newest"], "newest"),
         (["--input", "events.jsonl", "--facts", "links.csv"], "expected `name=file`, found `links.csv`"),
         (["--input", "events.jsonl", "--facts", "linked=no.csv"], "`no.csv`: no such file"),
-        (["--input", "events.jsonl", "--facts", "linked=event.jsonl"], "`event.jsonl`\nhint: did you mean `events."),
+        (
+            ["--input", "events.jsonl", "--facts", "linked=event.jsonl"],
+            "`event.jsonl`: no such file\nhint: did you mean `events.",
+        ),
         (["--input", "events.jsonl", "--facts", "linked=events.txt"], "of no known kind"),
         (["--input", "events.jsonl", "--output", "no/out.jsonl"], "no/out.jsonl"),
         (["--input", "events.jsonl", "--output", "./events.jsonl"], "is an input as well"),
