@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source, Span
-from cep.core.literals import too_long, write_duration, write_time
+from cep.core.literals import too_long
 from cep.core.suggest import did_you_mean
 from cep.core.time import FARTHEST
-from cep.events import Iri
 from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, HINT, example
 from cep.rules.arithmetic import of_numbers, of_ticks, operator_hint
+from cep.rules.comparison_hint import comparison_hint, shown
 from cep.rules.constants import constant_mistakes
 from cep.rules.evaluate import compile, compile_test, constant_value
 from cep.rules.functions import FUNCTIONS
-from cep.rules.spelling import respelling
 from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 from cep.rules.typed import (
     COMPARISONS,
@@ -296,13 +295,13 @@ class _Checker:
         elif kind == "unit":
             hint = UNIT_IRIS
         elif kind == "string":
-            hint = f"`string({_shown(expression)})` gives its text"
+            hint = f"`string({shown(expression)})` gives its text"
         elif type == "string":
-            hint = f"`float({_shown(expression)})` gives the number that is written in a text"
+            hint = f"`float({shown(expression)})` gives the number that is written in a text"
         elif type == "duration":
-            hint = f"`float({_shown(expression)})` gives the seconds of a duration"
+            hint = f"`float({shown(expression)})` gives the seconds of a duration"
         elif kind == "int" and type == "float":
-            hint = f"`int({_shown(expression)})` or `round({_shown(expression)})` gives an integer"
+            hint = f"`int({shown(expression)})` or `round({shown(expression)})` gives an integer"
         raise self.error(f"`{function}` takes {wanted}, not {self.kind(expression, typed)}", expression.span, hint)
 
     def ordered(self, call: Call, typed: tuple[Typed, ...]) -> Typed:
@@ -333,7 +332,7 @@ class _Checker:
         common = common_type(left.type, right.type)
         if common is None:
             kinds = f"{self.kind(comparison.left, left)} and {self.kind(comparison.right, right)}"
-            hint = _comparison_hint(comparison, left.type, right.type)
+            hint = comparison_hint(comparison, left.type, right.type)
             raise self.error(f"`{operator}` cannot compare {kinds}", comparison.span, hint)
         if common == "bool" and operator not in ("=", "!="):
             raise self.error("true and false are not less or greater", comparison.span, "compare with `=` or `!=`")
@@ -362,37 +361,7 @@ class _Checker:
         """`the float `Wind``."""
         if isinstance(expression, Call):
             return a(typed.type)
-        return f"the {typed.type} `{_shown(expression)}`" if typed.type != "any" else f"`{_shown(expression)}`"
-
-
-def _shown(expression: Expression) -> str:
-    match expression:
-        case Variable(name):
-            return name
-        case Constant(value, type):
-            if isinstance(value, Iri):
-                return f"<{value!s}>"
-            if type in TICKS:
-                return write_time(int(value)) if type == "time" else write_duration(int(value))
-            return f'"{value}"' if type == "string" else str(value).lower() if type == "bool" else str(value)
-    return "..."
-
-
-def _comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
-    for side, other in ((comparison.left, right), (comparison.right, left)):
-        if isinstance(side, Constant) and (meant := respelling(side.value, other)):
-            return meant
-    sides = {left: comparison.left, right: comparison.right}
-    if {left, right} == {"string", "iri"}:
-        return f"`string({_shown(sides['iri'])})` gives the text of an IRI; a constant IRI is `<...>` or `prefix:name`"
-    if "string" in sides and ({"int", "float"} & set(sides)):
-        return f"`float({_shown(sides['string'])})` gives the number that is written in a text"
-    if {left, right} == {"time", "duration"}:
-        if any(isinstance(side, Call) and side.function == "time" for side in sides.values()):
-            moment = _shown(sides["time"])
-            return f'the time of day of `{moment}` is `local_time({moment}, "Europe/Zurich")`'
-        return "`end() - start()` is a duration; a time is `start()`, `end()` or ISO 8601"
-    return None
+        return f"the {typed.type} `{shown(expression)}`" if typed.type != "any" else f"`{shown(expression)}`"
 
 
 def fold(typed: Typed) -> Typed:
