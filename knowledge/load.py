@@ -19,6 +19,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, CepErrors
+from cep.core.signals import stops
 from cep.core.suggest import astray, beside
 from cep.core.values import Ints
 from knowledge import places
@@ -278,4 +279,5 @@ def _known() -> str:
 
 
 def open_rdf(path: Path) -> IO[bytes]:
+    stops.interrupt_reads()
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]

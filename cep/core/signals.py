@@ -43,6 +43,12 @@ class Stops:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._handle)
 
+    def interrupt_reads(self) -> None:
+        """Before a read that may wait, after imports: a signal ends it. Polars puts a handler of its own before ours
+        when it is imported, and asks for system calls to be taken up again (SA_RESTART): ours would never run."""
+        for number in STOPS:
+            signal.siginterrupt(number, True)
+
     @contextmanager
     def listening(self, on_request: Callable[[int], None]) -> Iterator[None]:
         """The first signal that comes while the block runs is a request."""
