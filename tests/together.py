@@ -15,6 +15,7 @@ from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.rules.functions import TESTS
 from cep.rules.terms import Predicate, StaticRule
+from cep.rules.typed_facts import FactDeclaration
 from tests import reference
 from tests.cases_format import FOLDER, difference, read_case
 from tests.keyed_programs import keyed
@@ -119,7 +120,7 @@ def _written(one: One, number: int) -> str:
 
 
 def _predicates(value: Any) -> Iterable[str]:
-    if isinstance(value, Predicate | StaticRule) and value.name not in TESTS:
+    if isinstance(value, FactDeclaration | Predicate | StaticRule) and value.name not in TESTS:
         yield value.name
     if is_dataclass(value):
         for each in fields(value):
@@ -140,6 +141,6 @@ def _renamed(value: Any, number: int, predicates: frozenset[str]) -> Any:
         made = replace(made, name=_named(made.name, number))
     if isinstance(made, EventRule) and made.label is not None:
         made = replace(made, label=_named(made.label, number))
-    if isinstance(made, Predicate | StaticRule) and made.name in predicates:
+    if isinstance(made, FactDeclaration | Predicate | StaticRule) and made.name in predicates:
         made = replace(made, name=_named(made.name, number))
     return made
