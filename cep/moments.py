@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cep.core.relation import Column
 from cep.core.values import Areas, Ints
 from cep.rules.materialized import Rows
-from cep.rules.relations import Column, Relation
+from cep.rules.relations import Relation
 
 
 @dataclass(frozen=True, slots=True)

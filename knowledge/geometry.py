@@ -12,10 +12,11 @@ import polars as pl
 import shapely
 
 from cep.core.errors import CepError
+from cep.core.relation import Column
 from cep.core.values import MISSING, Floats, Ints, Pool
 from cep.rules import geodesy
 from cep.rules.areas import WrongArea, read_all
-from cep.rules.relations import Column, Mask, Probe
+from cep.rules.relations import Mask, Probe
 from knowledge.point_index import PointIndex
 from knowledge.rdf.namespaces import GEO, WGS84
 from knowledge.rdf.terms import IRI, NONE, Terms

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cep.core.errors import CepError
-from cep.core.relation import FIRST, bits
+from cep.core.relation import FIRST, Column, bits
 from cep.engine import Engine
 from cep.events import Value
 from cep.explain.occurrences import encoded
@@ -18,7 +18,7 @@ from cep.rules.binding_order import arrange
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.evaluate import compile
 from cep.rules.expressions import check
-from cep.rules.relations import Column, Relation
+from cep.rules.relations import Relation
 from cep.rules.rule_predicate import enter
 from cep.rules.terms import (
     Comparison,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 LONGER = DAY
 """How much longer than it says a window by local time may last, at most: clocks were set back by up to a day."""
@@ -214,7 +214,7 @@ class Aggregation(Node):
             needs_instant="an aggregate",
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]
         columns = [inference.column(child[c].type, False) for c in self.by]
         return (*columns, *(inference.result(self.child, result) for result in self.results))

@@ -59,10 +59,10 @@ class Builder:
     def types(self, number: int) -> list[str]:
         return [column.type for column in self.plan.columns[number]]
 
-    def optional(self, columns: Sequence[planned.Column]) -> frozenset[str]:
+    def optional(self, columns: Sequence[planned.ColumnType]) -> frozenset[str]:
         return frozenset(f"v{i}" for i, column in enumerate(columns) if column.optional)
 
-    def conditions(self, conditions: Sequence[Condition], columns: Sequence[planned.Column]) -> Conditions:
+    def conditions(self, conditions: Sequence[Condition], columns: Sequence[planned.ColumnType]) -> Conditions:
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         return compile_conditions(conditions, types, self.relations, self.pool, self.plan.source)
 

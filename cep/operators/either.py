@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Union(Node):
         shows = tuple(((0, column), (1, other)) for column, other in enumerate(self.right_columns))
         return NodeFacts("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER)
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]
         pairs = [(left[column], right[other]) for column, other in enumerate(self.right_columns)]
         return tuple(inference.column(grown(one.type, two.type), one.optional or two.optional) for one, two in pairs)

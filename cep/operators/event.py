@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.binarise import Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Scan(Node):
     def describe(self) -> NodeFacts:
         return NodeFacts(self.event, event=self.event, takes=self.take, shows=((),) * len(self.take))
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         attributes = inference.schemas[self.event].attributes
         for position, constant in self.constants:
             _constant(inference, self.event, attributes[position], constant)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.binarise import Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 KIND = "'kind"
 """The variable of the column that says whether a fluent begins or ends."""
@@ -110,7 +110,7 @@ class Holding(Node):
             multiplies=bool(self.take),
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         for mine, theirs in self.key:
             inference.meet(number, (self.left, mine), (self.right, theirs))
         right = inference.columns[self.right]

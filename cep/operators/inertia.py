@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.binarise import Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Inertia(Node):
             needs_instant="a fluent",
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return inference.columns[self.child]
 
     def instants(self, parts: Sequence[bool]) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 DEFAULT_TIES = {"unrestricted": "longest", "recent": "longest", "chronological": "shortest"}
 MOST_PAIRS = 20_000
@@ -247,7 +247,7 @@ class Join(Node):
             multiplies=self.policy == "unrestricted",
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]
         for mine, theirs in self.key:
             inference.meet(number, (self.left, mine), (self.right, theirs))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.binarise import Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Tick(Node):
     def describe(self) -> NodeFacts:
         return NodeFacts("a time point", once=True)
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return ()
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cep.operators.build import Builder
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Deadline(Node):
             meeting=Meeting.AGAINST,
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         for mine, theirs in self.key:
             inference.meet(number, (self.left, mine), (self.absent, theirs))
         return inference.columns[self.left]

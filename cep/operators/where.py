@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Builder as Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Select(Node):
             selects=True,
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return inference.answers(number, self.child, self.conditions, self.binds)
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:

@@ -52,14 +52,15 @@ def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> d
 
 
 def spelt(value: Any) -> str:
-    """A value of the syntax or the plan as text, without what takes no part in its equality."""
+    """A value of the syntax or the plan as text, without what takes no part in its equality. A class that has got
+    another name is `spelt_as` the one that states are kept under."""
     if is_dataclass(value) and not isinstance(value, type):
         inner = [
             spelt(getattr(value, field.name))
             for field in fields(value)
             if field.compare and not ("later" in field.metadata and getattr(value, field.name) is None)
         ]
-        return f"{type(value).__name__}({', '.join(inner)})"
+        return f"{getattr(value, 'spelt_as', type(value).__name__)}({', '.join(inner)})"
     if isinstance(value, tuple | list):
         return f"({', '.join(map(spelt, value))})"
     return repr(value)

@@ -20,7 +20,7 @@ from cep.rules.terms import Condition
 if TYPE_CHECKING:
     from cep.plan.horizon import Horizon
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 Place = tuple[int, int]
 """A part of a node, counted from 0, and a column of it."""
@@ -128,7 +128,7 @@ class Node(WithFacts[NodeFacts]):
         return replace(self, **numbers)  # type: ignore[type-var]
 
     @abstractmethod
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         """The types of its columns, from those of its parts; its mistakes go to `inference`."""
 
     def instants(self, parts: Sequence[bool]) -> bool:

@@ -23,7 +23,7 @@ from cep.plan.lint.suspicious import suspicious
 from cep.plan.lint.unused import unused
 from cep.plan.node import Node
 from cep.plan.order import Group
-from cep.plan.types import Column
+from cep.plan.types import ColumnType
 from cep.rules.relations import Relation
 from cep.rules.typed import Typed
 
@@ -41,7 +41,7 @@ class Plan:
     names: tuple[tuple[str, ...], ...]
     spans: tuple[Span, ...]
     users: tuple[frozenset[int], ...]
-    columns: tuple[tuple[Column, ...], ...]
+    columns: tuple[tuple[ColumnType, ...], ...]
     points: tuple[bool, ...]
     heads: tuple[Head, ...]
     arguments: tuple[tuple[Typed, ...], ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from cep.core.errors import MOST, CepError, CepErrors, Source, Span
 from cep.core.schema import Schema
@@ -44,9 +45,10 @@ SUMMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnType:
     """A node's column: its type, and whether a value may be missing."""
 
+    spelt_as: ClassVar[str] = "Column"
     type: str
     optional: bool
 
@@ -55,7 +57,7 @@ class Column:
 class Typing:
     """Columns of every node, schemas of every event, typed head arguments."""
 
-    columns: list[tuple[Column, ...]]
+    columns: list[tuple[ColumnType, ...]]
     schemas: dict[str, Schema]
     heads: list[tuple[Typed, ...]]
 
@@ -102,7 +104,7 @@ class Inference:
         self.relations = relations
         self.pool = pool
         self.source = source
-        self.columns: list[tuple[Column, ...]] = [() for _ in self.nodes]
+        self.columns: list[tuple[ColumnType, ...]] = [() for _ in self.nodes]
         self.errors: dict[tuple[str, Span | None], CepError] = {}
         self.final = False
 
@@ -151,7 +153,7 @@ class Inference:
     def types(self, number: int) -> dict[str, str]:
         return {f"v{i}": column.type for i, column in enumerate(self.columns[number])}
 
-    def head_columns(self, head: Head) -> list[Column]:
+    def head_columns(self, head: Head) -> list[ColumnType]:
         types = self.types(head.child)
         columns = []
         for argument in head.arguments:
@@ -160,9 +162,11 @@ class Inference:
                 continue
             try:
                 used = {types.get(name) for name in expression_variables(argument)}
-                columns.append(Column(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True))
+                columns.append(
+                    ColumnType(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True)
+                )
             except CepError:
-                columns.append(Column(UNKNOWN, True))
+                columns.append(ColumnType(UNKNOWN, True))
         return columns
 
     def head(self, head: Head) -> tuple[Typed, ...]:
@@ -200,8 +204,8 @@ class Inference:
 
     # --- what operators ask ---
 
-    def column(self, type: str, optional: bool) -> Column:
-        return Column(type, optional)
+    def column(self, type: str, optional: bool) -> ColumnType:
+        return ColumnType(type, optional)
 
     def meet(self, number: int, left: tuple[int, int], right: tuple[int, int]) -> None:
         """Refuse a key that can never be equal; `left` and `right` are a node and a column of it."""
@@ -229,7 +233,7 @@ class Inference:
         part, below = facts.shows[column][0]
         return self.origin(node.parts[part], below)
 
-    def decided(self, number: int, conditions: Sequence[Condition], columns: Sequence[Column]) -> None:
+    def decided(self, number: int, conditions: Sequence[Condition], columns: Sequence[ColumnType]) -> None:
         """Check the conditions that a node decides over its columns, once all types are known."""
         if conditions and self.final:
             self.conditions(conditions, columns, self.names[number])
@@ -251,7 +255,7 @@ class Inference:
             )
 
     def conditions(
-        self, conditions: Sequence[Condition], columns: Sequence[Column], names: Sequence[str]
+        self, conditions: Sequence[Condition], columns: Sequence[ColumnType], names: Sequence[str]
     ) -> Conditions | None:
         """Conditions over columns, compiled; their mistakes are in the author's `names` for the columns."""
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
@@ -270,7 +274,7 @@ class Inference:
 
     def answers(
         self, number: int, child: int, conditions: Sequence[Condition], binds: Sequence[str]
-    ) -> tuple[Column, ...]:
+    ) -> tuple[ColumnType, ...]:
         """The columns of a node with what conditions bind."""
         columns = self.columns[child]
         names = self.names[number][: len(columns)]
@@ -281,26 +285,26 @@ class Inference:
         if any(c.type == UNKNOWN for c in columns):
             used = {name for c in conditions for name in condition_variables(c)}
             if any(c.type == UNKNOWN and f"v{i}" in used for i, c in enumerate(columns)):
-                return (*columns, *(Column(UNKNOWN, True) for _ in binds))
+                return (*columns, *(ColumnType(UNKNOWN, True) for _ in binds))
         compiled = self.conditions(conditions, columns, names)
         if compiled is None:
-            return (*columns, *(Column("any", True) for _ in binds))
-        return (*columns, *(Column(compiled.binds.get(name, "any"), True) for name in binds))
+            return (*columns, *(ColumnType("any", True) for _ in binds))
+        return (*columns, *(ColumnType(compiled.binds.get(name, "any"), True) for name in binds))
 
-    def result(self, child: int, result: AggregateResult) -> Column:
+    def result(self, child: int, result: AggregateResult) -> ColumnType:
         """The column of an aggregate over a node."""
         if result.function == "count":
-            return Column("int", False)
+            return ColumnType("int", False)
         assert result.argument is not None, "only count() has no argument (checked by the parser)"
         types = self.types(child)
         if UNKNOWN in {types[name] for name in expression_variables(result.argument) if name in types}:
-            return Column(UNKNOWN, True)
+            return ColumnType(UNKNOWN, True)
         typed = self.checked(result.argument, types, self.names[child])
         if typed is None:
-            return Column("any", True)
+            return ColumnType("any", True)
         type = typed.type
         if result.function in ("first", "last", "mode"):
-            return Column(type, True)
+            return ColumnType(type, True)
         takes, good = SUMMED.get(result.function, ("numbers", ("int", "float", "any")))
         if type not in good:
             written = excerpt(self.source, result.argument.span) or "X"
@@ -310,10 +314,10 @@ class Inference:
             elif type == "time":
                 hint = "`min`, `max`, `first` and `last` take times"
             self.complain(f"`{result.function}` takes {takes}, this is {a(type)}", result.argument.span, hint)
-            return Column("float", True)
+            return ColumnType("float", True)
         if result.function not in ("sum", "min", "max") or type == "any":
-            return Column("float", True)
-        return Column(type, True)
+            return ColumnType("float", True)
+        return ColumnType(type, True)
 
 
 def grown(old: str, new: str) -> str:

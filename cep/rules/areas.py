@@ -11,7 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 from cep.core.values import IRI, MISSING, STRING, Floats, Ints, Pool
-from cep.rules.functions import Column
+from cep.rules.functions import Operand
 
 Shape = Any
 """A geometry of shapely."""
@@ -179,7 +179,7 @@ def _continued(points: Floats) -> tuple[Floats, bool]:
 # --- points in areas ---
 
 
-def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Column, long: Column) -> NDArray[np.bool_]:
+def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Operand) -> NDArray[np.bool_]:
     """Which points lie in `shapes[which]` or on its edge. A pole lies in what reaches its latitude at any longitude."""
     west, south, east, north = bounds[which].T
     there = np.where(np.abs(long) <= _HALF, long, np.remainder(long + _HALF, _ROUND) - _HALF)
@@ -240,7 +240,7 @@ class Known:
         self.bounds = np.concatenate([self.bounds, shapely.bounds(shapes[there])])
 
 
-def containment(type: str, pool: Pool) -> Callable[[Column, Column, Column], Column]:
+def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
     """`inside(Lat, Long, Area)` on columns, areas of this type; missing where there is no point or no area.
 
     Raises CepError where the knowledge has a geometry that cannot be read.
@@ -249,7 +249,7 @@ def containment(type: str, pool: Pool) -> Callable[[Column, Column, Column], Col
     if type != "string" and pool.areas is not None:
         pool.areas([])
 
-    def apply(lat: Column, long: Column, area: Column) -> Column:
+    def apply(lat: Operand, long: Operand, area: Operand) -> Operand:
         columns = np.broadcast_arrays(lat, long, area)
         lat, long, area = map(np.atleast_1d, columns)
         which = known.places(area)

@@ -7,7 +7,6 @@ where there is none. Dates are counted as by H. Hinnant, "chrono-compatible low-
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,12 @@ from cep.core.literals import UNITS
 from cep.core.suggest import did_you_mean
 from cep.core.values import MISSING, Ints, Pool
 from cep.core.zones import Zone, names, zone
+from cep.rules.functions import Operand
 
 DAY, HOUR, MINUTE, SECOND = UNITS["d"], UNITS["h"], UNITS["min"], UNITS["s"]
 ZONE = "a zone is one of the IANA database: `Europe/Zurich`, `America/New_York`, `UTC`"
 _REACH = 2**62
 """Beyond it, local times would need more than 64 bits."""
-
-Column = Any
 
 
 def days_of(local: Ints) -> Ints:
@@ -43,7 +41,7 @@ def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
     return year + era * 400 + (month <= 2), month, of_year - (153 * part + 2) // 5 + 1
 
 
-def days_from_civil(year: Ints, month: Column, day: Column | int) -> Ints:
+def days_from_civil(year: Ints, month: Operand, day: Operand | int) -> Ints:
     """Days since 1970-01-01 of a date."""
     months = np.asarray(month, np.int64)
     shifted = year - (months <= 2)
@@ -120,19 +118,19 @@ def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
     return np.where(second <= times, second, first)
 
 
-def implementation(function: str, pool: Pool) -> Callable[..., Column]:
+def implementation(function: str, pool: Pool) -> Callable[..., Operand]:
     """A function of times and, if given, zones, both columns; `date_trunc` has its unit before them. Of a zone that
     does not exist the result is missing."""
     if function == "date_trunc":
 
-        def cut(unit: Column, times: Column, zones: Column | None = None) -> Column:
+        def cut(unit: Operand, times: Operand, zones: Operand | None = None) -> Operand:
             name = str(pool.value(int(np.reshape(unit, -1)[0])))
             return _by_zone(lambda these, place: truncated(name, these, place), times, zones, pool)
 
         return cut
     of_local = OF_LOCAL[function]
 
-    def part(times: Column, zones: Column | None = None) -> Column:
+    def part(times: Operand, zones: Operand | None = None) -> Operand:
         return _by_zone(
             lambda these, place: of_local(these if place is None else place.local(these)), times, zones, pool
         )
@@ -141,7 +139,7 @@ def implementation(function: str, pool: Pool) -> Callable[..., Column]:
 
 
 def _by_zone(
-    compute: Callable[[Ints, Zone | None], Ints], times: Column, zones: Column | None, pool: Pool
+    compute: Callable[[Ints, Zone | None], Ints], times: Operand, zones: Operand | None, pool: Pool
 ) -> NDArray[np.int64]:
     """Results for each time in its zone, a zone at a time."""
     if zones is not None and np.ndim(zones):

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
+from cep.core.relation import Column
 from cep.core.schema import CODED
 from cep.core.values import Ints, Pool
 from cep.rules.binding_order import arrange, binding, is_test, names_of
 from cep.rules.evaluate import Columns, may_miss, missing
 from cep.rules.expressions import check, check_comparison, compile, compile_test
-from cep.rules.relations import Column, Mask, Relation
+from cep.rules.relations import Mask, Relation
 from cep.rules.steps import Argument, Batch, Live, Step, any_of, join, semijoin, union
 from cep.rules.terms import (
     Call,

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from cep.core.errors import NOWHERE, CepError, CepErrors, Mistakes, Source, Span
+from cep.core.relation import Column
 from cep.core.schema import CODED
 from cep.core.values import MISSING, Pool
 from cep.rules.conditions import compile_conditions
@@ -17,7 +18,7 @@ from cep.rules.evaluate import constant_value
 from cep.rules.expressions import check, variables
 from cep.rules.fixpoint import Fixpoint, entries
 from cep.rules.materialized import MaterializedRelation, column_of, present, type_of
-from cep.rules.relations import Column, Relation
+from cep.rules.relations import Relation
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head, order_of
 from cep.rules.strata import strata
 from cep.rules.terms import Expression, Predicate, StaticRule, Variable, normal_forms, without_alternatives

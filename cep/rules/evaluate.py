@@ -13,7 +13,7 @@ from cep.core.schema import CODED
 from cep.core.values import BOOL, IRI, MISSING, STRING, Pool
 from cep.rules import geodesy, variant
 from cep.rules.constants import ZONED
-from cep.rules.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Column, absent, exact_float, to_float
+from cep.rules.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Operand, absent, exact_float, to_float
 from cep.rules.texts import by_value, text_implementation
 from cep.rules.typed import COMPARISONS, TICKS, Literal, Typed, TypedCall, TypedConstant, TypedVariable
 from cep.rules.units import conversion
@@ -69,12 +69,12 @@ def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
     return True
 
 
-def missing(column: Column, type: str) -> Column:
+def missing(column: Operand, type: str) -> Operand:
     """Where a column of this type is missing."""
     return np.isnan(column) if type == "float" else np.equal(column, MISSING)
 
 
-def _sized(evaluate: Callable[[Columns], Column], typed: Typed) -> Evaluation:
+def _sized(evaluate: Callable[[Columns], Operand], typed: Typed) -> Evaluation:
     plain = isinstance(typed, TypedVariable | TypedConstant) or (
         typed.function in COMPARISONS
         and all(isinstance(side, TypedVariable | TypedConstant) for side in typed.arguments)
@@ -98,7 +98,7 @@ class _Compiler:
         self.pool = pool
         self.optional = optional
 
-    def column(self, typed: Typed) -> Callable[[Columns], Column]:
+    def column(self, typed: Typed) -> Callable[[Columns], Operand]:
         match typed:
             case TypedVariable(name):
                 return lambda columns: columns[name]
@@ -114,12 +114,12 @@ class _Compiler:
                     once = np.reshape(evaluate({}), -1)[0]
                 return lambda columns: once
 
-    def literal(self, value: Literal, type: str) -> Column:
+    def literal(self, value: Literal, type: str) -> Operand:
         if type == "float":
             return np.float64(value)
         return np.int64(self.pool.code(value) if type in CODED else int(value))
 
-    def call(self, typed: TypedCall) -> Callable[[Columns], Column]:
+    def call(self, typed: TypedCall) -> Callable[[Columns], Operand]:
         function, arguments, pool = typed.function, typed.arguments, self.pool
         if function in COMPARISONS:
             return self.comparison_value(typed)
@@ -139,7 +139,7 @@ class _Compiler:
         if not types:
             always = FLOAT_COLUMNS[function]()
             return lambda columns: always
-        implementation: Callable[..., Column]
+        implementation: Callable[..., Operand]
         if function == "inside":
             from cep.rules.areas import containment  # shapely: loaded only where there are areas
 
@@ -162,7 +162,7 @@ class _Compiler:
             nodes.insert(0, lambda columns: np.reshape(first(columns), 1))
         return _applied(implementation, nodes)
 
-    def chosen(self, typed: TypedCall) -> Callable[[Columns], Column]:
+    def chosen(self, typed: TypedCall) -> Callable[[Columns], Operand]:
         """`if` and `coalesce`: one of several columns of the same type, row by row."""
         values, type = typed.arguments, typed.type
         if typed.function == "if":
@@ -171,7 +171,7 @@ class _Compiler:
             return lambda columns: np.where(holds(columns), yes(columns), no(columns))
         nodes = [self.column(value) for value in values]
 
-        def first(columns: Columns) -> Column:
+        def first(columns: Columns) -> Operand:
             found = nodes[-1](columns)
             for node in nodes[-2::-1]:
                 column = node(columns)
@@ -202,13 +202,13 @@ class _Compiler:
             return lambda columns: binary(base(columns), other(columns))
         return _applied(variant.arithmetic(function), [self.opened(argument) for argument in typed.arguments])
 
-    def comparison_value(self, typed: TypedCall) -> Callable[[Columns], Column]:
+    def comparison_value(self, typed: TypedCall) -> Callable[[Columns], Operand]:
         holds = self.test(typed, False)
         opposite = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}[typed.function]
         fails = self.test(TypedCall(opposite, typed.arguments, "bool"), False)
         return lambda columns: np.where(holds(columns), 1, np.where(fails(columns), 0, MISSING))
 
-    def test(self, typed: Typed, negated: bool) -> Callable[[Columns], Column]:
+    def test(self, typed: Typed, negated: bool) -> Callable[[Columns], Operand]:
         if isinstance(typed, TypedCall) and typed.function in ("or", "and"):
             assert not negated, "what is negated is written without"
             sides = [self.test(argument, False) for argument in typed.arguments]
@@ -255,13 +255,13 @@ class _Compiler:
 
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_COMPARE: dict[str, Callable[[Column, Column], Column]] = {
+_COMPARE: dict[str, Callable[[Operand, Operand], Operand]] = {
     "=": np.equal,
     "!=": np.not_equal,
     **variant.ORDERS,
 }
 
-OF_MIXED: dict[str, Callable[[Mixed], Column]] = {
+OF_MIXED: dict[str, Callable[[Mixed], Operand]] = {
     "to_float": lambda column: column.number,
     "exact_float": lambda column: np.where(absent(column.integer), column.number, exact_float(column.integer)),
     "as_int": lambda column: column.integer,
@@ -293,7 +293,7 @@ def _applied(function: Callable[..., Any], nodes: list[Callable[[Columns], Any]]
 _KIND_OF = {"as_string": STRING, "as_iri": IRI, "as_bool": BOOL}
 
 
-def _of_kind(codes: Column, kind: int, pool: Pool) -> Column:
+def _of_kind(codes: Operand, kind: int, pool: Pool) -> Operand:
     value = np.equal(codes, pool.code(True)) if kind == BOOL else codes
     return np.where(pool.kinds(codes) == kind, value, MISSING)
 
@@ -306,29 +306,29 @@ def _doubtful(coerced: Typed, other: Typed) -> bool:
 
 
 def _exactly(
-    operator: str, ints: Callable[[Columns], Column], floats: Callable[[Columns], Column]
-) -> Callable[[Columns], Column]:
+    operator: str, ints: Callable[[Columns], Operand], floats: Callable[[Columns], Operand]
+) -> Callable[[Columns], Operand]:
     return lambda columns: variant.compare_int_float(operator, ints(columns), floats(columns))
 
 
 def _nearer(
-    operator: str, points: list[Callable[[Columns], Column]], limit: Callable[[Columns], Column]
-) -> Callable[[Columns], Column]:
+    operator: str, points: list[Callable[[Columns], Operand]], limit: Callable[[Columns], Operand]
+) -> Callable[[Columns], Operand]:
     return lambda columns: geodesy.compare(operator, [point(columns) for point in points], limit(columns))
 
 
 def _masked(
-    compare: Callable[..., Column], there: Callable[..., Column], a: Column, b: Column, first: bool, second: bool
-) -> Column:
+    compare: Callable[..., Operand], there: Callable[..., Operand], a: Operand, b: Operand, first: bool, second: bool
+) -> Operand:
     result = compare(a, b)
     if first:
         result = result & there(a)
     return result & there(b) if second else result
 
 
-def _not_missing(column: Column) -> Column:
+def _not_missing(column: Operand) -> Operand:
     return np.not_equal(column, MISSING)
 
 
-def _not_nan(column: Column) -> Column:
+def _not_nan(column: Operand) -> Operand:
     return np.equal(column, column)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cep.core.errors import CepError
+from cep.core.relation import Column
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check, compile
 from cep.rules.materialized import MaterializedRelation, present
-from cep.rules.relations import Column
 from cep.rules.rounds import rounds
 from cep.rules.rule_predicate import enter, fit_head
 from cep.rules.terms import Call, Condition, Predicate, StaticRule, each_condition

@@ -12,7 +12,7 @@ import numpy as np
 from cep.core.values import MISSING
 from cep.rules.geodesy import distance
 
-Column = Any
+Operand = Any
 """A column (or a numpy scalar that stands for one) in the representation of its type."""
 
 
@@ -102,44 +102,44 @@ TESTS = frozenset(name for name, function in FUNCTIONS.items() if function.gives
 # --- integers: missing is MISSING, beyond 64 bits becomes missing -----------------------------------------------------
 
 
-def absent(column: Column) -> Column:
+def absent(column: Operand) -> Operand:
     """Where a column of int64 is missing."""
     return np.equal(column, MISSING)
 
 
-def _int(value: Column, missing: Column) -> Column:
+def _int(value: Operand, missing: Operand) -> Operand:
     return np.where(missing, MISSING, value)
 
 
-def add_int(a: Column, b: Column) -> Column:
+def add_int(a: Operand, b: Operand) -> Operand:
     total = np.add(a, b)
     return _int(total, (((a ^ total) & (b ^ total)) < 0) | absent(a) | absent(b))
 
 
-def subtract_int(a: Column, b: Column) -> Column:
+def subtract_int(a: Operand, b: Operand) -> Operand:
     rest = np.subtract(a, b)
     return _int(rest, (((a ^ b) & (a ^ rest)) < 0) | absent(a) | absent(b))
 
 
-def multiply_int(a: Column, b: Column) -> Column:
+def multiply_int(a: Operand, b: Operand) -> Operand:
     product = np.multiply(a, b)
     # What was wrapped is off by at least 2**64, far more than the rounding of the float product.
     beyond = np.abs(np.multiply(a, b, dtype=np.float64, casting="unsafe") - product) > 2.0**60
     return _int(product, beyond | absent(a) | absent(b))
 
 
-def divide_int(a: Column, b: Column) -> Column:
+def divide_int(a: Operand, b: Operand) -> Operand:
     return _int(np.floor_divide(a, b), np.equal(b, 0) | absent(a) | absent(b))
 
 
-def mod_int(a: Column, b: Column) -> Column:
+def mod_int(a: Operand, b: Operand) -> Operand:
     return _int(np.remainder(a, b), np.equal(b, 0) | absent(a) | absent(b))
 
 
-def power_int(a: Column, b: Column) -> Column:
+def power_int(a: Operand, b: Operand) -> Operand:
     """`a ** b` for one b >= 0."""
     exponent = int(b)
-    result: Column = _int(np.ones_like(a), absent(a))
+    result: Operand = _int(np.ones_like(a), absent(a))
     while exponent:
         if exponent & 1:
             result = multiply_int(result, a)
@@ -149,19 +149,19 @@ def power_int(a: Column, b: Column) -> Column:
     return result
 
 
-def min_int(a: Column, b: Column) -> Column:
+def min_int(a: Operand, b: Operand) -> Operand:
     return np.minimum(a, b)  # MISSING is the least of all
 
 
-def max_int(a: Column, b: Column) -> Column:
+def max_int(a: Operand, b: Operand) -> Operand:
     return _int(np.maximum(a, b), absent(a) | absent(b))
 
 
-def sign_int(a: Column) -> Column:
+def sign_int(a: Operand) -> Operand:
     return _int(np.sign(a), absent(a))
 
 
-def round_int_to(a: Column, digits: Column) -> Column:
+def round_int_to(a: Operand, digits: Operand) -> Operand:
     """`a` to a negative number of decimal digits, half to even; as it is for others."""
     unit = np.where(np.less(digits, 0) & np.greater(digits, -19), 10 ** np.clip(np.negative(digits), 0, 18), 1)
     half, rest = unit // 2, np.remainder(a, unit)
@@ -174,49 +174,49 @@ def round_int_to(a: Column, digits: Column) -> Column:
 # --- floats: missing is NaN, and so is what is not finite -------------------------------------------------------------
 
 
-def finite(column: Column) -> Column:
+def finite(column: Operand) -> Operand:
     return column * 0.0 + column  # infinities become NaN, -0.0 becomes 0.0
 
 
-def _finite(function: Callable[..., Column]) -> Callable[..., Column]:
+def _finite(function: Callable[..., Operand]) -> Callable[..., Operand]:
     return lambda *columns: finite(function(*columns))
 
 
-def divide_float(a: Column, b: Column) -> Column:
+def divide_float(a: Operand, b: Operand) -> Operand:
     return finite(np.divide(a, b))
 
 
-def power_float(a: Column, b: Column) -> Column:
+def power_float(a: Operand, b: Operand) -> Operand:
     return finite(np.where(np.isnan(a) | np.isnan(b), np.nan, np.power(a, b)))
 
 
-def log_float(a: Column, base: Column | None = None) -> Column:
+def log_float(a: Operand, base: Operand | None = None) -> Operand:
     return finite(np.log(a) if base is None else np.log(a) / np.log(base))
 
 
-def to_float(column: Column) -> Column:
+def to_float(column: Operand) -> Operand:
     return np.where(absent(column), np.nan, column)
 
 
-def exact_float(column: Column) -> Column:
+def exact_float(column: Operand) -> Operand:
     """An int as the float that equals it; missing where there is none."""
     floats = to_float(column)
     fits = np.abs(floats) < 2.0**63
     return np.where(fits & np.equal(np.where(fits, floats, 0.0).astype(np.int64), column), floats, np.nan)
 
 
-def to_int(column: Column) -> Column:
+def to_int(column: Operand) -> Operand:
     """A float that is whole as an int; missing beyond 64 bits."""
     fits = np.abs(column) < 2.0**63
     return _int(np.where(fits, column, 0.0).astype(np.int64), ~fits)
 
 
-def whole_float(column: Column) -> Column:
+def whole_float(column: Operand) -> Operand:
     """The float as an int where it is whole, else missing."""
     return np.where(np.trunc(column) == column, to_int(column), MISSING)
 
 
-def nearest(approximate: Column, exact: Callable[..., int], *operands: Column) -> Column:
+def nearest(approximate: Operand, exact: Callable[..., int], *operands: Operand) -> Operand:
     """Rounded to integers, half to even; where the rounding of the floats decides, by `exact` of the operands."""
     result = to_int(np.rint(approximate))
     size = np.abs(approximate)
@@ -230,38 +230,38 @@ def nearest(approximate: Column, exact: Callable[..., int], *operands: Column) -
     return result
 
 
-def seconds(column: Column) -> Column:
+def seconds(column: Operand) -> Operand:
     """Numbers of seconds as microseconds, half to even; a float is its shortest decimal spelling."""
     if column.dtype == np.int64:
         return multiply_int(column, np.int64(1_000_000))
     return nearest(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)
 
 
-def to_seconds(column: Column) -> Column:
+def to_seconds(column: Operand) -> Operand:
     return to_float(column) / 1e6
 
 
-def whole_seconds(column: Column) -> Column:
+def whole_seconds(column: Operand) -> Operand:
     """Towards zero."""
     size = np.floor_divide(np.abs(column), 1_000_000)
     return _int(np.where(np.less(column, 0), -size, size), absent(column))
 
 
-def stretch(ticks: Column, by: Column) -> Column:
+def stretch(ticks: Operand, by: Operand) -> Operand:
     """A duration times a number."""
     if by.dtype == np.int64:
         return multiply_int(ticks, by)
     return nearest(to_float(ticks) * by, lambda n, x: round(n * Fraction(x)), ticks, by)
 
 
-def shrink(ticks: Column, by: Column) -> Column:
+def shrink(ticks: Operand, by: Operand) -> Operand:
     """A duration by a float, or by a duration."""
     if by.dtype == np.int64:
         return divide_float(to_float(ticks), to_float(by))
     return nearest(to_float(ticks) / by, lambda n, x: round(n / Fraction(x)), ticks, by)
 
 
-def round_to(column: Column, digits: Column) -> Column:
+def round_to(column: Operand, digits: Operand) -> Operand:
     """To decimal digits as Python does it: what is halfway is decided by the exact value of the float."""
     scale = 10.0 ** np.clip(digits, -400, 400)
     scaled = column * scale
@@ -279,7 +279,7 @@ def round_to(column: Column, digits: Column) -> Column:
 
 # --- which one, by the type of the first argument ---------------------------------------------------------------------
 
-INT_COLUMNS: dict[str, Callable[..., Column]] = {
+INT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "+": add_int, "-": subtract_int, "*": multiply_int, "//": divide_int, "mod": mod_int, "**": power_int,
     "neg": np.negative, "abs": np.abs, "min": min_int, "max": max_int, "sign": sign_int,
     "floor": lambda a: a, "ceil": lambda a: a,
@@ -289,7 +289,7 @@ INT_COLUMNS: dict[str, Callable[..., Column]] = {
 }  # fmt: skip
 """Of int and, where the types allow, of times and durations."""
 
-FLOAT_COLUMNS: dict[str, Callable[..., Column]] = {
+FLOAT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "+": _finite(np.add), "-": _finite(np.subtract), "*": _finite(np.multiply), "/": divide_float,
     "//": _finite(np.floor_divide), "mod": _finite(np.remainder), "**": power_float, "neg": lambda a: 0.0 - a,
     "abs": np.abs, "min": np.minimum, "max": np.maximum, "sqrt": _finite(np.sqrt), "exp": _finite(np.exp),
@@ -302,7 +302,7 @@ FLOAT_COLUMNS: dict[str, Callable[..., Column]] = {
     "pi": lambda: np.float64(np.pi), "exact_int": whole_float, "distance": distance,
 }  # fmt: skip
 
-TICK_COLUMNS: dict[str, Callable[..., Column]] = {
+TICK_COLUMNS: dict[str, Callable[..., Operand]] = {
     **{name: INT_COLUMNS[name] for name in ("+", "-", "//", "mod", "neg", "abs", "min", "max", "sign")},
     "*": stretch, "/": shrink, "float": to_seconds, "int": whole_seconds,
 }  # fmt: skip

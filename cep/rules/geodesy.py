@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pyproj import Geod
 
-    from cep.rules.functions import Column
+    from cep.rules.functions import Operand
 
 EQUATORIAL_RADIUS = 6378137.0
 FLATTENING = 1 / 298.257223563
@@ -35,7 +35,7 @@ def geod() -> Geod:
     return Geod(ellps="WGS84")
 
 
-def distance(lat1: Column, long1: Column, lat2: Column, long2: Column) -> Column:
+def distance(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
     """Metres of the shortest line on the ellipsoid between points in degrees, to some nanometres.
 
     NaN where a value is NaN or a latitude lies beyond 90 degrees. Longitudes count modulo 360.
@@ -44,7 +44,7 @@ def distance(lat1: Column, long1: Column, lat2: Column, long2: Column) -> Column
     return geod().inv(long1, lat1, long2, lat2, return_back_azimuth=False)[2]
 
 
-def compare(operator: str, points: Sequence[Column], limit: Column) -> Column:
+def compare(operator: str, points: Sequence[Operand], limit: Operand) -> Operand:
     """`distance(*points) operator limit` for `<`, `<=`, `>` and `>=`; false where there is no distance.
 
     Only pairs that the chord (the straight line through the earth) leaves open are measured: a few in a thousand.
@@ -64,12 +64,12 @@ def compare(operator: str, points: Sequence[Column], limit: Column) -> Column:
 _ORDERS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 
 
-def certainly_beyond(limit: Column) -> Column:
+def certainly_beyond(limit: Operand) -> Operand:
     """Points whose chord is longer than this are farther apart than `limit`: the straight line is the shortest."""
     return np.maximum(limit, 0.0) * (1 + RELATIVE_SLACK) + SLACK
 
 
-def certainly_within(limit: Column) -> Column:
+def certainly_within(limit: Operand) -> Operand:
     """Points whose chord is shorter than this are less than `limit` apart.
 
     A line of length s that never bends more than a circle of radius r joins points at least as far apart as an arc of
@@ -80,7 +80,7 @@ def certainly_within(limit: Column) -> Column:
     return np.maximum(2 * TIGHTEST_RADIUS * np.sin(bounded / (2 * TIGHTEST_RADIUS)) * (1 - RELATIVE_SLACK) - SLACK, 0.0)
 
 
-def chord_squared(lat1: Column, long1: Column, lat2: Column, long2: Column) -> Column:
+def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
     """The square of the straight line's length, in square metres; NaN where there is no distance."""
     apart = np.subtract(long1, long2)
     if not np.less(np.abs(apart), 1000.0).all():
@@ -91,7 +91,7 @@ def chord_squared(lat1: Column, long1: Column, lat2: Column, long2: Column) -> C
     return (axis1 - axis2) ** 2 + 4 * axis1 * axis2 * across * across + (height1 - height2) ** 2
 
 
-def _meridian(lat: Column) -> tuple[Column, Column]:
+def _meridian(lat: Operand) -> tuple[Operand, Operand]:
     """Distances from the axis and from the plane of the equator."""
     angle = np.radians(np.where(np.abs(lat) <= 90.0, lat, np.nan))
     sine = np.sin(angle)
@@ -99,7 +99,7 @@ def _meridian(lat: Column) -> tuple[Column, Column]:
     return bend * np.cos(angle), bend * (1 - ECCENTRICITY2) * sine
 
 
-def cartesian(lat: Column, long: Column) -> Column:
+def cartesian(lat: Operand, long: Operand) -> Operand:
     """Points on the ellipsoid in metres from the middle of the earth, shape (n, 3); NaN beyond 90 degrees."""
     axis, height = _meridian(lat)
     angle = np.radians(np.remainder(long, 360.0))

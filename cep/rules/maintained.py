@@ -15,13 +15,14 @@ import numpy as np
 import polars as pl
 
 from cep.core.errors import CepError, Source
+from cep.core.relation import Column
 from cep.core.values import Pool
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.datalog import close
 from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check, compile
 from cep.rules.materialized import MaterializedRelation, Rows, present
-from cep.rules.relations import Column, Relation
+from cep.rules.relations import Relation
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head
 from cep.rules.strata import Group, strata
 from cep.rules.terms import Predicate, StaticRule, without_alternatives

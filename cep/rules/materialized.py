@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.core.relation import Column as Column
 from cep.core.schema import CODED
 from cep.core.values import MISSING, Ints, Pool
-from cep.rules.value_order import Column as Column
 
 if TYPE_CHECKING:
     from cep.core.hashtable import KeySet

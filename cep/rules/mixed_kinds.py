@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.errors import Source, Warning
+from cep.core.relation import Column
 from cep.core.values import BOOL, FLOAT, INT, IRI, STRING, Ints, Pool
-from cep.rules.relations import Column
 from cep.rules.terms import Graph
 from cep.rules.typed import a
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.relation import Column
 from cep.core.values import Ints
 from cep.rules.binding_order import Arrangeable
 
-Column = NDArray[Any]
 Mask = NDArray[np.bool_]
 
 

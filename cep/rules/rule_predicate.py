@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError, Source
+from cep.core.relation import Column
 from cep.core.values import Ints, Pool
 from cep.rules.binding_order import arrange, binding
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check, compile, variables
 from cep.rules.materialized import present, words
-from cep.rules.relations import Column, Relation
+from cep.rules.relations import Relation
 from cep.rules.terms import Comparison, Condition, Expression, Predicate, StaticRule, Variable
 from cep.rules.typed import Typed, coerced, common_type, grown
 

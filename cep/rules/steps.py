@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from cep.core.relation import Column
 from cep.core.values import Ints
 from cep.rules.evaluate import Columns, Evaluation, missing
-from cep.rules.relations import Column, Mask, Probe
+from cep.rules.relations import Mask, Probe
 
 
 @dataclass(slots=True)

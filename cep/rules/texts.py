@@ -16,7 +16,7 @@ from cep.core.literals import read_clock
 from cep.core.schema import CODED
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri
-from cep.rules.functions import Column, absent
+from cep.rules.functions import Operand, absent
 
 
 def distinct(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
@@ -43,15 +43,15 @@ class Memo:
 
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
-    def __init__(self, compute: Callable[[Ints], Column], pool: Pool) -> None:
+    def __init__(self, compute: Callable[[Ints], Operand], pool: Pool) -> None:
         """`compute` takes distinct codes, none missing."""
         self._compute = compute
         self._pool = pool
         self._generation = -1
         self._known: Ints = np.empty(0, dtype=np.int64)  # 64-bit words; the last is that of the missing
-        self._missing: Column = compute(np.empty(0, dtype=np.int64))
+        self._missing: Operand = compute(np.empty(0, dtype=np.int64))
 
-    def __call__(self, codes: Ints) -> Column:
+    def __call__(self, codes: Ints) -> Operand:
         places = np.maximum(codes, -1)
         if self._generation != self._pool.generation or len(self._known) != self._pool.capacity:
             self._resize()
@@ -75,14 +75,14 @@ class Memo:
 _UNKNOWN = MISSING + 1  # a result that happens to have this word is computed again each time
 
 
-def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Column]:
+def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
     """A function of single values (None where it has none to give) on columns of these types.
 
     Missing in any argument is missing in the result. Arguments that are no columns are constants of the expression.
     """
     memos: list[Memo] = []
 
-    def apply(*columns: Column) -> Column:
+    def apply(*columns: Operand) -> Operand:
         varying = [i for i, column in enumerate(columns) if np.ndim(column)]
         if len(varying) == 1 and types[varying[0]] in CODED:
             if not memos:
@@ -97,7 +97,7 @@ def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, p
             of_rows[i] = row.view(columns[i].dtype)
         return compute(of_rows, varying)[inverse]
 
-    def compute(columns: list[Column], varying: list[int]) -> Column:
+    def compute(columns: list[Operand], varying: list[int]) -> Operand:
         number = len(columns[varying[0]])
         values = [
             _values(column, type, pool) if i in varying else _values(np.reshape(column, 1), type, pool) * number
@@ -108,14 +108,14 @@ def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, p
     return apply
 
 
-def _values(column: Column, type: str, pool: Pool) -> list[Any]:
+def _values(column: Operand, type: str, pool: Pool) -> list[Any]:
     if type in CODED:
         return pool.decode_values(column)
     missing = np.isnan(column) if type == "float" else absent(column)
     return [None if gone else value for value, gone in zip(column.tolist(), missing.tolist())]
 
 
-def _column(values: list[Any], gives: str, pool: Pool) -> Column:
+def _column(values: list[Any], gives: str, pool: Pool) -> Operand:
     if gives == "float":
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
     if gives in CODED:
@@ -123,14 +123,14 @@ def _column(values: list[Any], gives: str, pool: Pool) -> Column:
     return np.array([MISSING if value is None else int(value) for value in values], dtype=np.int64)
 
 
-def matching(pool: Pool) -> Callable[[Column, Column], Column]:
+def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
     """`matches`: regular expressions in linear time (those of Rust)."""
     memos: dict[int, Memo] = {}
 
-    def match(texts: Column, pattern: str) -> Column:
+    def match(texts: Operand, pattern: str) -> Operand:
         return pool.decode(texts, "string").str.contains(pattern).cast(pl.Int64).fill_null(MISSING).to_numpy()
 
-    def apply(texts: Column, patterns: Column) -> Column:
+    def apply(texts: Operand, patterns: Operand) -> Operand:
         if np.ndim(patterns):
             (wanted,), which = distinct([patterns], codes=True)
             result = np.full(len(which), MISSING, dtype=np.int64)
@@ -148,14 +148,14 @@ def matching(pool: Pool) -> Callable[[Column, Column], Column]:
     return apply
 
 
-def extracting(pool: Pool) -> Callable[..., Column]:
+def extracting(pool: Pool) -> Callable[..., Operand]:
     """`extract`: what a group of a regular expression matches; without a number the first, or all where there is none.
 
     The expression and the number are constants.
     """
     memos: dict[tuple[int, int], Memo] = {}
 
-    def apply(texts: Column, pattern: Column, group: Column | None = None) -> Column:
+    def apply(texts: Operand, pattern: Operand, group: Operand | None = None) -> Operand:
         written = str(pool.value(int(pattern)))
         wanted = min(1, groups_of(written)) if group is None else int(group)
         key = (int(pattern), wanted)
@@ -258,7 +258,7 @@ TEXT_VALUES: dict[str, Callable[..., Any]] = {
 """Of single values: texts, and values of unknown kind."""
 
 
-def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Column]:
+def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
     """A function whose first argument is a text or a value of unknown kind, or that makes a text."""
     kind = types[0]
     if function == "matches":

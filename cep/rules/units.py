@@ -18,7 +18,7 @@ from cep.rules.functions import finite
 from cep.rules.texts import distinct
 
 if TYPE_CHECKING:
-    from cep.rules.functions import Column
+    from cep.rules.functions import Operand
 
 QUDT = "http://qudt.org/vocab/unit/"
 UNIT_IRIS = f"units are those of QUDT, `unit:MI` with `PREFIX unit: <{QUDT}>`"
@@ -190,14 +190,14 @@ def factors(source: str, target: str) -> Factors | None:
     return float(slope * whole), float(shift * whole), float(whole), math.pi ** (a.of_pi - b.of_pi)
 
 
-def conversion(pool: Pool) -> Callable[[Column, Column, Column], Column]:
+def conversion(pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
     """`value_in(X, From, To)` on columns; missing where a unit is not known or the two are of different kinds."""
 
     def of_codes(source: int, target: int) -> Factors:
         found = factors(str(pool.value(source)), str(pool.value(target)))
         return (math.nan,) * 4 if found is None else found
 
-    def apply(values: Column, source: Column, target: Column) -> Column:
+    def apply(values: Operand, source: Operand, target: Operand) -> Operand:
         if not np.ndim(source) and not np.ndim(target):
             p, q, r, t = of_codes(int(source), int(target))
             return finite((values * p + q) / r * t)

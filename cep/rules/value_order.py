@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from cep.core.relation import Column
 from cep.core.schema import CODED
 from cep.core.values import FLOAT, INT, Ints, Pool
-
-Column = NDArray[Any]
 
 
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:

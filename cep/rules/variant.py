@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cep.core.values import MISSING, STRING, Ints, Pool
-from cep.rules.functions import FLOAT_COLUMNS, INT_COLUMNS, Column, absent, finite, round_to, seconds, to_float, to_int
+from cep.rules.functions import FLOAT_COLUMNS, INT_COLUMNS, Operand, absent, finite, round_to, seconds, to_float, to_int
 
 
 class Mixed(NamedTuple):
@@ -18,16 +18,16 @@ class Mixed(NamedTuple):
     `code`: codes of the values, or None where all are numbers fresh from arithmetic.
     """
 
-    integer: Column
-    number: Column
-    code: Column | None
+    integer: Operand
+    number: Operand
+    code: Operand | None
 
 
-def opened(codes: Column, pool: Pool) -> Mixed:
+def opened(codes: Operand, pool: Pool) -> Mixed:
     return Mixed(pool.integers(codes), pool.numbers(codes), codes)
 
 
-def from_typed(column: Column, type: str, pool: Pool) -> Mixed:
+def from_typed(column: Operand, type: str, pool: Pool) -> Mixed:
     """A typed column as values of unknown kind; times and durations are numbers of seconds."""
     if type in ("string", "iri"):
         return Mixed(np.int64(MISSING), np.float64(np.nan), column)
@@ -42,7 +42,7 @@ def from_typed(column: Column, type: str, pool: Pool) -> Mixed:
     return Mixed(whole, np.where(absent(whole), to_float(column) / 1e6, to_float(whole)), None)
 
 
-def _number(column: Column) -> Mixed:
+def _number(column: Operand) -> Mixed:
     whole = np.where(np.trunc(column) == column, to_int(column), MISSING)
     return Mixed(whole, column, None)
 
@@ -88,7 +88,7 @@ def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
     return apply
 
 
-def power(column: Mixed, exponent: Column) -> Mixed:
+def power(column: Mixed, exponent: Operand) -> Mixed:
     """To a whole power >= 0."""
     ints = INT_COLUMNS["**"](column.integer, exponent)
     floats = _number(FLOAT_COLUMNS["**"](column.number, np.float64(exponent)))
@@ -96,30 +96,30 @@ def power(column: Mixed, exponent: Column) -> Mixed:
     return Mixed(np.where(whole, ints, floats.integer), np.where(whole, to_float(ints), floats.number), None)
 
 
-def rounded(column: Mixed, digits: Column) -> Mixed:
+def rounded(column: Mixed, digits: Operand) -> Mixed:
     ints = INT_COLUMNS["round"](column.integer, digits)
     floats = _number(round_to(column.number, digits))
     whole = ~absent(column.integer)
     return Mixed(np.where(whole, ints, floats.integer), np.where(whole, to_float(ints), floats.number), None)
 
 
-def by_kind(function: str) -> Callable[[Mixed], Column]:
+def by_kind(function: str) -> Callable[[Mixed], Operand]:
     """`floor ceil round sign`: integers of numbers of both kinds."""
     of_int, of_float = INT_COLUMNS[function], FLOAT_COLUMNS[function]
     return lambda column: np.where(absent(column.integer), of_float(column.number), of_int(column.integer))
 
 
-def to_ticks(column: Mixed) -> Column:
+def to_ticks(column: Mixed) -> Operand:
     """Numbers of seconds as microseconds."""
     return np.where(absent(column.integer), seconds(finite(column.number)), seconds(column.integer))
 
 
-def present(column: Mixed) -> Column:
+def present(column: Mixed) -> Operand:
     there = ~np.isnan(column.number)
     return there if column.code is None else there | ~absent(column.code)
 
 
-def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Column:
+def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
     """Where the comparison holds. Values of different kinds are unequal, and neither is less."""
     if operator in ("=", "!="):
         if a.code is not None and b.code is not None:
@@ -137,10 +137,10 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Column:
     return holds
 
 
-def in_order(operator: str, a: Mixed, b: Mixed) -> Column:
+def in_order(operator: str, a: Mixed, b: Mixed) -> Operand:
     """Where both are numbers and `<` or its like holds, exactly."""
     one, other = ~absent(a.integer), ~absent(b.integer)
-    holds: Column = np.where(one & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number))
+    holds: Operand = np.where(one & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number))
     # A float that no int equals, beside an int: the int is rounded, and may seem equal to one beyond 64 bits.
     beyond = np.asarray((one != other) & np.equal(a.number, b.number))
     if beyond.any():
@@ -149,7 +149,7 @@ def in_order(operator: str, a: Mixed, b: Mixed) -> Column:
     return holds
 
 
-ORDERS: dict[str, Callable[[Column, Column], Column]] = {
+ORDERS: dict[str, Callable[[Operand, Operand], Operand]] = {
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
@@ -157,7 +157,7 @@ ORDERS: dict[str, Callable[[Column, Column], Column]] = {
 }
 
 
-def compare_texts(operator: str, a: Ints, b: Ints, pool: Pool) -> Column:
+def compare_texts(operator: str, a: Ints, b: Ints, pool: Pool) -> Operand:
     """`<` and its like on codes of texts: by Unicode code points."""
     left, right = pool.decode(np.atleast_1d(a), "string"), pool.decode(np.atleast_1d(b), "string")
     return ORDERS_OF_TEXTS[operator](left, right).fill_null(False).to_numpy()
@@ -166,7 +166,7 @@ def compare_texts(operator: str, a: Ints, b: Ints, pool: Pool) -> Column:
 ORDERS_OF_TEXTS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def compare_int_float(operator: str, a: Ints, b: Column) -> Column:
+def compare_int_float(operator: str, a: Ints, b: Operand) -> Operand:
     """An int with a float, exactly; missing is false."""
     rounded = to_float(a)
     result = np.asarray(COMPARISONS_OF_FLOATS[operator](rounded, b))
@@ -181,7 +181,7 @@ def compare_int_float(operator: str, a: Ints, b: Column) -> Column:
     return result
 
 
-COMPARISONS_OF_FLOATS: dict[str, Callable[[Column, Column], Column]] = {
+COMPARISONS_OF_FLOATS: dict[str, Callable[[Operand, Operand], Operand]] = {
     **ORDERS,
     "=": np.equal,
     "!=": lambda a, b: np.not_equal(a, b) & np.equal(a, a) & np.equal(b, b),

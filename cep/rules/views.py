@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.relation import Column
 from cep.core.values import Ints
 from cep.rules.materialized import Asked, MaterializedRelation
-from cep.rules.value_order import Column
 
 
 class Former:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cep.core.errors import CepError, CepErrors, Source, Warning
+from cep.core.relation import Column
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.events import Iri
 from cep.plan.algebra import Rules, Triples
@@ -17,7 +18,7 @@ from cep.plan.expected_types import Place, wanted
 from cep.plan.pattern import conditions as pattern_conditions
 from cep.rules.materialized import MaterializedRelation
 from cep.rules.mixed_kinds import mingled
-from cep.rules.relations import Column, Mask, Probe, Relation
+from cep.rules.relations import Mask, Probe, Relation
 from cep.rules.terms import Graph, Predicate, each_condition
 from cep.rules.views import Chosen
 

@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 
 from cep.core.errors import CepError
+from cep.core.relation import Column
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.moments import Moment
 from cep.plan.algebra import Rules, Triples
 from cep.rules.datalog import Statics
 from cep.rules.maintained import Edit, Maintained, edit_between
 from cep.rules.materialized import MaterializedRelation, Rows, words
-from cep.rules.relations import Column, Relation
+from cep.rules.relations import Relation
 from cep.rules.typed import a
 from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, pattern_answers, relation
 

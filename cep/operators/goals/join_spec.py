@@ -13,7 +13,7 @@ from cep.core.relation import Table, rows
 from cep.operators.goals.bytecode import LEFT, RIGHT, Code, compile_stack
 from cep.operators.goals.encoded import codes_of, others
 from cep.operators.goals.relational import Evaluation, columns_of
-from cep.plan.types import TIMES, Column
+from cep.plan.types import TIMES, ColumnType
 from cep.rules.expressions import check
 from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables
 
@@ -91,7 +91,7 @@ def spec_of(node: pair.Join, builder: Builder) -> tuple[JoinSpec, bool, tuple[tu
             absent_from.append((side, place))
     stack, test, decided = None, None, True
     if node.decide:
-        compiled = builder.conditions(node.decide, [Column(type, True) for type in out])
+        compiled = builder.conditions(node.decide, [ColumnType(type, True) for type in out])
         if all(isinstance(c, Comparison) for c in each_condition(node.decide)) and not compiled.binds:
             types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
             calls = [call for c in compiled.order if (call := as_expression(c)) is not None]

@@ -14,7 +14,7 @@ from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, take
 from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
-from cep.plan.types import Column as TypedColumn
+from cep.plan.types import ColumnType
 from cep.rules.conditions import Conditions
 from cep.rules.evaluate import compile, constant_value
 from cep.rules.terms import Comparison, Condition, Constant, Variable
@@ -296,7 +296,7 @@ def _bits(builder: Builder, typed: Typed) -> int:
 def _test(
     builder: Builder, conditions: Sequence[Condition], types: Sequence[str]
 ) -> Callable[[Table], NDArray[np.bool_]]:
-    columns = [TypedColumn(type, True) for type in types]
+    columns = [ColumnType(type, True) for type in types]
     compiled = builder.conditions(conditions, columns)
 
     def test(table: Table) -> NDArray[np.bool_]:
