@@ -8,8 +8,8 @@ from cep.compile import CompiledProgram
 from cep.core.errors import NOWHERE, CepError, Warning
 from cep.core.schema import Schema
 from cep.core.values import Pool
-from cep.operators.build import Builder
-from cep.plan.order import Unit
+from cep.operators.build import GoalBuilder
+from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.plan.staged import alerts_alone, staged
 from cep.rules.alert import Alert
@@ -49,7 +49,7 @@ def started(
         changes = KnowledgeChanges(rules, program.knowledge, bound.known, bound.statics, facts, bound.pool)
         if remember is not None:
             changes.remember(remember)
-    builder = Builder(plan, bound.statics.relations, bound.pool, None if history is None else history.lineage)
+    builder = GoalBuilder(plan, bound.statics.relations, bound.pool, None if history is None else history.lineage)
     machine = Machine(plan, builder, fast_recursion, max_derivations)
     return EngineParts(plan, bound.pool, machine, ReorderBuffer(lateness), history, changes)
 
@@ -139,7 +139,7 @@ class Described:
         history = 0 if self.history is None else self.history.nbytes
         return self._machine.size[1] + waiting + self.pool.nbytes + history
 
-    def named(self) -> dict[Unit, str]:
+    def named(self) -> dict[PlanUnit, str]:
         """Names of goals and events by what they mean (`cep.plan.identity`): those of equal names, in whatever program,
         have equal states after equal input."""
         return self._fingerprints.units(self.plan, self._machine)

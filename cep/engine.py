@@ -29,7 +29,7 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.prior_state import PriorState, SnapshotParts
-from cep.runtime.state_by_key import KeyedStage, Keys, StateByKey
+from cep.runtime.state_by_key import KeyedStage, KeySelection, StateByKey
 from cep.runtime.stepping import step, step_slices, update
 from cep.runtime.time_slices import TimeSlice, time_slices
 
@@ -209,13 +209,13 @@ class Engine(Described):
     def _take_on(self, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
         engine_state.take_on(self._parts, header, batches)
 
-    def extract(self, keys: Keys) -> bytes:
+    def extract(self, keys: KeySelection) -> bytes:
         """Take out all that is held of these keys, each the values of the arguments by which the program runs
         (`cep plan`), or of a share of them; what belongs to every key is copied. Gives it as `replace` takes it.
         Raises CepError where the program or stage does not run by key, and with lineage."""
         return self._extract(self._keyed(), keys)
 
-    def replace(self, keys: Keys, state: bytes) -> None:
+    def replace(self, keys: KeySelection, state: bytes) -> None:
         """Put what `extract` gave, of an engine of the same program and stage at the same watermark, in the place of
         all that is held of these keys; an engine that has met nothing takes on the watermark, too. Raises CepError."""
         held = self._keyed()
@@ -223,11 +223,13 @@ class Engine(Described):
             self._replace(held, keys, *held.read(state))
 
     @wholly()
-    def _extract(self, held: StateByKey, keys: Keys) -> bytes:
+    def _extract(self, held: StateByKey, keys: KeySelection) -> bytes:
         return held.extract(keys)
 
     @wholly()
-    def _replace(self, held: StateByKey, keys: Keys, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
+    def _replace(
+        self, held: StateByKey, keys: KeySelection, header: Mapping[str, Any], batches: list[pa.RecordBatch]
+    ) -> None:
         held.replace(keys, header, batches)
         engine_state.check_restored(self._parts)
 

@@ -27,7 +27,7 @@ from cep.core.schema import Schema
 from connectors.arrow_bytes import pack, unpack
 from connectors.batch import Batch, Block, DeadLetter
 
-Place = Mapping[int, int]
+SourcePosition = Mapping[int, int]
 """How far a source was read, by numbers of its own: from here on it goes on."""
 
 _BEFORE = struct.Struct("<III")

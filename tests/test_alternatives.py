@@ -16,7 +16,7 @@ from cep.explain.occurrences import Memory
 from cep.explain.question import wanted
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
-from cep.operators.build import Builder
+from cep.operators.build import GoalBuilder
 from cep.operators.goals.join_spec import spec_of
 from cep.operators.pair import Join
 from connectors.why.text import Explainer
@@ -66,7 +66,7 @@ def test_alternatives_of_comparisons_are_the_kernel_s() -> None:
     program = "event a(x: int, y: float).\n e(X) <- (a(X, Y) SEQ a(Z, W)) WITHIN 5 WHERE (X < Z or Y > W, X != 3)."
     engine = Engine(compile(program))
     nodes = [node for node in engine.plan.nodes if isinstance(node, Join)]
-    (spec,) = [spec_of(node, Builder(engine.plan, engine.relations, engine.pool, None))[0] for node in nodes]
+    (spec,) = [spec_of(node, GoalBuilder(engine.plan, engine.relations, engine.pool, None))[0] for node in nodes]
     assert spec.stack is not None
 
 

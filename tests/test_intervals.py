@@ -17,7 +17,7 @@ from cep.core.intervals import (
     Bound,
     C,
     D,
-    Relation,
+    IntervalRelation,
     at_once,
     before,
     sequence,
@@ -36,7 +36,7 @@ def holds(bounds: tuple[Bound, ...], ends: Ends) -> bool:
     return all(bound.low <= ends[bound.later] - ends[bound.earlier] <= bound.high for bound in bounds)
 
 
-def having(relation: Relation, *given: Bound) -> Iterator[Ends]:
+def having(relation: IntervalRelation, *given: Bound) -> Iterator[Ends]:
     return (ends for ends in EVERY if holds((*relation.bounds, *given), ends))
 
 
@@ -50,7 +50,7 @@ def test_the_table_is_what_the_reference_says(name: str) -> None:
 
 @pytest.mark.parametrize("relation", WAYS, ids=lambda relation: f"{relation.name}{relation.bounds}")
 @pytest.mark.parametrize("given", [(), (LEFT_INSTANT,), (RIGHT_INSTANT,), (LEFT_INSTANT, RIGHT_INSTANT)], ids=len)
-def test_what_follows_is_what_all_of_them_have(relation: Relation, given: tuple[Bound, ...]) -> None:
+def test_what_follows_is_what_all_of_them_have(relation: IntervalRelation, given: tuple[Bound, ...]) -> None:
     pairs = list(having(relation, *given))
     assert relation.possible(*given) == bool(pairs)
     for fact in FACTS:
@@ -59,7 +59,7 @@ def test_what_follows_is_what_all_of_them_have(relation: Relation, given: tuple[
 
 
 @pytest.mark.parametrize("relation", WAYS, ids=lambda relation: f"{relation.name}{relation.bounds}")
-def test_the_pair_begins_with_the_earlier_start(relation: Relation) -> None:
+def test_the_pair_begins_with_the_earlier_start(relation: IntervalRelation) -> None:
     starts = {"DURING": C, "FINISHES": C, "STARTS": C}
     if relation.name not in ("AND", "PAR"):
         assert all(ends[starts.get(relation.name, A)] == min(ends[A], ends[C]) for ends in having(relation))

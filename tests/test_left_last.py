@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cep.core.intervals import RELATIONS, A, B, C, D, Relation, before
+from cep.core.intervals import RELATIONS, A, B, C, D, IntervalRelation, before
 from cep.core.relation import FIRST, Table
 from cep.core.time import Frontier
 from cep.core.values import Pool
@@ -19,7 +19,7 @@ from cep.operators.pair import Pair
 from cep.plan.explain import explain
 from cep.plan.plan import Plan, plan
 
-COVERS = Relation("COVERS", (before(A, C), before(D, B)), "fire(R) COVERS alarm(R)")
+COVERS = IntervalRelation("COVERS", (before(A, C), before(D, B)), "fire(R) COVERS alarm(R)")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.reasoning import owl2rl
 from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, compare_closures
-from knowledge.verification.sample import Sample, sample
+from knowledge.verification.sample import TripleSample, sample
 from tests.closures import HEADER, read
 
 FRIDGES = """\
@@ -92,7 +92,7 @@ def test_what_both_find_contradicts_itself_is_refused() -> None:
 # --- the sample ---
 
 
-def taken(subjects: int) -> tuple[Knowledge, Sample]:
+def taken(subjects: int) -> tuple[Knowledge, TripleSample]:
     knowledge = Knowledge.of(sorted(Graph().parse(data=network.turtle(50), format="turtle")))
     return knowledge, sample(knowledge.terms, knowledge.asserted, subjects)
 

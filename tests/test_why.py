@@ -19,7 +19,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.explain.absence import absence, fixed_of
-from cep.explain.derivation import Node, derivation
+from cep.explain.derivation import DerivationNode, derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import Wanted, interval, wanted
@@ -57,9 +57,9 @@ def event(one: Occurrence) -> Event:
     return Event(one.event, one.args, one.start, one.end)
 
 
-def nodes(node: Node) -> list[tuple[Node, list[Occurrence]]]:
+def nodes(node: DerivationNode) -> list[tuple[DerivationNode, list[Occurrence]]]:
     """All of a tree, each with what its rule was given: its parts, and the one it goes on from."""
-    found: list[tuple[Node, list[Occurrence]]] = []
+    found: list[tuple[DerivationNode, list[Occurrence]]] = []
     for one, before in zip([node, *node.chain], [*node.chain, None]):
         earlier = [] if before is None else [before.occurrence]
         found.append((one, [*(part.occurrence for part in one.parts), *earlier]))
@@ -81,7 +81,7 @@ def alone(engine: Engine, rule: Rule) -> str:
     return "\n".join(lines)
 
 
-def again(engine: Engine, node: Node, parts: list[Occurrence]) -> list[Event]:
+def again(engine: Engine, node: DerivationNode, parts: list[Occurrence]) -> list[Event]:
     """What the rule of a node gives for its constituents alone."""
     assert node.rule is not None
     types = {name: tuple(a.type for a in engine.plan.schemas[name].attributes) for name in _read(node.rule)}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cep.app.knowledge_feed import KnowledgeFeed
     from cep.core.schema import Schema
     from cep.engine import Engine
-    from connectors.batch import Batch as Records
+    from connectors.batch import Batch
     from connectors.dead_letters import DeadLetters
     from connectors.inputs import Input
     from connectors.rdf.writer import RdfWriter
@@ -85,7 +85,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         times = form(source.found, engine.inputs)
         writer.times = times or ISO
 
-        def take(batch: Records | None, tables: dict[str, DataFrame]) -> None:
+        def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
             nonlocal times
             if times is None and batch is not None and not any(writer.counts.values()):  # as what comes live
                 times = batch.times
@@ -112,7 +112,7 @@ class _Sourced:
 
     engine: Engine
     derived: Mapping[str, Schema]
-    batches: Iterator[Records]
+    batches: Iterator[Batch]
     changes: KnowledgeFeed
     found: Sequence[Input]
 

@@ -9,7 +9,7 @@ from threading import Lock
 from time import time
 
 from cep.plan.labels import labels, rules
-from cep.plan.order import Unit, reads
+from cep.plan.order import PlanUnit, reads
 from cep.plan.partition import Stage
 from cep.plan.plan import Plan
 from cep.plan.staged import needed, staged
@@ -24,7 +24,7 @@ class Named:
     name: str
     users: str
     node: int
-    reads: tuple[Unit, ...]
+    reads: tuple[PlanUnit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Meter:
         self.dead: Counter[str] = Counter()
         self.latest: int | None = None
         self.watermark: int | None = None
-        self.goals: dict[tuple[int, Unit], GoalTotals] = {}
+        self.goals: dict[tuple[int, PlanUnit], GoalTotals] = {}
         self.state_by_bucket: dict[tuple[int, int], tuple[int, int]] = {}
 
     def take(self, reports: Iterable[Report], seconds: float) -> None:
@@ -124,7 +124,7 @@ class Meter:
             size for _, size in self.state_by_bucket.values()
         )
 
-    def made(self, stage: int, units: Iterable[Unit]) -> int:
+    def made(self, stage: int, units: Iterable[PlanUnit]) -> int:
         """How many rows these nodes of a stage made."""
         found = (self.goals.get((stage, unit)) for unit in units)
         return sum(goal.made for goal in found if goal is not None)

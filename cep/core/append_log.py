@@ -23,13 +23,13 @@ from zlib import crc32
 from cep.core import checksum
 from cep.core.checksum import Broken
 
-Entry = TypeVar("Entry")
+Logged = TypeVar("Logged")
 
 RecordBytes: TypeAlias = tuple[bytes, bytes]
 """The head and the body of a record."""
 
 
-class AppendLog(ABC, Generic[Entry]):
+class AppendLog(ABC, Generic[Logged]):
     """The entries of a file, which need not exist yet. `places`: the byte at which each entry that was read or added
     begins, and last the one at which the next will."""
 
@@ -49,7 +49,7 @@ class AppendLog(ABC, Generic[Entry]):
         """The bytes of the file up to the last whole entry."""
         return self.places[-1]
 
-    def unread(self) -> Iterator[Entry]:
+    def unread(self) -> Iterator[Logged]:
         """The entries that were added since the file was last read, by anyone, up to a torn one; while one is looked
         at, `len` is its number. Broken: one is damaged; says its number."""
         try:
@@ -63,7 +63,7 @@ class AppendLog(ABC, Generic[Entry]):
                 yield entry
                 self.places.append(self.size + size)
 
-    def read(self, first: int, beyond: int) -> list[Entry]:
+    def read(self, first: int, beyond: int) -> list[Logged]:
         """The entries from one number to before another; all were read or added before. Broken: one is not whole
         any more; says its number. The hashes of lines are not looked at again."""
         if first >= beyond:
@@ -88,7 +88,7 @@ class AppendLog(ABC, Generic[Entry]):
             self._file = None
 
     @abstractmethod
-    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Entry, int]]:
+    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Logged, int]]:
         """Entries and the bytes of each, from where the file stands, up to a torn one. `number`: of the first; `new`:
         they are read for the first time. Broken: one is damaged."""
 

@@ -42,7 +42,7 @@ LEFT_INSTANT, RIGHT_INSTANT = at_once(A, B), at_once(C, D)
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class IntervalRelation:
     """A relation by its name. `example`: how it is used. `of_instant`: why no instant has it, and what was likely meant
     instead, where one cannot be on a side."""
 
@@ -136,27 +136,29 @@ def _spread(bounds: tuple[Bound, ...], earlier: int, later: int) -> tuple[int, i
 _LONGER_RIGHT = ("nothing lies inside it", "the longer one stands on the right")
 _NEAR = ("overlaps nothing", "`AND` with a WITHIN for what is near, `DURING` for what lies inside")
 
-RELATIONS: Mapping[str, Relation] = {
+RELATIONS: Mapping[str, IntervalRelation] = {
     relation.name: relation
     for relation in (
-        Relation("SEQ", (before(B, C),), "smoke(R) SEQ heat(R)"),
-        Relation("AND", (), "smoke(R) AND heat(R)"),
-        Relation("PAR", (before(A, B), before(C, D), before(A, D), before(C, B)), "smoke(R) PAR heat(R)", _NEAR),
-        Relation("EQUALS", (at_once(A, C), at_once(B, D)), "open(R) EQUALS lit(R)"),
-        Relation("MEETS", (at_once(B, C),), "open(R) MEETS shut(R)"),
-        Relation("OVERLAPS", (before(A, C), before(C, B), before(B, D)), "open(R) OVERLAPS lit(R)", _NEAR),
-        Relation("DURING", (before(C, A), before(B, D)), "alarm(R) DURING fire(R)", _LONGER_RIGHT),
-        Relation("STARTS", (at_once(A, C), before(B, D)), "alarm(R) STARTS fire(R)", _LONGER_RIGHT),
-        Relation("FINISHES", (at_once(B, D), before(C, A)), "alarm(R) FINISHES fire(R)", _LONGER_RIGHT),
+        IntervalRelation("SEQ", (before(B, C),), "smoke(R) SEQ heat(R)"),
+        IntervalRelation("AND", (), "smoke(R) AND heat(R)"),
+        IntervalRelation(
+            "PAR", (before(A, B), before(C, D), before(A, D), before(C, B)), "smoke(R) PAR heat(R)", _NEAR
+        ),
+        IntervalRelation("EQUALS", (at_once(A, C), at_once(B, D)), "open(R) EQUALS lit(R)"),
+        IntervalRelation("MEETS", (at_once(B, C),), "open(R) MEETS shut(R)"),
+        IntervalRelation("OVERLAPS", (before(A, C), before(C, B), before(B, D)), "open(R) OVERLAPS lit(R)", _NEAR),
+        IntervalRelation("DURING", (before(C, A), before(B, D)), "alarm(R) DURING fire(R)", _LONGER_RIGHT),
+        IntervalRelation("STARTS", (at_once(A, C), before(B, D)), "alarm(R) STARTS fire(R)", _LONGER_RIGHT),
+        IntervalRelation("FINISHES", (at_once(B, D), before(C, A)), "alarm(R) FINISHES fire(R)", _LONGER_RIGHT),
     )
 }
 
 
-def sequence(low: int, high: int) -> Relation:
+def sequence(low: int, high: int) -> IntervalRelation:
     """`SEQ[low, high]`: the left side ends strictly before the right one starts, by `low` to `high` microseconds."""
-    return Relation("SEQ", (Bound(B, C, max(low, 1), high),), RELATIONS["SEQ"].example)
+    return IntervalRelation("SEQ", (Bound(B, C, max(low, 1), high),), RELATIONS["SEQ"].example)
 
 
-def named(name: str, gap: tuple[int, int] | None = None) -> Relation:
+def named(name: str, gap: tuple[int, int] | None = None) -> IntervalRelation:
     """The relation of a name; of a SEQ with bounds on the gap between the two."""
     return RELATIONS[name] if gap is None else sequence(*gap)

@@ -21,7 +21,7 @@ DEEPEST = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DerivationNode:
     """An occurrence, the rule that made it with its variables, and its constituents.
 
     `rule` is None of an input record, and where its constituents are no longer remembered. Of an event that a rule
@@ -36,14 +36,16 @@ class Node:
     bound: Mapping[str, Typed] | None = None
     judged: tuple[Judged, ...] = ()
     silent: tuple[tuple[Pattern, int], ...] = ()
-    parts: tuple[Node, ...] = ()
-    chain: tuple[Node, ...] = ()
+    parts: tuple[DerivationNode, ...] = ()
+    chain: tuple[DerivationNode, ...] = ()
     again: bool = False
     left_out: int = 0
     also: tuple[Rule, ...] = ()
 
 
-def derivation(memory: Memory, judge: Judge, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> Node:
+def derivation(
+    memory: Memory, judge: Judge, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST
+) -> DerivationNode:
     """The tree of an occurrence: at most `most` occurrences, `depth` rules deep, not counting those of a chain."""
     return _Deriving(memory, judge, most).node(occurrence, depth)
 
@@ -55,26 +57,26 @@ class _Deriving:
         self.room = most
         self.seen: set[Occurrence] = set()
 
-    def node(self, occurrence: Occurrence, depth: int) -> Node:
+    def node(self, occurrence: Occurrence, depth: int) -> DerivationNode:
         self.room -= 1
         if self.memory.is_input(occurrence):
-            return Node(occurrence, True)
+            return DerivationNode(occurrence, True)
         if occurrence in self.seen:
-            return Node(occurrence, False, again=True)
+            return DerivationNode(occurrence, False, again=True)
         self.seen.add(occurrence)
         made = self.made(occurrence)
         if made is None:
-            records = [Node(one, True) for one in self.memory.records(occurrence.name)[: max(self.room, 0)]]
+            records = [DerivationNode(one, True) for one in self.memory.records(occurrence.name)[: max(self.room, 0)]]
             self.room -= len(records)
-            return Node(occurrence, False, parts=tuple(records))
+            return DerivationNode(occurrence, False, parts=tuple(records))
         rule, attempt = made
         before = _earlier(attempt, occurrence)
         parts = self.parts([part for part in attempt.parts if part is not before], depth)
         chain, left_out = ((), 0) if before is None else self.chain(before, depth)
         return self.explained(occurrence, rule, attempt, parts, chain, left_out)
 
-    def parts(self, found: list[Occurrence], depth: int) -> tuple[tuple[Node, ...], int]:
-        made: list[Node] = []
+    def parts(self, found: list[Occurrence], depth: int) -> tuple[tuple[DerivationNode, ...], int]:
+        made: list[DerivationNode] = []
         found = list(dict.fromkeys(found))
         for place, part in enumerate(found):
             if self.room <= 0 or depth <= 0:
@@ -82,16 +84,16 @@ class _Deriving:
             made.append(self.node(part, depth - 1))
         return tuple(made), 0
 
-    def chain(self, latest: Occurrence, depth: int) -> tuple[tuple[Node, ...], int]:
+    def chain(self, latest: Occurrence, depth: int) -> tuple[tuple[DerivationNode, ...], int]:
         """The earlier occurrences that one was made of, and how many more there are."""
-        links: list[Node] = []
+        links: list[DerivationNode] = []
         current: Occurrence | None = latest
         while current is not None and self.room > 0 and current not in self.seen:
             self.room -= 1
             self.seen.add(current)
             made = None if self.memory.is_input(current) else self.made(current)
             if made is None:
-                links.append(Node(current, self.memory.is_input(current)))
+                links.append(DerivationNode(current, self.memory.is_input(current)))
                 return tuple(links), 0
             rule, attempt = made
             before = _earlier(attempt, current)
@@ -99,7 +101,7 @@ class _Deriving:
             links.append(self.explained(current, rule, attempt, parts, (), 0))
             current = before
         if current is not None and current in self.seen:
-            links.append(Node(current, False, again=True))
+            links.append(DerivationNode(current, False, again=True))
             return tuple(links), 0
         return tuple(links), int(current is not None)
 
@@ -108,15 +110,17 @@ class _Deriving:
         occurrence: Occurrence,
         rule: Rule,
         attempt: Attempt,
-        parts: tuple[tuple[Node, ...], int],
-        chain: tuple[Node, ...],
+        parts: tuple[tuple[DerivationNode, ...], int],
+        chain: tuple[DerivationNode, ...],
         left_out: int,
-    ) -> Node:
+    ) -> DerivationNode:
         judged = tuple(self.judge.detailed(each, bound) for each, bound in attempt.judged)
         bound = {name: value for name, value in attempt.bound.items() if "'" not in name}
         also = tuple(each for each in self.rules(occurrence, True) if each is not rule)
         more = parts[1] + left_out
-        return Node(occurrence, False, rule, bound, judged, attempt.silent, parts[0], chain, left_out=more, also=also)
+        return DerivationNode(
+            occurrence, False, rule, bound, judged, attempt.silent, parts[0], chain, left_out=more, also=also
+        )
 
     def rules(self, occurrence: Occurrence, made: bool = False) -> list[Rule]:
         """The rules that may have made it; with `made` those of which it is known that they did."""

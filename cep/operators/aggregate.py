@@ -29,8 +29,8 @@ from cep.rules.terms import AggregateResult, Variable, rename_expression
 from cep.rules.windows import DAY, Over
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
     from cep.plan.types import ColumnType, Inference
@@ -272,7 +272,7 @@ class Aggregation(Node):
             return f"after {say_duration(self.duration)}"
         return f"when {counted(self.events or 0, 'newer one')} of its group came"
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.aggregate import window_of
 
         return window_of(self, builder)

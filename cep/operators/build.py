@@ -20,7 +20,7 @@ from cep.rules.terms import Condition
 from cep.rules.typed import TypedVariable, coerced, common_type, fitted
 
 
-class Builder:
+class GoalBuilder:
     """Goals for the nodes of one plan, over one pool and the static relations."""
 
     def __init__(self, plan: Plan, relations: Mapping[str, Relation], pool: Pool, lineage: Lineage | None) -> None:

@@ -17,8 +17,8 @@ from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
     from cep.plan.types import ColumnType, Inference
@@ -96,7 +96,7 @@ class Union(Node):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return pattern_text.joined(sides[0], "OR", sides[1])
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.relational import union_of
 
         return union_of(self, builder, number)

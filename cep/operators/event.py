@@ -20,9 +20,8 @@ from cep.rules.typed import TypedConstant, a, coerced, common_type
 
 if TYPE_CHECKING:
     from cep.core.schema import Attribute
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
 
@@ -131,7 +130,7 @@ class Scan(Node):
         attributes = [schema.attributes[i].name for i in there]
         return pattern_text.event(self.event, [arguments[i] for i in there], attributes)
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.relational import scan_of
 
         return scan_of(self, builder)

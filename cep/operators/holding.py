@@ -15,9 +15,8 @@ from cep.plan.pattern import Pattern, PatternFacts, variables
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
 
@@ -132,7 +131,7 @@ class Holding(Node):
             ("forgets", "when it ends"),
         ]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.holding import holding_of
 
         return holding_of(self, builder)

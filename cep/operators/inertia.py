@@ -18,9 +18,8 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
 
@@ -134,12 +133,12 @@ class Inertia(Node):
             ("forgets", f"when it ends{f', {after}' if after else ''}"),
         ]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.inertia import inertia_of
 
         return inertia_of(self, builder, number, self._read(builder, number))
 
-    def _read(self, builder: Builder, number: int) -> list[int]:
+    def _read(self, builder: GoalBuilder, number: int) -> list[int]:
         """Which kinds of rows anything reads: who asks what holds goes by beginnings, ends and what was before."""
         events = {head.event for head in builder.plan.heads if head.child == number}
         read: set[int] = set()

@@ -9,7 +9,7 @@ from cep.core.intervals import RELATIONS
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators import pair
-from cep.operators.build import Builder
+from cep.operators.build import GoalBuilder
 from cep.operators.event import Scan
 from cep.operators.goals.arrival import distinct
 from cep.operators.goals.bytecode import LEFT, Code, compile_stack
@@ -17,7 +17,7 @@ from cep.operators.goals.contract import Goal
 from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.join_spec import JoinSpec, places_of, spec_of
 from cep.operators.goals.linear_recursion import LinearRecursion
-from cep.plan.order import Group, Unit
+from cep.plan.order import Group, PlanUnit
 from cep.rules.typed import TypedVariable
 
 
@@ -30,14 +30,18 @@ class Loop:
     event: str
     make: Goal
     chain: Goal
-    reads: tuple[Unit, ...]
-    join: Unit
-    right: Unit
-    scan: Unit
+    reads: tuple[PlanUnit, ...]
+    join: PlanUnit
+    right: PlanUnit
+    scan: PlanUnit
     scanned: Goal
 
     def step(
-        self, inputs: Mapping[str, Table], outputs: dict[Unit, Table], frontier: Frontier, widths: Mapping[Unit, int]
+        self,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        frontier: Frontier,
+        widths: Mapping[PlanUnit, int],
     ) -> int:
         """Add to `outputs` what the event and its scan give; gives how many rows the join made."""
         own = inputs.get(self.event, empty(widths[self.event]))
@@ -49,7 +53,7 @@ class Loop:
         return rows(made) - rows(base)
 
 
-def loop_of(builder: Builder, group: Group) -> Loop | None:
+def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
     """The loop that a cycle is, where it has a kernel: of the event, its scan and the join alone."""
     plan = builder.plan
     events = [unit for unit in group.units if isinstance(unit, str)]
@@ -70,7 +74,7 @@ def loop_of(builder: Builder, group: Group) -> Loop | None:
     return Loop(event, make, chain, tuple(bases), join, right, left, builder.node(left))
 
 
-def _chain_of(builder: Builder, event: str) -> tuple[LinearRecursion, int, int] | None:
+def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, int] | None:
     """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's
     number.
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, Relation, named
+from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, named
 from cep.core.suggest import did_you_mean
 from cep.operators.where import of_parts
 from cep.plan.binarise import Component, canonical
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher, both
 from cep.plan.names import author_names
-from cep.plan.node import Lasting, Meeting, Node, NodeFacts, Place
+from cep.plan.node import Lasting, Meeting, Node, NodeFacts, PartColumn
 from cep.plan.pattern import Pattern, PatternFacts, rechosen, variables
 from cep.plan.render import listed, restricted
 from cep.rules import pattern_text
@@ -25,8 +25,8 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, PolicyChoice
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
     from cep.plan.types import ColumnType, Inference
@@ -208,7 +208,7 @@ class Join(Node):
     right_width: int = field(default=0, compare=False)
 
     @property
-    def interval_relation(self) -> Relation:
+    def interval_relation(self) -> IntervalRelation:
         return named(self.relation, self.gap)
 
     @property
@@ -342,7 +342,7 @@ class Join(Node):
         allowed = " that the WHERE allows" if self.decide else ""
         return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.join import JoinGoal
         from cep.operators.goals.join_spec import spec_of
         from cep.operators.goals.widened import widened
@@ -357,13 +357,13 @@ def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
     return [column for column in range(right_width) if column not in taken]
 
 
-def _lasting(relation: Relation) -> Lasting:
+def _lasting(relation: IntervalRelation) -> Lasting:
     """What is known of a pair's length, from the relation alone."""
     if relation.instant_if(LEFT_INSTANT) or relation.instant_if(RIGHT_INSTANT):
         return Lasting.AS_SHORTEST
     return Lasting.TOUCHING if relation.instant_if(LEFT_INSTANT, RIGHT_INSTANT) else Lasting.MORE
 
 
-def place_of(join: Join, column: int) -> Place:
+def place_of(join: Join, column: int) -> PartColumn:
     """Where a column of a join comes from."""
     return (0, column) if column < join.left_width else (1, join.own[column - join.left_width])

@@ -15,9 +15,8 @@ from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
 
@@ -62,7 +61,7 @@ class Tick(Node):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text("initially") if self.ticks == SINCE_EVER else pattern_text.time_point(self.ticks)
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals import relational
 
         return relational.TickGoal(self.ticks)

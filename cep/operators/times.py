@@ -9,7 +9,7 @@ from typing import Any
 from cep.core.errors import NOWHERE, Span
 from cep.operators.pair import Pair
 from cep.operators.where import decided
-from cep.plan.binarise import Builder, Component
+from cep.plan.binarise import Binariser, Component
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.pattern import Pattern, PatternFacts, rechosen
 
@@ -35,7 +35,7 @@ class Repeat(Pattern):
         return self.chain.decider()
 
     def lower(
-        self, builder: Builder, components: tuple[Component, ...], bounded: int | None
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         if len(self.links) > 1 and isinstance(self.chain, Pair):
             return self.chain.paired(builder, components, False)

@@ -18,8 +18,8 @@ from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
 
@@ -142,7 +142,7 @@ class Deadline(Node):
             ("forgets", f"after {say_duration(self.duration)}, or when {absent} comes"),
         ]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.unless import deadline_of
 
         return deadline_of(self, builder)

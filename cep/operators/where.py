@@ -17,8 +17,8 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, condition_variables, rename_condition
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
     from cep.plan.types import ColumnType, Inference
@@ -122,7 +122,7 @@ class Select(Node):
         made = author_names(self.conditions, names[: self.width], rendering.source) | bound
         return restricted(sides[0], self.within, self.conditions, made)
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.relational import select_of
 
         return select_of(self, builder)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cep.core.errors import Span
 from cep.plan.algebra import Head, Rule
 from cep.plan.node import Node
-from cep.plan.order import Unit, components
+from cep.plan.order import PlanUnit, components
 from cep.plan.pattern import events
 from cep.rules.terms import (
     Call,
@@ -50,7 +50,7 @@ class Binarised:
 
 def binarise(rules: Sequence[Rule]) -> Binarised:
     """The shared nodes of all rules and their heads. The rules are safe (`cep.plan.safety`)."""
-    builder = Builder()
+    builder = Binariser()
     cycles = _cycles(rules)
     for number, rule in enumerate(rules):
         builder.rule = number
@@ -64,7 +64,7 @@ def binarise(rules: Sequence[Rule]) -> Binarised:
 
 def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
     """For every recursive event the events of its cycle."""
-    needs: dict[Unit, list[Unit]] = {}
+    needs: dict[PlanUnit, list[PlanUnit]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))
     found: dict[str, frozenset[str]] = {}
@@ -74,7 +74,7 @@ def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
     return found
 
 
-class Builder:
+class Binariser:
     """The nodes made so far. Each operator adds its own (`Pattern.lower`)."""
 
     def __init__(self) -> None:

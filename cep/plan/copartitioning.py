@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 from cep.plan.dependencies import Dependencies
 from cep.plan.names import excerpt
-from cep.plan.node import Meeting
-from cep.plan.node import Place as PartPlace
+from cep.plan.node import Meeting, PartColumn
 from cep.rules.typed import TICKS, Typed, TypedCall, TypedVariable
 
-Place = frozenset[int] | None
+KeyColumns = frozenset[int] | None
 """The columns (of an event: the arguments) that hold the key by which an occurrence has its bucket, all the same value;
 none where no column says which one bucket it is in. EVERYWHERE: it is in every bucket."""
 EVERYWHERE = None
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class SplitFailure:
     """A goal whose partners would not meet (-1: none is to blame), and why, in words."""
 
     node: int
@@ -35,10 +34,10 @@ class Copartitioned:
     they make, and which inputs these go back to; `nodes`: where what each of their nodes gives is."""
 
     rules: tuple[int, ...]
-    failures: Mapping[int, Failure]
-    places: Mapping[str, Place]
+    failures: Mapping[int, SplitFailure]
+    places: Mapping[str, KeyColumns]
     leaves: Mapping[str, frozenset[str]]
-    nodes: Mapping[int, Place]
+    nodes: Mapping[int, KeyColumns]
 
 
 def copartition(
@@ -67,22 +66,22 @@ class _Copartitioning:
         self.held = held
         self.everywhere = everywhere
         self.given = given
-        self.failures: dict[int, Failure] = {}
-        self.places: dict[str, Place] = {}
+        self.failures: dict[int, SplitFailure] = {}
+        self.places: dict[str, KeyColumns] = {}
         self.leaves: dict[str, frozenset[str]] = {}
-        self.found: dict[int, Place | Failure] = {}
+        self.found: dict[int, KeyColumns | SplitFailure] = {}
         self.below: dict[int, frozenset[str]] = {}
 
     def run(self) -> Copartitioned:
         while failed := self.unread() or self.unmet():
             self.failures |= failed
             self.rules = [rule for rule in self.rules if rule not in failed]
-        nodes = {number: place for number, place in self.found.items() if not isinstance(place, Failure)}
+        nodes = {number: place for number, place in self.found.items() if not isinstance(place, SplitFailure)}
         return Copartitioned(tuple(sorted(self.rules)), self.failures, self.places, self.leaves, nodes)
 
-    def unread(self) -> dict[int, Failure]:
+    def unread(self) -> dict[int, SplitFailure]:
         """The rules that read what is neither given nor made here whole, and those of a recursion that is not whole."""
-        failed: dict[int, Failure] = {}
+        failed: dict[int, SplitFailure] = {}
         there = set(self.rules)
         makers = self.dependencies.makers
         before = -1
@@ -92,11 +91,11 @@ class _Copartitioning:
                 event = self.plan.heads[rule].event
                 for read in sorted(self.dependencies.reads[rule] | ({event} & self.dependencies.recursive)):
                     if rule in there and read not in self.given and not there.issuperset(makers.get(read, (-1,))):
-                        failed[rule] = Failure(-1, f"`{read}` is not all made with it")
+                        failed[rule] = SplitFailure(-1, f"`{read}` is not all made with it")
                         there.remove(rule)
         return failed
 
-    def unmet(self) -> dict[int, Failure]:
+    def unmet(self) -> dict[int, SplitFailure]:
         """The rules with a goal whose partners would not meet. Where events are is the greatest fixpoint: each keeps
         the arguments by which all that its rules make of such events has its bucket."""
         heads, events = self.plan.heads, {rule: self.plan.heads[rule].event for rule in self.rules}
@@ -122,13 +121,13 @@ class _Copartitioning:
                 if isinstance(place, frozenset) and known is not EVERYWHERE:
                     self.places[event] = known & self.carried(rule, place)
                     changed = changed or self.places[event] != known
-        failed: dict[int, Failure] = {}
+        failed: dict[int, SplitFailure] = {}
         for rule, event in events.items():
             place = self.found[heads[rule].child]
-            if isinstance(place, Failure):
+            if isinstance(place, SplitFailure):
                 failed[rule] = place
             elif place is EVERYWHERE and self.places[event] is not EVERYWHERE:
-                failed[rule] = Failure(-1, "nothing in it has a key")
+                failed[rule] = SplitFailure(-1, "nothing in it has a key")
         return failed
 
     def traced(self) -> dict[str, frozenset[str]]:
@@ -152,7 +151,7 @@ class _Copartitioning:
             return self.leaves.get(event, frozenset({event}))
         return frozenset[str]().union(*(self.below[child] for child in self.plan.nodes[number].parts))
 
-    def input(self, event: str) -> Place:
+    def input(self, event: str) -> KeyColumns:
         if event in self.everywhere:
             return EVERYWHERE
         return frozenset({self.held[event]}) if event in self.held else frozenset()
@@ -164,17 +163,17 @@ class _Copartitioning:
 
     # --- nodes ---
 
-    def node(self, number: int) -> Place | Failure:
+    def node(self, number: int) -> KeyColumns | SplitFailure:
         facts = self.dependencies.facts[number]
         if facts.event is not None:
             arguments = self.places[facts.event] if facts.event in self.places else self.input(facts.event)
             if arguments is EVERYWHERE:
                 return EVERYWHERE
             return frozenset(column for column, position in enumerate(facts.takes) if position in arguments)
-        places: list[Place] = []
+        places: list[KeyColumns] = []
         for child in self.plan.nodes[number].parts:
             place = self.found[child]
-            if isinstance(place, Failure):
+            if isinstance(place, SplitFailure):
                 return place
             places.append(place)
         if all(place is EVERYWHERE for place in places):
@@ -191,7 +190,7 @@ class _Copartitioning:
             case Meeting.GROUPS:
                 return self.grouped(number, places[0])
 
-    def paired(self, number: int, places: Sequence[Place]) -> Place | Failure:
+    def paired(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
         """Pairs of the first two parts; what a third has forbids some."""
         left, right = places[0], places[1]
         facts = self.dependencies.facts[number]
@@ -202,7 +201,7 @@ class _Copartitioning:
         elif left is not right:
             if (0 if left is EVERYWHERE else 1) in facts.chooses:
                 why = f"and `{facts.policy}` chooses among all"
-                return Failure(number, f"no variable is on both sides of {self.text(number)}, {why}")
+                return SplitFailure(number, f"no variable is on both sides of {self.text(number)}, {why}")
             if not self.kept_apart(number):
                 return self.apart(number, (), places)
         place = self.shown(number, places[:2])
@@ -213,9 +212,9 @@ class _Copartitioning:
             a[1] in absent and c in place for a, c in self.dependencies.forbidden(number)
         ):
             return place
-        return Failure(number, f"what is absent in {self.text(number)} does not share its key")
+        return SplitFailure(number, f"what is absent in {self.text(number)} does not share its key")
 
-    def shown(self, number: int, places: Sequence[Place]) -> Place:
+    def shown(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns:
         """The columns of a node that hold the key of a part."""
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
@@ -226,10 +225,10 @@ class _Copartitioning:
         found = (column_of.get(equal.get(place, place)) for place in held)
         return frozenset(column for column in found if column is not None)
 
-    def either(self, number: int, places: Sequence[Place]) -> Place | Failure:
+    def either(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
         """The occurrences of all parts: those columns hold the key that do in each."""
         if any(place is EVERYWHERE for place in places):
-            return Failure(number, f"the sides of {self.text(number)} are not kept apart alike")
+            return SplitFailure(number, f"the sides of {self.text(number)} are not kept apart alike")
         types = self.dependencies.types(number)
         return frozenset(
             column
@@ -240,7 +239,7 @@ class _Copartitioning:
             )
         )
 
-    def against(self, number: int, left: Place, absent: Place) -> Place | Failure:
+    def against(self, number: int, left: KeyColumns, absent: KeyColumns) -> KeyColumns | SplitFailure:
         """The first part's occurrences, unless the second has one that joins."""
         if absent is EVERYWHERE:
             return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
@@ -250,7 +249,7 @@ class _Copartitioning:
             return left
         return self.apart(number, pairs, (left, absent))
 
-    def grouped(self, number: int, child: Place) -> Place | Failure:
+    def grouped(self, number: int, child: KeyColumns) -> KeyColumns | SplitFailure:
         facts = self.dependencies.facts[number]
         place = frozenset(
             column
@@ -260,9 +259,9 @@ class _Copartitioning:
         if place:
             return place
         if not facts.groups:
-            return Failure(number, f"{self.text(number)} has no BY: one window for all")
+            return SplitFailure(number, f"{self.text(number)} has no BY: one window for all")
         known = self.named(self.plan.nodes[number].parts[0], child or frozenset())
-        return Failure(number, f"the BY of {self.text(number)} leaves out {known or 'the key of what is in it'}")
+        return SplitFailure(number, f"the BY of {self.text(number)} leaves out {known or 'the key of what is in it'}")
 
     def kept_apart(self, number: int) -> bool:
         """Whether the part that is dealt out has a key for another goal too, where the other part is in every bucket.
@@ -273,22 +272,24 @@ class _Copartitioning:
 
     # --- words ---
 
-    def apart(self, number: int, pairs: Sequence[tuple[PartPlace, PartPlace]], places: Sequence[Place]) -> Failure:
+    def apart(
+        self, number: int, pairs: Sequence[tuple[PartColumn, PartColumn]], places: Sequence[KeyColumns]
+    ) -> SplitFailure:
         """Why the first two parts do not meet."""
         text = self.text(number)
         facts, parts = self.dependencies.facts[number], self.plan.nodes[number].parts
         if not pairs and (facts.equal or (facts.forbids and facts.meeting is Meeting.AGAINST)):
-            return Failure(number, f"{text} joins a time or duration with a number of seconds")
+            return SplitFailure(number, f"{text} joins a time or duration with a number of seconds")
         if not pairs:
             what = "any such event ends it" if facts.meeting is Meeting.AGAINST else "every pair is tried"
-            return Failure(number, f"no variable is on both sides of {text}: {what}")
+            return SplitFailure(number, f"no variable is on both sides of {text}: {what}")
         reason = f"{text} joins on {', '.join(dict.fromkeys(self.plan.names[parts[0]][a[1]] for a, _ in pairs))}"
         joined = ({a[1] for a, _ in pairs}, {b[1] for _, b in pairs})
         for word, node, place, mine in zip(("left", "right"), parts, places, joined):
             if place is not EVERYWHERE and not place & mine:
                 known = self.named(node, place)
-                return Failure(number, f"{reason}, its {word} side {f'on {known}' if known else 'has no key'}")
-        return Failure(number, f"{reason}, its two sides on different ones of them")
+                return SplitFailure(number, f"{reason}, its {word} side {f'on {known}' if known else 'has no key'}")
+        return SplitFailure(number, f"{reason}, its two sides on different ones of them")
 
     def named(self, node: int, place: frozenset[int]) -> str:
         return ", ".join(dict.fromkeys(self.plan.names[node][column] for column in sorted(place)))

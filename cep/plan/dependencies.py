@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from cep.plan.node import Node, Place
-from cep.plan.order import Unit, components
+from cep.plan.node import Node, PartColumn
+from cep.plan.order import PlanUnit, components
 from cep.plan.plan import Plan
 from cep.rules.terms import Comparison, Variable
 from cep.rules.typed import TICKS
@@ -47,11 +47,11 @@ class Dependencies:
         """Rules that stay together, needed ones first: those of a recursion, and of each event of `together`."""
         inside = sorted(rules)
         together = self.recursive.union(together)
-        makers: dict[str, list[Unit]] = {}
+        makers: dict[str, list[PlanUnit]] = {}
         for rule in inside:
             makers.setdefault(self.plan.heads[rule].event, []).append(rule)
 
-        def needs(rule: Unit) -> list[Unit]:
+        def needs(rule: PlanUnit) -> list[PlanUnit]:
             assert isinstance(rule, int), "units are rules"
             event = self.plan.heads[rule].event
             mine = makers[event] if event in together else []
@@ -60,7 +60,7 @@ class Dependencies:
         return [tuple(unit for unit in found if isinstance(unit, int)) for found in components(inside, needs)]
 
     def _recursive(self) -> frozenset[str]:
-        reads: dict[Unit, list[Unit]] = {event: [] for event in self.makers}
+        reads: dict[PlanUnit, list[PlanUnit]] = {event: [] for event in self.makers}
         for event, makers in self.makers.items():
             reads[event] += [read for rule in makers for read in sorted(self.reads[rule]) if read in self.makers]
         cycles = [
@@ -68,7 +68,7 @@ class Dependencies:
         ]
         return frozenset(event for found in cycles for event in found if isinstance(event, str))
 
-    def pairs(self, number: int) -> list[tuple[Place, Place]]:
+    def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
         """The places of a node's parts that are equal, and equal as values, in all that it gives: the key, and what the
         WHERE says is equal, where that is asked before a pair is chosen."""
         facts = self.facts[number]
@@ -86,7 +86,7 @@ class Dependencies:
                     pass
         return found
 
-    def forbidden(self, number: int) -> list[tuple[Place, int]]:
+    def forbidden(self, number: int) -> list[tuple[PartColumn, int]]:
         """The places of what is absent, and the columns of the node, that are equal as values where the one forbids the
         other."""
         facts = self.facts[number]
@@ -96,7 +96,7 @@ class Dependencies:
                 found.append((place, column))
         return found
 
-    def type(self, number: int, place: Place) -> str:
+    def type(self, number: int, place: PartColumn) -> str:
         """The type of a place of a node's parts."""
         part, column = place
         return self.plan.columns[self.plan.nodes[number].parts[part]][column].type
@@ -106,7 +106,7 @@ class Dependencies:
 
     def _apart(self, number: int) -> list[Slot]:
         facts, parts = self.facts[number], self.plan.nodes[number].parts
-        places: list[Place] = []
+        places: list[PartColumn] = []
         if facts.equal or not facts.selects:
             places += [place for pair in self.pairs(number) for place in pair]
         for place, column in self.forbidden(number):

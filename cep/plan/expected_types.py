@@ -20,13 +20,13 @@ from cep.rules.terms import (
     expression_variables,
 )
 
-Place = tuple[str, int]
+ArgumentPosition = tuple[str, int]
 """A predicate and a position of its arguments."""
 
 _PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates that give what they take
 
 
-def wanted(rules: Rules, types: Mapping[Place, str | None]) -> dict[Place, str]:
+def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[ArgumentPosition, str]:
     """The types of those places of what is asked that hold no value, None in `types`.
 
     They are those of the declared attributes that heads make of them, through static rules and undeclared events; float
@@ -58,16 +58,16 @@ def _one(types: Collection[str]) -> str:
 class _Wants:
     """Types asked of variables, followed to where these get their values."""
 
-    def __init__(self, rules: Rules, types: Mapping[Place, str | None]) -> None:
+    def __init__(self, rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> None:
         self.rules = rules
         self.types = types
         self.derived = {rule.event for rule in rules.rules if not rules.schemas[rule.event].declared}
         self.statics = {rule.name for rule in rules.statics}
-        self.found: dict[Place, list[str]] = {}
+        self.found: dict[ArgumentPosition, list[str]] = {}
         self.todo: list[tuple[bool, str, int, str]] = []  # of an event, its or the predicate's name, position, type
         self.seen: set[tuple[bool, str, int, str]] = set()
 
-    def follow(self) -> dict[Place, list[str]]:
+    def follow(self) -> dict[ArgumentPosition, list[str]]:
         while self.todo:
             event, name, place, type = self.todo.pop()
             if event:

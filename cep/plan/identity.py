@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from cep.plan.algebra import Rules
 from cep.plan.node import PART_FIELDS
-from cep.plan.order import Unit, reads
+from cep.plan.order import PlanUnit, reads
 from cep.plan.plan import Plan
 from cep.rules.terms import Call, Predicate
 from cep.rules.typed import TypedCall
@@ -22,11 +22,11 @@ OF_AREAS = "inside"
 """The function that asks the knowledge."""
 
 
-def identities(plan: Plan, asked: Mapping[str, str]) -> dict[Unit, str]:
+def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
     """The name of every unit of a plan: 16 hexadecimal digits. `asked`: what the predicates mean (`meanings`)."""
-    found: dict[Unit, str] = {}
+    found: dict[PlanUnit, str] = {}
     for group in plan.groups:
-        inside = set(group.units) if group.recursive else set[Unit]()
+        inside = set(group.units) if group.recursive else set[PlanUnit]()
         made = {unit: _hashed(_rooted(plan, unit, inside, found, asked)) for unit in group.units}
         found |= made
     return found
@@ -66,12 +66,14 @@ def spelt(value: Any) -> str:
     return repr(value)
 
 
-def _rooted(plan: Plan, root: Unit, inside: Set[Unit], known: Mapping[Unit, str], asked: Mapping[str, str]) -> str:
+def _rooted(
+    plan: Plan, root: PlanUnit, inside: Set[PlanUnit], known: Mapping[PlanUnit, str], asked: Mapping[str, str]
+) -> str:
     """A unit with those of its cycle, numbered as they are met from it."""
-    numbers: dict[Unit, int] = {root: 0}
+    numbers: dict[PlanUnit, int] = {root: 0}
     waiting = [root]
 
-    def name(unit: Unit) -> str:
+    def name(unit: PlanUnit) -> str:
         if unit not in inside:
             return known[unit]
         if unit not in numbers:
@@ -82,7 +84,7 @@ def _rooted(plan: Plan, root: Unit, inside: Set[Unit], known: Mapping[Unit, str]
     return "\n".join(_described(plan, unit, name, asked) for unit in waiting)
 
 
-def _described(plan: Plan, unit: Unit, name: Callable[[Unit], str], asked: Mapping[str, str]) -> str:
+def _described(plan: Plan, unit: PlanUnit, name: Callable[[PlanUnit], str], asked: Mapping[str, str]) -> str:
     if isinstance(unit, str):
         heads = [
             (name(head.child), spelt(arguments), _asked(arguments, asked))

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from cep.plan.order import Group, Unit
+from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 
 
@@ -27,7 +27,7 @@ def labels(plan: Plan) -> dict[int, str]:
     return found
 
 
-def units(group: Group) -> list[Unit]:
+def units(group: Group) -> list[PlanUnit]:
     """The units of a group in the order in which they run."""
     return [unit for units, _ in group.slices for unit in units] if group.recursive else list(group.units)
 

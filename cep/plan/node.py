@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
 
-Place = tuple[int, int]
+PartColumn = tuple[int, int]
 """A part of a node, counted from 0, and a column of it."""
 
 PART_FIELDS = ("left", "right", "absent", "child")
@@ -78,12 +78,12 @@ class NodeFacts:
     remembers: bool = False
     event: str | None = None
     takes: tuple[int, ...] = ()
-    shows: tuple[tuple[Place, ...], ...] = ()
-    looks: tuple[Place, ...] = ()
-    equal: tuple[tuple[Place, Place], ...] = ()
+    shows: tuple[tuple[PartColumn, ...], ...] = ()
+    looks: tuple[PartColumn, ...] = ()
+    equal: tuple[tuple[PartColumn, PartColumn], ...] = ()
     negated: int | None = None
-    forbids: tuple[tuple[Place, int], ...] = ()
-    groups: tuple[Place, ...] = ()
+    forbids: tuple[tuple[PartColumn, int], ...] = ()
+    groups: tuple[PartColumn, ...] = ()
     conditions: tuple[Condition, ...] = ()
     asked_first: bool = True
     binds: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ class Node(WithFacts[NodeFacts]):
 
     @abstractmethod
     def goal(self, builder: Any, number: int) -> Any:
-        """Its goal. `builder`: a `cep.operators.build.Builder`."""
+        """Its goal. `builder`: a `cep.operators.build.GoalBuilder`."""
 
 
 def children(node: Node) -> tuple[int, ...]:

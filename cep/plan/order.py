@@ -15,7 +15,7 @@ from cep.core.errors import CepError, Source, Span
 from cep.plan.algebra import Head
 from cep.plan.node import Node
 
-Unit = int | str
+PlanUnit = int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Group:
     """Units that run together. `recursive`: they are a cycle. `slices`: a cycle's units in the order in which they run
     inside an instant, each with whether it goes in rounds (a cycle inside the instant)."""
 
-    units: tuple[Unit, ...]
+    units: tuple[PlanUnit, ...]
     recursive: bool
-    slices: tuple[tuple[tuple[Unit, ...], bool], ...] = ()
+    slices: tuple[tuple[tuple[PlanUnit, ...], bool], ...] = ()
 
 
 def order(
@@ -36,18 +36,18 @@ def order(
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)
 
-    def needs(unit: Unit) -> list[Unit]:
+    def needs(unit: PlanUnit) -> list[PlanUnit]:
         if isinstance(unit, str):
             return list(makers.get(unit, ()))
         return reads(nodes[unit])
 
-    def needs_now(unit: Unit) -> list[Unit]:
+    def needs_now(unit: PlanUnit) -> list[PlanUnit]:
         if isinstance(unit, str):
             return needs(unit)
         later = nodes[unit].facts().earlier
         return [other for port, other in enumerate(needs(unit)) if port not in later]
 
-    units: list[Unit] = list(range(len(nodes)))
+    units: list[PlanUnit] = list(range(len(nodes)))
     read = [event for node in nodes if (event := node.facts().event) is not None]
     events = dict.fromkeys([*read, *(head.event for head in heads)])
     units += list(events)
@@ -78,17 +78,17 @@ def order(
     return tuple(groups), errors
 
 
-def reads(node: Node) -> list[Unit]:
+def reads(node: Node) -> list[PlanUnit]:
     """What a node reads: other nodes, or an event."""
     event = node.facts().event
     return list(node.parts) if event is None else [event]
 
 
 def settle(
-    groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], grows: Callable[[Unit], bool]
+    groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], grows: Callable[[PlanUnit], bool]
 ) -> None:
     """Call `grows` with every unit in order, and in a cycle again with what reads a unit that has grown."""
-    readers: dict[Unit, list[Unit]] = {}
+    readers: dict[PlanUnit, list[PlanUnit]] = {}
     for number, node in enumerate(nodes):
         for child in reads(node):
             readers.setdefault(child, []).append(number)
@@ -106,14 +106,14 @@ def settle(
                 waiting.update(again)
 
 
-def components(units: Iterable[Unit], needs: Callable[[Unit], Iterable[Unit]]) -> list[list[Unit]]:
+def components(units: Iterable[PlanUnit], needs: Callable[[PlanUnit], Iterable[PlanUnit]]) -> list[list[PlanUnit]]:
     """Strongly connected components, needed ones first (Tarjan 1972, without recursion); units keep their order."""
     position = {unit: i for i, unit in enumerate(units)}
-    number: dict[Unit, int] = {}
-    low: dict[Unit, int] = {}
-    stack: list[Unit] = []
-    on_stack: set[Unit] = set()
-    found: list[list[Unit]] = []
+    number: dict[PlanUnit, int] = {}
+    low: dict[PlanUnit, int] = {}
+    stack: list[PlanUnit] = []
+    on_stack: set[PlanUnit] = set()
+    found: list[list[PlanUnit]] = []
     for root in position:
         if root in number:
             continue
@@ -137,7 +137,7 @@ def components(units: Iterable[Unit], needs: Callable[[Unit], Iterable[Unit]]) -
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[unit])
                 if low[unit] == number[unit]:
-                    component: list[Unit] = []
+                    component: list[PlanUnit] = []
                     while True:
                         member = stack.pop()
                         on_stack.discard(member)

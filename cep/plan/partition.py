@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cep.plan.algebra import Head
-from cep.plan.copartitioning import EVERYWHERE, Copartitioned, Failure, Place, copartition
+from cep.plan.copartitioning import EVERYWHERE, Copartitioned, KeyColumns, SplitFailure, copartition
 from cep.plan.dependencies import Dependencies
-from cep.plan.order import Unit, components
+from cep.plan.order import PlanUnit, components
 from cep.plan.plan import Plan
 from cep.plan.ties import Ties, UnorderedTies
 from cep.plan.variables import candidates
@@ -74,7 +74,7 @@ class _Draft:
 
     rules: tuple[int, ...]
     inputs: dict[str, Route]
-    places: dict[str, Place] | None
+    places: dict[str, KeyColumns] | None
     reasons: tuple[Reason, ...] = ()
 
 
@@ -114,7 +114,7 @@ class _Drawing:
 
     def families(self, rules: Iterable[int]) -> list[list[int]]:
         """Rules by what they read and make in common: families know nothing of each other's events."""
-        near: dict[Unit, list[Unit]] = {}
+        near: dict[PlanUnit, list[PlanUnit]] = {}
         for rule in sorted(rules):
             near[rule] = [*sorted(self.dependencies.reads[rule]), self.heads[rule].event]
             for event in near[rule]:
@@ -221,7 +221,7 @@ class _Drawing:
         choices = sorted(candidates(self.dependencies, unit, inputs), key=lambda held: held.keys() <= small)
         ways = [(held, small - held.keys()) for held in choices]
         tries = [copartition(self.dependencies, unit, *way, given).failures for way in [*ways, ({}, set[str]())]]
-        failed: list[dict[int, Failure]] = [
+        failed: list[dict[int, SplitFailure]] = [
             {rule: failure for rule, failure in failures.items() if failure.node >= 0} for failures in tries
         ]
         failed = [failures for failures in failed if failures]

@@ -16,7 +16,7 @@ from cep.plan.facts import WithFacts
 from cep.rules.terms import AggregateResult, Condition, Constant, PolicyChoice, Variable, condition_variables
 
 if TYPE_CHECKING:
-    from cep.plan.binarise import Builder, Component
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.lint.ranges import Ranges, Searcher
     from cep.plan.safety import Checker
 
@@ -63,7 +63,7 @@ class Pattern(WithFacts[PatternFacts]):
 
     @abstractmethod
     def lower(
-        self, builder: Builder, components: tuple[Component, ...], bounded: int | None
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         """Its node, on which `components` are decided as low as they can, and the columns of its variables (M4).
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from cep.plan.copartitioning import EVERYWHERE, Place
+from cep.plan.copartitioning import EVERYWHERE, KeyColumns
 from cep.plan.dependencies import Dependencies
 
 TIME_POINT = ""
@@ -95,7 +95,7 @@ class UnorderedTies:
         rules: Sequence[int],
         inputs: Mapping[str, bool],
         unsure: frozenset[str],
-        places: Mapping[str, Place] | None,
+        places: Mapping[str, KeyColumns] | None,
     ) -> None:
         dependencies, plan = ties.dependencies, ties.dependencies.plan
         self.ties = ties

@@ -17,7 +17,7 @@ from cep.plan.advice import advised, conversion
 from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
-from cep.plan.order import Group, Unit, settle
+from cep.plan.order import Group, PlanUnit, settle
 from cep.rules.aggregates import example
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.expressions import check
@@ -135,7 +135,7 @@ class Inference:
 
     # --- the fixpoint ---
 
-    def grows(self, unit: Unit) -> bool:
+    def grows(self, unit: PlanUnit) -> bool:
         """Type a unit anew; whether it is another type than before."""
         if isinstance(unit, int):
             before, self.columns[unit] = self.columns[unit], self.nodes[unit].columns(self, unit)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import islice, product
 
 from cep.plan.dependencies import Dependencies, Slot
-from cep.plan.node import Place
+from cep.plan.node import PartColumn
 from cep.rules.terms import Variable
 
 MOST = 16
@@ -71,7 +71,7 @@ class _Classes:
                 self.join(slot, slot)
             return slots
 
-        def slot_of(place: Place) -> Slot | None:
+        def slot_of(place: PartColumn) -> Slot | None:
             part, column = place
             return self.shown[parts[part]][column]
 

@@ -16,7 +16,7 @@ from cep.rules.binding_order import arrange, binding, is_test, names_of
 from cep.rules.evaluate import Columns, may_miss, missing
 from cep.rules.expressions import check, check_comparison, compile, compile_test
 from cep.rules.relations import Mask, Relation
-from cep.rules.steps import Argument, Batch, Live, Step, any_of, join, semijoin, union
+from cep.rules.steps import Argument, BoundRows, Live, Step, any_of, join, semijoin, union
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -68,8 +68,8 @@ class Conditions:
         return found
 
 
-def _run(steps: tuple[Step, ...], columns: Columns, rows: int) -> Batch:
-    batch = Batch(dict(columns), rows, ends=columns.get("end()"))
+def _run(steps: tuple[Step, ...], columns: Columns, rows: int) -> BoundRows:
+    batch = BoundRows(dict(columns), rows, ends=columns.get("end()"))
     for step in steps:
         step(batch)
     return batch
@@ -190,7 +190,7 @@ class _Builder:
         test = compile_test(typed, self.pool, self.missable, negated)
         dear = _dear(typed)
 
-        def run(batch: Batch) -> None:
+        def run(batch: BoundRows) -> None:
             if dear:
                 batch.settle(needed)
             batch.narrow(test(batch.columns, batch.rows))
@@ -202,7 +202,7 @@ class _Builder:
         checked, type = may_miss(typed, self.missable), typed.type
         dear = _dear(typed)
 
-        def run(batch: Batch) -> None:
+        def run(batch: BoundRows) -> None:
             if dear:
                 batch.settle(needed)
             column = value(batch.columns, batch.rows)

@@ -24,7 +24,7 @@ from cep.rules.expressions import check, compile
 from cep.rules.materialized import MaterializedRelation, Rows, present
 from cep.rules.relations import Relation
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head
-from cep.rules.strata import Group, strata
+from cep.rules.strata import Stratum, strata
 from cep.rules.terms import Predicate, StaticRule, without_alternatives
 from cep.rules.typed import grown
 from cep.rules.typed_facts import FactDeclaration
@@ -94,7 +94,7 @@ class Maintained:
             table.settle()
         return found
 
-    def _needs(self, group: Group) -> list[MaterializedRelation]:
+    def _needs(self, group: Stratum) -> list[MaterializedRelation]:
         """The tables that rules of a group ask, also by those they call."""
         found: dict[str, MaterializedRelation] = {}
         seen, queue = set(group.names), list(group.names)
@@ -110,7 +110,7 @@ class Maintained:
                     queue.append(each.name)
         return list(found.values())
 
-    def _change(self, group: Group) -> None:
+    def _change(self, group: Stratum) -> None:
         name = group.names[0]
         if name not in self._single:
             self._single[name] = None if group.recursive else self._entered(name)
@@ -120,7 +120,7 @@ class Maintained:
         else:
             single.change(self.pool)
 
-    def _anew(self, group: Group) -> None:
+    def _anew(self, group: Stratum) -> None:
         """Derive a group again as a whole, and take what is different."""
         names = set(group.names)
         others = {name: relation for name, relation in self.relations.items() if name not in names}

@@ -22,14 +22,14 @@ from cep.rules.typed import Typed, coerced, common_type, grown
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GivenArguments:
     """Arguments that are given: which variable each given position is, and what must hold besides."""
 
     names: dict[int, str]
     conditions: tuple[Condition, ...]
 
 
-def enter(arguments: Sequence[Expression], given: Sequence[int]) -> Entry:
+def enter(arguments: Sequence[Expression], given: Sequence[int]) -> GivenArguments:
     """Arguments with values given for these positions: a variable takes its value, anything else must equal it."""
     names: dict[int, str] = {}
     seen: set[str] = set()
@@ -43,7 +43,7 @@ def enter(arguments: Sequence[Expression], given: Sequence[int]) -> Entry:
             names[i] = f"#{i}"
             if not isinstance(argument, Variable) or argument.name != "_":
                 conditions.append(Comparison("=", Variable(f"#{i}", argument.span), argument, argument.span))
-    return Entry(names, tuple(conditions))
+    return GivenArguments(names, tuple(conditions))
 
 
 class RulePredicate:
@@ -91,7 +91,7 @@ class RulePredicate:
         return self._probes[asked]
 
     def _probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Call:
-        bodies: list[tuple[Entry, Conditions, list[Typed]]] = []
+        bodies: list[tuple[GivenArguments, Conditions, list[Typed]]] = []
         types: list[str | None] = [None] * len(wanted)
         for rule in self._rules:
             entry = enter(rule.arguments, list(bound))
@@ -115,7 +115,7 @@ class RulePredicate:
 
 
 def order_of(
-    rule: StaticRule, entry: Entry, relations: Mapping[str, Relation], source: Source | None
+    rule: StaticRule, entry: GivenArguments, relations: Mapping[str, Relation], source: Source | None
 ) -> tuple[tuple[Condition, ...], set[str]]:
     """A rule's conditions in order when it is entered so, and all variables that are bound then."""
     known = set(entry.names.values())

@@ -16,7 +16,7 @@ from cep.rules.relations import Mask, Probe
 
 
 @dataclass(slots=True)
-class Batch:
+class BoundRows:
     """What is left of the rows after some steps: columns, the row each came from, and a mask not yet applied."""
 
     columns: dict[str, Column]
@@ -48,7 +48,7 @@ class Batch:
         self.rows = len(kept)
 
 
-Step = Callable[[Batch], None]
+Step = Callable[[BoundRows], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Argument:
     given_may_miss: bool
 
 
-def _bound(arguments: list[Argument], batch: Batch) -> tuple[list[Column], Mask | None]:
+def _bound(arguments: list[Argument], batch: BoundRows) -> tuple[list[Column], Mask | None]:
     """The arguments' columns and where the relation can have them; None: everywhere."""
     columns: list[Column] = []
     fits: Mask | None = None
@@ -101,7 +101,7 @@ def _bound(arguments: list[Argument], batch: Batch) -> tuple[list[Column], Mask 
 
 
 def semijoin(probe: Probe, arguments: list[Argument], negated: bool, needed: Live) -> Step:
-    def run(batch: Batch) -> None:
+    def run(batch: BoundRows) -> None:
         batch.settle(needed)
         columns, fits = _bound(arguments, batch)
         ends = batch.ended() if probe.timed else None
@@ -127,7 +127,7 @@ def semijoin(probe: Probe, arguments: list[Argument], negated: bool, needed: Liv
 
 
 def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed: Live, live: Live) -> Step:
-    def run(batch: Batch) -> None:
+    def run(batch: BoundRows) -> None:
         batch.settle(needed)
         columns, fits = _bound(arguments, batch)
         ends = batch.ended() if probe.timed else None
@@ -144,7 +144,7 @@ def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed
     return run
 
 
-def _seen(batch: Batch) -> dict[str, Column]:
+def _seen(batch: BoundRows) -> dict[str, Column]:
     """The columns of a batch, the ends of its occurrences among them."""
     return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
 
@@ -152,7 +152,7 @@ def _seen(batch: Batch) -> dict[str, Column]:
 def any_of(alternatives: Sequence[Answering], needed: Live) -> Step:
     """The rows for which an alternative holds; each is asked only of those for which none before does."""
 
-    def run(batch: Batch) -> None:
+    def run(batch: BoundRows) -> None:
         batch.settle(needed)
         columns = _seen(batch)
         found = np.zeros(batch.rows, dtype=np.bool_)
@@ -173,7 +173,7 @@ def union(
 ) -> Step:
     """The answers of all alternatives, each once, in their order."""
 
-    def run(batch: Batch) -> None:
+    def run(batch: BoundRows) -> None:
         batch.settle(needed)
         columns = _seen(batch)
         places: list[Ints] = []

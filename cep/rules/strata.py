@@ -9,7 +9,7 @@ from cep.rules.terms import Predicate, StaticRule
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Stratum:
     """Predicates that need each other (`recursive`), or one that does not need itself."""
 
     names: tuple[str, ...]
@@ -20,7 +20,7 @@ Needs = Mapping[str, Sequence[Predicate]]
 Cycle = Sequence[tuple[str, Predicate]]
 
 
-def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> tuple[list[Group], list[Cycle]]:
+def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> tuple[list[Stratum], list[Cycle]]:
     """Groups, each after those it needs; and for each `not` inside a group one cycle through it: (who, needs what)."""
     known = set(names)
     needs: dict[str, list[Predicate]] = {
@@ -33,12 +33,12 @@ def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> t
         for name in names
     }
     place = {name: i for i, name in enumerate(names)}
-    groups: list[Group] = []
+    groups: list[Stratum] = []
     cycles: list[Cycle] = []
     for members in _components(names, needs):
         inside = set(members)
         recursive = any(predicate.name in inside for name in members for predicate in needs[name])
-        groups.append(Group(tuple(sorted(members, key=place.__getitem__)), recursive))
+        groups.append(Stratum(tuple(sorted(members, key=place.__getitem__)), recursive))
         for name in groups[-1].names:
             for predicate in needs[name]:
                 if predicate.negated and predicate.name in inside:

@@ -46,7 +46,7 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice) -> None:
 def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
     admitted, position = {}, parts.position
     for name, frame in batch.items():
-        admitted[name] = encode.admit(encode.Columns.of(frame), parts.schema(name), parts.pool, position)
+        admitted[name] = encode.admit(encode.PushedColumns.of(frame), parts.schema(name), parts.pool, position)
         position += frame.height
     return admitted, position
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cep.plan.order import Unit
+from cep.plan.order import PlanUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Count:
     """Of one unit of a plan: the rows it `made` and the nanoseconds that took, since the last time; `rows` that wait in
     it now, and their `bytes`. A recursion's time is that of the first of its nodes."""
 
-    unit: Unit
+    unit: PlanUnit
     made: int
     time: int
     rows: int

@@ -54,7 +54,7 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class PushedColumns:
     """The columns of a pushed table, or of some of its rows, of which `first` is the first. `integers`: those that are
     Int64 and have no null, as they are in memory; `others`: the rest."""
 
@@ -65,7 +65,7 @@ class Columns:
     first: int = 0
 
     @classmethod
-    def of(cls, frame: pl.DataFrame) -> Columns:
+    def of(cls, frame: pl.DataFrame) -> PushedColumns:
         """Those of a table, without a copy."""
         integers, others = {}, {}
         for series in frame.get_columns():
@@ -75,11 +75,11 @@ class Columns:
                 others[series.name] = series
         return cls(frame.columns, integers, others, frame.height)
 
-    def between(self, start: int, stop: int) -> Columns:
+    def between(self, start: int, stop: int) -> PushedColumns:
         """Those of some rows of a whole table."""
         integers = {name: values[start:stop] for name, values in self.integers.items()}
         others = {name: series[start:stop] for name, series in self.others.items()}
-        return Columns(self.names, integers, others, stop - start, start)
+        return PushedColumns(self.names, integers, others, stop - start, start)
 
     def __contains__(self, name: str) -> bool:
         return name in self.integers or name in self.others
@@ -89,7 +89,7 @@ class Columns:
         return pl.Series(self.integers[name]) if name in self.integers else self.others[name]
 
 
-def admit(columns: Columns, schema: Schema, pool: Pool, first: int) -> Admitted:
+def admit(columns: PushedColumns, schema: Schema, pool: Pool, first: int) -> Admitted:
     """A pushed table as occurrences; among integers -2**63 stands for a missing value. `first`: the position of its
     first row in the input, unless it has an `@order`.
 
@@ -238,7 +238,7 @@ def _bound(value: int | float | None, type: str) -> str:
     return write_duration(int(value)) if type == "duration" else f"{value:g}"
 
 
-def _found(columns: Columns, name: str, schema: Schema) -> str:
+def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
     """The name of a column that there must be."""
     if name not in columns:
         there = ", ".join(columns.names)
@@ -250,7 +250,7 @@ def _found(columns: Columns, name: str, schema: Schema) -> str:
     return name
 
 
-def _order(columns: Columns, schema: Schema) -> NDArray[np.int64]:
+def _order(columns: PushedColumns, schema: Schema) -> NDArray[np.int64]:
     order = columns.series(ARRIVAL)
     if not order.dtype.is_integer() or order.null_count():
         raise CepError(
@@ -261,7 +261,7 @@ def _order(columns: Columns, schema: Schema) -> NDArray[np.int64]:
     return order.cast(pl.Int64).to_numpy()
 
 
-def _integers(columns: Columns, name: str) -> tuple[NDArray[np.int64], Mask | None]:
+def _integers(columns: PushedColumns, name: str) -> tuple[NDArray[np.int64], Mask | None]:
     """Times as numbers, and which are missing, None where none is."""
     if name in columns.integers:
         return columns.integers[name], None

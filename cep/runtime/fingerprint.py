@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from cep.plan.identity import identities, meanings
-from cep.plan.order import Unit
+from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
 from cep.runtime.machine import Machine
@@ -19,10 +19,10 @@ class Fingerprints:
 
     def __init__(self, plan: Plan, facts: Mapping[str, pl.DataFrame], knowledge: str | None) -> None:
         self.plan, self._facts, self._knowledge = plan, facts, knowledge
-        self._units: dict[Unit, str] = {}
+        self._units: dict[PlanUnit, str] = {}
         self._events: dict[bool, dict[str, str]] = {}
 
-    def units(self, plan: Plan, machine: Machine) -> dict[Unit, str]:
+    def units(self, plan: Plan, machine: Machine) -> dict[PlanUnit, str]:
         """Names of goals and events: those of equal names have equal states after equal input. `plan`: of the whole or
         of a stage, which the machine runs."""
         if not self._units:
@@ -41,6 +41,6 @@ class Fingerprints:
             self._events[known] = {u: name for u, name in found.items() if isinstance(u, str) and u in derived}
         return self._events[known]
 
-    def _found(self, knowledge: str | None) -> dict[Unit, str]:
+    def _found(self, knowledge: str | None) -> dict[PlanUnit, str]:
         facts = {name: snapshot.table_name(table) for name, table in self._facts.items()}
         return identities(self.plan, meanings(self.plan.rules, facts, knowledge))

@@ -14,7 +14,7 @@ from cep.core.relation import Column
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.events import Iri
 from cep.plan.algebra import Rules, Triples
-from cep.plan.expected_types import Place, wanted
+from cep.plan.expected_types import ArgumentPosition, wanted
 from cep.plan.pattern import conditions as pattern_conditions
 from cep.rules.materialized import MaterializedRelation
 from cep.rules.mixed_kinds import mingled
@@ -183,7 +183,7 @@ class ProgramKnowledge:
     tables: dict[str, MaterializedRelation]
     offers: dict[str, Offered]
     errors: list[CepError]
-    supposed: frozenset[Place] = frozenset()
+    supposed: frozenset[ArgumentPosition] = frozenset()
     silent: tuple[Graph | Triples, ...] = ()
     mingled: tuple[Warning, ...] = ()
 
@@ -234,10 +234,10 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
     return known
 
 
-def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[Place, str]:
+def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[ArgumentPosition, str]:
     """The types of columns that hold no value, by predicate and column, where the rules want one."""
-    columns: dict[Place, Place] = {}
-    types: dict[Place, str | None] = {}
+    columns: dict[ArgumentPosition, ArgumentPosition] = {}
+    types: dict[ArgumentPosition, str | None] = {}
     for name, each in found.items():
         pattern = rules.asked[name]
         at = (

@@ -17,11 +17,11 @@ from cep.core.errors import CepError
 from cep.core.fluents import EDGES
 from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.build import Builder
+from cep.operators.build import GoalBuilder
 from cep.operators.goals.contract import Goal, Holder, Ints, Translation, demand
 from cep.operators.loop import Loop, loop_of
 from cep.plan import order
-from cep.plan.order import Group, Unit
+from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
 from cep.runtime.recursion import Part, Recursion
@@ -34,23 +34,23 @@ SLICE = 65_536
 class _Step:
     """One unit: its goal and the units it reads; for an event first its own input (`event`)."""
 
-    unit: Unit
+    unit: PlanUnit
     goal: Goal
-    reads: tuple[Unit, ...]
+    reads: tuple[PlanUnit, ...]
     event: str | None
 
 
 class Machine:
     """All goals of a plan, running."""
 
-    def __init__(self, plan: Plan, builder: Builder, fast_recursion: bool, max_derivations: int) -> None:
+    def __init__(self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int) -> None:
         self.plan = plan
         self.builder = builder
-        self.widths: dict[Unit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
+        self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
         self.parts: list[_Step | Recursion | Loop] = []
-        self.made: dict[Unit, int] = dict.fromkeys(self.widths, 0)
-        self.spent: dict[Unit, int] = dict.fromkeys(self.widths, 0)
+        self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
+        self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         for group in plan.groups:
             loop = loop_of(builder, group) if group.recursive and fast_recursion else None
             if loop is not None:
@@ -60,9 +60,9 @@ class Machine:
             else:
                 self.parts.append(self._step(group.units[0]))
 
-    def _step(self, unit: Unit) -> _Step:
+    def _step(self, unit: PlanUnit) -> _Step:
         if isinstance(unit, str):
-            reads: tuple[Unit, ...] = tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
+            reads: tuple[PlanUnit, ...] = tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
             return _Step(unit, self.builder.event(unit), reads, unit)
         node = self.plan.nodes[unit]
         return _Step(unit, self.builder.node(unit), tuple(order.reads(node)), None)
@@ -102,8 +102,8 @@ class Machine:
             )
         return collected
 
-    def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[Unit, Table]:
-        outputs: dict[Unit, Table] = {}
+    def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[PlanUnit, Table]:
+        outputs: dict[PlanUnit, Table] = {}
         made, spent, watermark = self.made, self.spent, frontier.watermark
         began = perf_counter_ns()
         for part in self.parts:
@@ -117,7 +117,7 @@ class Machine:
                     if due is None or due > watermark:
                         outputs[part.unit] = self._nothing(part.unit)
                         continue
-                unit: Unit = part.unit
+                unit: PlanUnit = part.unit
                 outputs[unit] = part.goal.step(tables, frontier)
                 part.goal.evict(frontier)
                 made[unit] += outputs[unit].shape[1]
@@ -136,7 +136,7 @@ class Machine:
             began = now
         return outputs
 
-    def _nothing(self, unit: Unit) -> Table:
+    def _nothing(self, unit: PlanUnit) -> Table:
         return empty(self.widths[unit])
 
     @property
@@ -160,16 +160,16 @@ class Machine:
 
     def take_counts(self) -> list[Count]:
         """What each unit has done since the last call; those that did nothing and hold nothing are left out."""
-        joins: dict[Unit, Unit] = {part.event: part.join for part in self.parts if isinstance(part, Loop)}
+        joins: dict[PlanUnit, PlanUnit] = {part.event: part.join for part in self.parts if isinstance(part, Loop)}
         sizes = {joins.get(unit, unit): goal.size for unit, goal in self.goals()}
         found = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
         self.spent = dict.fromkeys(self.spent, 0)
         return [one for one in found if one.made or one.time or one.rows]
 
-    def goals(self) -> list[tuple[Unit, Goal]]:
+    def goals(self) -> list[tuple[PlanUnit, Goal]]:
         """Every goal with its unit, in an order that the plan alone decides."""
-        found: list[tuple[Unit, Goal]] = []
+        found: list[tuple[PlanUnit, Goal]] = []
         for part in self.parts:
             if isinstance(part, _Step):
                 found.append((part.unit, part.goal))
@@ -194,7 +194,7 @@ class Machine:
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
 
-    def named(self, names: Mapping[Unit, str]) -> dict[Unit, str]:
+    def named(self, names: Mapping[PlanUnit, str]) -> dict[PlanUnit, str]:
         """Names of units as names of goals: how a recursion is run makes another goal of it."""
         loops = [part for part in self.parts if isinstance(part, Loop)]
         return {**names, **{unit: f"{names[one.join]} chained" for one in loops for unit in (one.event, one.join)}}

@@ -15,7 +15,7 @@ from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.operators.goals.contract import from_arrow
 from cep.plan.dependencies import Dependencies
-from cep.plan.order import Unit
+from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
 
@@ -75,7 +75,7 @@ class SnapshotParts:
 
 
 def rules_with(
-    plan: Plan, names: Mapping[Unit, str], rules: Collection[int] | None = None
+    plan: Plan, names: Mapping[PlanUnit, str], rules: Collection[int] | None = None
 ) -> dict[str, frozenset[str]]:
     """The rules (of these numbers) that remember something, each with the names of its goals that do."""
     found: dict[str, frozenset[str]] = {}

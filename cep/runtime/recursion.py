@@ -17,9 +17,9 @@ from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival, distinct, take
 from cep.operators.goals.contract import Goal
-from cep.plan.order import Unit
+from cep.plan.order import PlanUnit
 
-Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
+Reader = tuple[PlanUnit, Goal, tuple[PlanUnit, ...], str | None]
 # Of what an instant may derive, so many deadlines may pass in a row without any input, besides those that were open: a
 # rule that starts its own timer again never ends.
 TENTH = 10
@@ -33,14 +33,14 @@ class Part:
 
     units: tuple[Reader, ...]
     rounds: bool
-    later: frozenset[tuple[Unit, int]] = frozenset()
+    later: frozenset[tuple[PlanUnit, int]] = frozenset()
 
 
 class Recursion:
     """The goals of one cycle."""
 
     def __init__(
-        self, parts: Sequence[Part], widths: Mapping[Unit, int], max_derivations: int, rules: Sequence[str]
+        self, parts: Sequence[Part], widths: Mapping[PlanUnit, int], max_derivations: int, rules: Sequence[str]
     ) -> None:
         self.parts = parts
         self.widths = widths
@@ -48,11 +48,11 @@ class Recursion:
         self.rules = rules
         self.goals = [goal for part in parts for _, goal, _, _ in part.units]
         self.inside = {unit for part in parts for unit, *_ in part.units}
-        self.first: Unit = min(unit for unit in self.inside if isinstance(unit, int))
+        self.first: PlanUnit = min(unit for unit in self.inside if isinstance(unit, int))
 
-    def step(self, inputs: Mapping[str, Table], outputs: dict[Unit, Table], frontier: Frontier) -> None:
+    def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
         """Add to `outputs` what every unit of the cycle gives."""
-        outer: dict[tuple[Unit, int], Table] = {}
+        outer: dict[tuple[PlanUnit, int], Table] = {}
         for part in self.parts:
             for unit, _, reads, event in part.units:
                 if event is not None and event in inputs:
@@ -60,7 +60,7 @@ class Recursion:
                 for port, other in enumerate(reads, 1 if event is not None else 0):
                     if other not in self.inside:
                         outer[unit, port] = outputs[other]
-        made: dict[Unit, list[Table]] = {unit: [] for unit in self.inside}
+        made: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.inside}
         alone = most = 0
         for instant, slice_ in self._instants(outer, frontier.watermark):
             if slice_:
@@ -83,8 +83,8 @@ class Recursion:
                 goal.evict(frontier)
 
     def _instants(
-        self, outer: Mapping[tuple[Unit, int], Table], watermark: int
-    ) -> Iterator[tuple[int, dict[tuple[Unit, int], Table]]]:
+        self, outer: Mapping[tuple[PlanUnit, int], Table], watermark: int
+    ) -> Iterator[tuple[int, dict[tuple[PlanUnit, int], Table]]]:
         """Ends that occur outside, and deadlines inside as they come up, in order, with the outer rows of each."""
         done = dict.fromkeys(outer, 0)
         while True:
@@ -97,7 +97,7 @@ class Recursion:
                 instant = instant if due is None else min(instant, due)
             if instant > watermark or instant == END_OF_TIME:
                 return
-            slice_: dict[tuple[Unit, int], Table] = {}
+            slice_: dict[tuple[PlanUnit, int], Table] = {}
             for place, table in outer.items():
                 first = done[place]
                 if first < rows(table) and table[END, first] == instant:
@@ -106,9 +106,9 @@ class Recursion:
                     done[place] = last
             yield instant, slice_
 
-    def _instant(self, outer: Mapping[tuple[Unit, int], Table], frontier: Frontier) -> dict[Unit, Table]:
-        now: dict[Unit, Table] = {}
-        seen: dict[tuple[Unit, int], bool] = {}
+    def _instant(self, outer: Mapping[tuple[PlanUnit, int], Table], frontier: Frontier) -> dict[PlanUnit, Table]:
+        now: dict[PlanUnit, Table] = {}
+        seen: dict[tuple[PlanUnit, int], bool] = {}
         for part in self.parts:
             if part.rounds:
                 self._rounds(part, outer, now, seen, frontier)
@@ -132,13 +132,13 @@ class Recursion:
 
     def _unit(
         self,
-        unit: Unit,
+        unit: PlanUnit,
         goal: Goal,
-        reads: tuple[Unit, ...],
+        reads: tuple[PlanUnit, ...],
         event: str | None,
-        outer: Mapping[tuple[Unit, int], Table],
-        now: Mapping[Unit, Table],
-        seen: dict[tuple[Unit, int], bool],
+        outer: Mapping[tuple[PlanUnit, int], Table],
+        now: Mapping[PlanUnit, Table],
+        seen: dict[tuple[PlanUnit, int], bool],
         frontier: Frontier,
     ) -> Table:
         tables = []
@@ -159,23 +159,23 @@ class Recursion:
     def _rounds(
         self,
         part: Part,
-        outer: Mapping[tuple[Unit, int], Table],
-        now: dict[Unit, Table],
-        seen: dict[tuple[Unit, int], bool],
+        outer: Mapping[tuple[PlanUnit, int], Table],
+        now: dict[PlanUnit, Table],
+        seen: dict[tuple[PlanUnit, int], bool],
         frontier: Frontier,
     ) -> None:
         members = {unit for unit, *_ in part.units}
         events = [reader for reader in part.units if reader[3] is not None]
         nodes = [reader for reader in part.units if reader[3] is None]
-        known: dict[Unit, list[Table]] = {}
-        delta: dict[Unit, Table] = {}
-        seen_rows: dict[Unit, KeySet] = {}
+        known: dict[PlanUnit, list[Table]] = {}
+        delta: dict[PlanUnit, Table] = {}
+        seen_rows: dict[PlanUnit, KeySet] = {}
         for unit, _, _, _ in events:
             delta[unit] = distinct(outer.get((unit, 0), empty(self.widths[unit])))
             seen_rows[unit] = KeySet(2 + self.widths[unit])
             seen_rows[unit].insert(_identity(delta[unit]))
             known[unit] = [delta[unit]]
-        whole: dict[Unit, list[Table]] = {unit: [] for unit in members}
+        whole: dict[PlanUnit, list[Table]] = {unit: [] for unit in members}
         first = True
         derived = rounds = 0
         while True:
@@ -198,7 +198,7 @@ class Recursion:
                 )
                 if rows(delta[unit]):
                     whole[unit].append(delta[unit])
-            fresh: dict[Unit, Table] = {}
+            fresh: dict[PlanUnit, Table] = {}
             for unit, goal, reads, _ in events:
                 tables = [empty(self.widths[unit])]
                 for port, other in enumerate(reads, 1):

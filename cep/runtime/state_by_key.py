@@ -23,10 +23,10 @@ from cep.core.time import BEGINNING
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri, Value
 from cep.operators.goals.contract import Bools, Goal, StateKeys, Translation, demand, from_arrow, to_arrow
-from cep.plan.copartitioning import EVERYWHERE, Copartitioned, Place, copartition
+from cep.plan.copartitioning import EVERYWHERE, Copartitioned, KeyColumns, copartition
 from cep.plan.dependencies import Dependencies
 from cep.plan.node import Meeting
-from cep.plan.order import Unit
+from cep.plan.order import PlanUnit
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.rules.typed import common_type
@@ -61,7 +61,7 @@ class Share:
         return in_share
 
 
-Keys = Collection[Key] | Share
+KeySelection = Collection[Key] | Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class KeyedStage:
             found.append(copartition(self.dependencies, self.stage.rules, places, everywhere, self.stage.inputs.keys()))
         return found
 
-    def sides(self, unit: Unit) -> tuple[_Side, ...]:
+    def sides(self, unit: PlanUnit) -> tuple[_Side, ...]:
         """The inputs of a goal, by its number in the whole plan, or of a recursion by its event; none where it holds
         nothing. CepError: what it holds has no key."""
         if isinstance(unit, str):
@@ -122,7 +122,7 @@ class KeyedStage:
             made.append(self._side(places, self.dependencies.types(child), unit))
         return tuple(made)
 
-    def _side(self, places: Sequence[Place], types: Sequence[str], unit: Unit) -> _Side:
+    def _side(self, places: Sequence[KeyColumns], types: Sequence[str], unit: PlanUnit) -> _Side:
         if places and places[0] is EVERYWHERE:
             return _Side(None)
         columns: list[int] = []
@@ -158,7 +158,7 @@ class KeyedStage:
             raise self._without_key(unit)
         return _Side(tuple(columns), tuple(types))
 
-    def _without_key(self, unit: Unit) -> CepError:
+    def _without_key(self, unit: PlanUnit) -> CepError:
         what = f"`{unit}`" if isinstance(unit, str) else f"a goal of {', '.join(self._rules(unit))}"
         return CepError(f"what {what} holds has no key", hint="`cep plan` says how rows are dealt", code="key")
 
@@ -166,12 +166,12 @@ class KeyedStage:
         rules = [self.plan.rules.rules[number] for number in sorted(self.plan.users[node])]
         return [f"`{rule.label}`" if rule.label else f"line {rule.span.line}" for rule in rules]
 
-    def selection(self, sides: Sequence[_Side], keys: Keys, pool: Pool) -> StateKeys:
+    def selection(self, sides: Sequence[_Side], keys: KeySelection, pool: Pool) -> StateKeys:
         """The keys as a goal sees them."""
         return StateKeys(tuple(side.columns for side in sides), tuple(_test(side.types, keys, pool) for side in sides))
 
 
-def _test(types: Sequence[str], keys: Keys, pool: Pool) -> Callable[[Ints], Bools]:
+def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Ints], Bools]:
     """Which rows of columns of these types are of these keys: of those that have so many values."""
     if isinstance(keys, Share):
         return lambda table: keys.holds(
@@ -241,7 +241,7 @@ class StateByKey:
             )
         return header, batches
 
-    def extract(self, keys: Keys) -> bytes:
+    def extract(self, keys: KeySelection) -> bytes:
         """Take out what goals hold of these keys and what waits of them."""
         goals = [(goal, self.stage.selection(sides, keys, self.parts.pool)) for goal, sides in self._goals()]
         waiting = {name: self._waiting(name, keys) for name in self.parts.clock.waiting}
@@ -266,7 +266,7 @@ class StateByKey:
         }
         return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
 
-    def replace(self, keys: Keys, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
+    def replace(self, keys: KeySelection, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
         """Put what was read in the place of all that is held of these keys."""
         if self._new():
             self.parts.clock.restore({}, header["watermark"], header["latest"])
@@ -304,7 +304,7 @@ class StateByKey:
                 found.append((goal, self.stage.sides(unit if origin is None else origin[unit])))
         return found
 
-    def _waiting(self, name: str, keys: Keys, others: bool = False) -> tuple[Table, list[Table]]:
+    def _waiting(self, name: str, keys: KeySelection, others: bool = False) -> tuple[Table, list[Table]]:
         """Of what waits of an event, what goes with these keys and what stays; `others`: only what is of other keys."""
         schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
         tables = self.parts.clock.waiting.get(name)
@@ -342,11 +342,11 @@ def translation(moved: Ints) -> Translation:
 class Bucket(Protocol):
     """An engine, as far as it is asked here."""
 
-    def extract(self, keys: Keys) -> bytes:
+    def extract(self, keys: KeySelection) -> bytes:
         """See `Engine.extract`."""
         ...
 
-    def replace(self, keys: Keys, state: bytes) -> None:
+    def replace(self, keys: KeySelection, state: bytes) -> None:
         """See `Engine.replace`."""
         ...
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cep.core.schema import ARRIVAL
 from cep.core.time import FARTHEST
 from cep.runtime import machine
-from cep.runtime.encode import Columns
+from cep.runtime.encode import PushedColumns
 from cep.runtime.parts import EngineParts
 
 
@@ -29,7 +29,7 @@ class TimeSlice:
     the push.
     """
 
-    tables: Mapping[str, Columns]
+    tables: Mapping[str, PushedColumns]
     positions: Mapping[str, int]
     end: int
     since: int
@@ -42,7 +42,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     total = sum(frame.height for frame in batch.values())
     if total <= 2 * machine.SLICE:
         return []
-    whole = {name: Columns.of(frame) for name, frame in batch.items()}
+    whole = {name: PushedColumns.of(frame) for name, frame in batch.items()}
     ends: dict[str, NDArray[np.int64]] = {}
     for name, columns in whole.items():
         times = _ends(columns)
@@ -74,7 +74,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     return made
 
 
-def _complete(parts: EngineParts, name: str, columns: Columns) -> bool:
+def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
     """Whether the table has all columns of its event, so that no slice of it is refused."""
     schema = parts.plan.schemas.get(name)
     if schema is None or name not in parts.plan.inputs or not ("start" in columns or "time" in columns):
@@ -82,7 +82,7 @@ def _complete(parts: EngineParts, name: str, columns: Columns) -> bool:
     return all(attribute.name in columns for attribute in schema.attributes)
 
 
-def _ends(columns: Columns) -> NDArray[np.int64] | None:
+def _ends(columns: PushedColumns) -> NDArray[np.int64] | None:
     """When the rows end, None where that is not seen at once, or they have positions of their own."""
     name = next((name for name in ("end", "start", "time") if name in columns), "")
     return None if ARRIVAL in columns else columns.integers.get(name)

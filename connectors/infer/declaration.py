@@ -10,7 +10,7 @@ from typing import Any
 
 from cep.core.schema import Attribute, RecordFormat, Schema, TimeFormat
 from cep.rules.keywords import RESERVED
-from connectors.infer.sample import Sample
+from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS
 from connectors.infer.types import Guess, clock_pattern, guess, timely
 from connectors.paths import EACH, path
@@ -44,7 +44,7 @@ class Inferred:
     remarks: list[str] = field(default_factory=list)
 
 
-def inferred(sample: Sample, name: str) -> Inferred:
+def inferred(sample: RecordSample, name: str) -> Inferred:
     """The declaration that fits the sample, of an event of this name where its records have none."""
     decimal = (sample.records.option("decimal") if sample.records else None) or "."
     guesses = {
@@ -95,7 +95,7 @@ def inferred(sample: Sample, name: str) -> Inferred:
     return made
 
 
-def _times(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[tuple[str, ...], str | None, TimeFormat | None]:
+def _times(sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[tuple[str, ...], str | None, TimeFormat | None]:
     """The columns of the time, one or two of an interval; one of the time of day besides; and how they are written."""
     last = {source: path(source)[-1].lower() for source in guesses}
     whole = [source for source, found in guesses.items() if found.type == "time" and not found.optional]
@@ -123,7 +123,7 @@ def _times(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[tuple[str, ...
     return ((), None, None) if best is None else ((best,), None, guesses[best].format)
 
 
-def _clock_of(day: str, sample: Sample, guesses: Mapping[str, Guess]) -> tuple[str, str] | None:
+def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[str, str] | None:
     for source, column in sample.columns.items():
         if source != day and guesses[source].type in ("string", "float") and path(source)[:-1] == path(day)[:-1]:
             pattern = None if None in column else clock_pattern(column)

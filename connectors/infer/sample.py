@@ -30,7 +30,7 @@ _LOOKED_AT = 50
 
 
 @dataclass(slots=True)
-class Sample:
+class RecordSample:
     """Records of one event: by path the value in each record, None where it is missing. `text`: values are texts of a
     table. `left_out`: paths that no declaration can reach, with the reason."""
 
@@ -56,7 +56,7 @@ class Sample:
                 column.append(None)
 
 
-def samples(file: Path, limit: int, format: str | None = None) -> list[Sample]:
+def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSample]:
     """The first `limit` records of a file, those of JSON by the event they name. CepError: it cannot be read, or has no
     records."""
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
@@ -95,11 +95,11 @@ def _opened(file: Path) -> BinaryIO | pa.NativeFile:
 # --- formats of sensors ---
 
 
-def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[Sample]:
+def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[RecordSample]:
     events, unreadable, remarks = sensor_records(data.decode("utf-8", "replace"), kind, limit)
     found = []
     for name, records in events.items():
-        sample = Sample(name, records=RecordFormat(kind, sensor_options(kind, records)))
+        sample = RecordSample(name, records=RecordFormat(kind, sensor_options(kind, records)))
         sample.unreadable, sample.remarks = unreadable, remarks
         for record in records:
             sample.add({key: value for key, value in record.items() if key != TIMED})
@@ -117,8 +117,8 @@ def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[Sample]:
 # --- JSON ---
 
 
-def _json(stream: Any, limit: int) -> list[Sample]:
-    found: dict[str | None, Sample] = {}
+def _json(stream: Any, limit: int) -> list[RecordSample]:
+    found: dict[str | None, RecordSample] = {}
     seen = unreadable = 0
     for line in itertools.islice(io.BufferedReader(stream) if isinstance(stream, pa.NativeFile) else stream, limit):
         if not line.strip():
@@ -137,7 +137,7 @@ def _json(stream: Any, limit: int) -> list[Sample]:
         seen += 1
         name = record.get("type")
         name = name if isinstance(name, str) and len(found) < 50 else None
-        sample = found.setdefault(name, Sample(name))
+        sample = found.setdefault(name, RecordSample(name))
         if "args" in record:
             sample.left_out["args"] = "values by position have no names: name the attributes, in their order"
         _spread(record, sample, bool(name))
@@ -148,7 +148,7 @@ def _json(stream: Any, limit: int) -> list[Sample]:
     return list(found.values())
 
 
-def _spread(record: Mapping[str, Any], sample: Sample, named: bool) -> None:
+def _spread(record: Mapping[str, Any], sample: RecordSample, named: bool) -> None:
     """Add a record, or each element of its list, to the sample."""
     lists: dict[str, list[Any]] = {}
     values = dict(_leaves(record, (), lists, sample.left_out))
@@ -193,7 +193,7 @@ def _leaves(
 # --- tables ---
 
 
-def _table(stream: Any, limit: int, kind: str) -> Sample:
+def _table(stream: Any, limit: int, kind: str) -> RecordSample:
     """A table of text: its separator is the one that cuts all lines alike, its decimal mark what its numbers have."""
     data = b"".join(itertools.islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)
@@ -204,9 +204,9 @@ def _table(stream: Any, limit: int, kind: str) -> Sample:
     separator = _separator(lines, usual)
     rows = list(itertools.islice(csv.reader(lines, delimiter=separator), limit + 1))
     if not rows:
-        return Sample(None)
+        return RecordSample(None)
     names = rows[0]
-    sample = Sample(None, text=True)
+    sample = RecordSample(None, text=True)
     for row in rows[1:]:
         if len(row) == len(names):
             sample.add({name: None if value in ("", "NA") else value for name, value in zip(names, row, strict=True)})
@@ -249,7 +249,7 @@ def _separator(lines: Sequence[str], usual: str) -> str:
     return best if fit(best)[0] > 0.5 else usual
 
 
-def _commas(sample: Sample) -> bool:
+def _commas(sample: RecordSample) -> bool:
     """Whether numbers have a decimal comma, and none a point."""
     comma = point = 0
     for column in sample.columns.values():
@@ -261,10 +261,10 @@ def _commas(sample: Sample) -> bool:
     return comma > point
 
 
-def _parquet(file: Path, limit: int) -> Sample:
+def _parquet(file: Path, limit: int) -> RecordSample:
     source = pq.ParquetFile(file)
     names = source.schema_arrow.names
-    sample = Sample(None, typed={name: source.schema_arrow.field(name).type for name in names})
+    sample = RecordSample(None, typed={name: source.schema_arrow.field(name).type for name in names})
     batch = next(source.iter_batches(limit), None)
     if batch is not None:
         for name in names:

@@ -18,7 +18,7 @@ import polars as pl
 
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
-from cep.plan.order import Unit
+from cep.plan.order import PlanUnit
 from connectors.alerts.text import json_value
 from connectors.identity import ID
 from connectors.service import Round, Service
@@ -69,8 +69,8 @@ class Scene:
         self.events: deque[tuple[int, str, bytes]] = deque(maxlen=EVENTS)
         self.stations: OrderedDict[str, Station] = OrderedDict()
         self.unplaced: set[str] = set()
-        self.made: dict[Unit, int] = {}
-        self.rows: dict[Unit, int] = {}
+        self.made: dict[PlanUnit, int] = {}
+        self.rows: dict[PlanUnit, int] = {}
         self.derived: dict[str, int] = dict.fromkeys(service.outputs, 0)
         self.lost: tuple[str, ...] = ()  # sources
         self.reached: int | None = None  # how far the time of events has come; at the end of the input it has no end

@@ -2,11 +2,10 @@
 
 A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, its `id`; of an input record
 `record` ({file, line} where known), of a derived event the `rule` (name, line, text), `also` (rules that gave the
-same), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.explain.derivation.Node`). A
-condition has `text`, `holds`,
-`values`, of a comparison the `sides`; `because`: the conditions of the static rule that it holds by; `triples`: what is
-known that it rests on, each as text with its proof in lines, and as `steps` of N-Triples terms. Times are ISO 8601 or
-seconds, durations seconds.
+same), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
+(`cep.explain.derivation.DerivationNode`). A condition has `text`, `holds`, `values`, of a comparison the `sides`;
+`because`: the conditions of the static rule that it holds by; `triples`: what is known that it rests on, each as text
+with its proof in lines, and as `steps` of N-Triples terms. Times are ISO 8601 or seconds, durations seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from cep.core.literals import say_duration, write_duration
 from cep.engine import Engine
 from cep.events import Value
 from cep.explain.absence import Absence, Refusal, absence, fixed_of
-from cep.explain.derivation import DEEPEST, MOST, Node, derivation
+from cep.explain.derivation import DEEPEST, MOST, DerivationNode, derivation
 from cep.explain.judging import Bound, Fact, Facts, Judge, Judged, Typed
 from cep.explain.matching import Failure
 from cep.explain.occurrences import Memory, Occurrence
@@ -70,7 +69,7 @@ class Explainer:
 
     # --- nodes ---
 
-    def node(self, node: Node) -> dict[str, Any]:
+    def node(self, node: DerivationNode) -> dict[str, Any]:
         answer = self.occurrence(node.occurrence, node.record)
         if node.rule is not None:
             answer["rule"] = self.rule(node.rule)

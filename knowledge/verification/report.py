@@ -11,7 +11,7 @@ from cep.core.suggest import did_you_mean
 from knowledge.graph import Knowledge
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, Side, compare_closures
-from knowledge.verification.sample import Sample, sample
+from knowledge.verification.sample import TripleSample, sample
 
 Regime = Literal["rdfs", "owlrl"]
 REGIMES: tuple[Regime, ...] = ("rdfs", "owlrl")
@@ -25,7 +25,7 @@ class Verification:
 
     knowledge: Knowledge
     regime: Regime
-    sample: Sample
+    sample: TripleSample
     comparison: ClosureComparison
 
 

@@ -24,7 +24,7 @@ _BACK = 3  # of those that point to a subject, so many are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TripleSample:
     """Triples that were taken: the `schema`, how many, and `subjects` of `among`, with all triples of theirs."""
 
     triples: TripleSet
@@ -37,7 +37,7 @@ class Sample:
         return self.subjects == self.among
 
 
-def sample(terms: Terms, triples: TripleSet, subjects: int) -> Sample:
+def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
     """The schema of some triples and all triples of so many subjects.
 
     The first subject of each class and property comes first, the rarest of these ahead; then what they point to and
@@ -47,11 +47,11 @@ def sample(terms: Terms, triples: TripleSet, subjects: int) -> Sample:
     facts = TripleSet(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
     every = np.unique(facts.s)
     if len(every) <= subjects:
-        return Sample(triples, int(schema.sum()), len(every), len(every))
+        return TripleSample(triples, int(schema.sum()), len(every), len(every))
     chosen = _connected(terms, facts, subjects)
     taken = schema | np.isin(triples.s, chosen)
     columns = tuple(column[taken] for column in triples.columns)
-    return Sample(TripleSet(columns), int(schema.sum()), len(chosen), len(every))  # type: ignore[arg-type]
+    return TripleSample(TripleSet(columns), int(schema.sum()), len(chosen), len(every))  # type: ignore[arg-type]
 
 
 def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -43,7 +43,7 @@ from cep.rules.typed import coerced
 
 if TYPE_CHECKING:
     from cep.operators.aggregate import Aggregation
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
 
 
 OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
@@ -243,7 +243,7 @@ def _more_rings(rings: Ints, slots: int) -> Ints:
     return larger
 
 
-def window_of(node: Aggregation, builder: Builder) -> Goal:
+def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
     names = {f"v{i}": type for i, type in enumerate(types)}

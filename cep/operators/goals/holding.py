@@ -37,7 +37,7 @@ from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.widened import Widened, widened
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
     from cep.operators.holding import Holding
 
 # of each tuple of the fluent: whether it holds, its key, its neighbours under that key, the name of what began it
@@ -245,7 +245,7 @@ def _chosen(state: Arrays, chosen: Bools) -> Arrays:
     return {name: array[chosen] for name, array in state.items()}
 
 
-def holding_of(node: Holding, builder: Builder) -> Goal:
+def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)

@@ -58,7 +58,7 @@ from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import constant_bits
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
     from cep.operators.inertia import Inertia
 
 
@@ -239,7 +239,7 @@ def _chosen(state: Arrays, chosen: Bools) -> Arrays:
     return {"keys": state["keys"][chosen], "held": state["held"][chosen], "heap": heap}
 
 
-def inertia_of(node: Inertia, builder: Builder, number: int, kinds: Sequence[int]) -> Goal:
+def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:
     """The goal of a node, of whose rows somebody reads those of these kinds."""
     wanted = np.zeros(5, np.int64)
     wanted[list(kinds)] = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cep.core.intervals import A, B, C, D, Relation
+from cep.core.intervals import A, B, C, D, IntervalRelation
 from cep.core.kernels import njit
 
 DIFFERENCES = ((B, C), (A, C), (B, D), (A, D), (A, B), (C, D))
@@ -12,7 +12,7 @@ MOST_BOUNDS = 4
 """Bounds of a relation; each is three numbers: the place of its difference in DIFFERENCES, the least, the greatest."""
 
 
-def bounds_of(relation: Relation) -> Sequence[int]:
+def bounds_of(relation: IntervalRelation) -> Sequence[int]:
     """The numbers that `relates` takes: how many bounds there are, then those of each."""
     assert len(relation.bounds) <= MOST_BOUNDS, "there is room for four"
     numbers = [len(relation.bounds)]

@@ -19,7 +19,7 @@ from cep.rules.terms import Comparison, as_expression, each_condition, expressio
 
 if TYPE_CHECKING:
     from cep.operators import pair
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class JoinSpec:
     test: Callable[[Table], NDArray[np.bool_]] | None = None
 
 
-def places_of(node: pair.Join, builder: Builder) -> dict[str, tuple[int, int]]:
+def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int]]:
     """Output columns as (side, column), for the stack machine."""
     left = len(builder.plan.columns[node.left])
     places = {f"v{i}": (LEFT, i) for i in range(left)}
     return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
 
 
-def spec_of(node: pair.Join, builder: Builder) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
+def spec_of(node: pair.Join, builder: GoalBuilder) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
     """The join resolved, whether its conditions are the stack machine's (or it has none), and the converted key
     columns that its left, right and absent inputs get appended."""
     plan = builder.plan

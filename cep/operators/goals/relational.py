@@ -22,7 +22,7 @@ from cep.rules.typed import Typed, TypedConstant, fitted
 
 if TYPE_CHECKING:
     from cep.operators import either, event, where
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
 
 
 Columns = dict[str, Column]
@@ -265,7 +265,7 @@ class Project(Memoryless):
         lineage.follow(names[derived], rules[derived])
 
 
-def scan_of(scan: event.Scan, builder: Builder) -> ScanGoal:
+def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
     """The goal of a node."""
     attributes = builder.plan.schemas[scan.event].attributes
     constants: list[tuple[int, int | None]] = []
@@ -281,20 +281,20 @@ def scan_of(scan: event.Scan, builder: Builder) -> ScanGoal:
     return ScanGoal(constants, equal, scan.take, len(attributes))
 
 
-def constant_bits(builder: Builder, constant: Constant, type: str) -> int:
+def constant_bits(builder: GoalBuilder, constant: Constant, type: str) -> int:
     """A constant that is of a type as a column of it holds it."""
     typed = fitted(TypedConstant(constant.value, constant.type), type)
     assert typed is not None, "constants of another type were refused"
     return _bits(builder, typed)
 
 
-def _bits(builder: Builder, typed: Typed) -> int:
+def _bits(builder: GoalBuilder, typed: Typed) -> int:
     column = compile(typed, builder.pool)({}, 1)
     return int(bits(column)[0])
 
 
 def _test(
-    builder: Builder, conditions: Sequence[Condition], types: Sequence[str]
+    builder: GoalBuilder, conditions: Sequence[Condition], types: Sequence[str]
 ) -> Callable[[Table], NDArray[np.bool_]]:
     columns = [ColumnType(type, True) for type in types]
     compiled = builder.conditions(conditions, columns)
@@ -305,13 +305,13 @@ def _test(
     return test
 
 
-def select_of(node: where.Select, builder: Builder) -> SelectGoal:
+def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
     """The goal of a node."""
     compiled = builder.conditions(node.conditions, builder.plan.columns[node.child]) if node.conditions else None
     return SelectGoal(builder.types(node.child), compiled, node.binds, node.within)
 
 
-def union_of(node: either.Union, builder: Builder, number: int) -> UnionGoal:
+def union_of(node: either.Union, builder: GoalBuilder, number: int) -> UnionGoal:
     """The goal of a node."""
     left, right, order = node.left, node.right, node.right_columns
     wanted = builder.types(number)

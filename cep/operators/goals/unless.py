@@ -59,7 +59,7 @@ from cep.operators.goals.store import (
 from cep.operators.goals.widened import Widened, widened
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
     from cep.operators.unless import Deadline
 
 
@@ -236,7 +236,7 @@ class AbsenceDeadline(KeyedState):
         return alive, 8 * used
 
 
-def deadline_of(node: Deadline, builder: Builder) -> Goal:
+def deadline_of(node: Deadline, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     left, absent = builder.types(node.left), builder.types(node.absent)
     mine, theirs = builder.keys(node.key, left, absent)
