@@ -9,7 +9,7 @@ import numpy as np
 
 from cep.core.relation import Column
 from cep.core.values import Areas, Ints
-from cep.rules.materialized import Rows
+from cep.rules.materialized import CountedColumns
 from cep.rules.relations import Relation
 
 
@@ -20,10 +20,10 @@ class Moment:
 
     time: int
     change: bytes
-    tables: Mapping[str, Rows]
+    tables: Mapping[str, CountedColumns]
     offers: Mapping[str, Relation]
     areas: Areas | None
-    edits: Mapping[str, tuple[Rows, Rows]] = field(default_factory=dict)
+    edits: Mapping[str, tuple[CountedColumns, CountedColumns]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Timed:
     since: Ints
     until: Ints
 
-    def at(self, time: int) -> Rows:
+    def at(self, time: int) -> CountedColumns:
         """The rows that hold at a time."""
         there = np.flatnonzero((self.since <= time) & (time < self.until))
         return tuple(column[there] for column in self.columns), len(there)

@@ -32,7 +32,7 @@ from connectors.records import Record, parse, series, time_keys
 from connectors.times import FIRST, LAST, SHIFTS
 from connectors.values import FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
 
-Refusal = tuple[int, str, str]
+UnreadableRow = tuple[int, str, str]
 """A row, the code and the reason why it cannot be read. (An exception kept would keep all it has seen.)"""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -71,7 +71,7 @@ def table(
     good: Bools,
     order: Ints,
     read: Callable[[int], Record],
-    dead: list[Refusal],
+    dead: list[UnreadableRow],
 ) -> pl.DataFrame:
     """The rows as a table, start, end, order, then the attributes.
 

@@ -12,7 +12,7 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
-from connectors.columns import Cells, Refusal, field, table
+from connectors.columns import Cells, UnreadableRow, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.declarations import guessed
 from connectors.header import bind
@@ -218,7 +218,7 @@ class Fields:
             fields = {key: field(cells, c, row) or "" for c, key in enumerate(self._keys)}
             return read_fields(fields, self._schema, marks.point)
 
-        refused: list[Refusal] = []
+        refused: list[UnreadableRow] = []
         found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)
         dead = [dead_record(block, first + row, code, reason) for row, code, reason in refused]
         if found.height:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from connectors.batch import Block, DeadLetter, dead_record
-from connectors.columns import Cells, Refusal, table
+from connectors.columns import Cells, UnreadableRow, table
 from connectors.influxscan import scan
 from connectors.jsonl import with_envelope
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, enter, gather
 from connectors.paths import from_message, source_of, sources
-from connectors.points import FIELDS, MEASUREMENT, TAGS, TIME, Point, measurement, read_point, record, timed
+from connectors.points import FIELDS, MEASUREMENT, TAGS, TIME, LinePoint, measurement, read_point, record, timed
 from connectors.records import Record, closest, time_keys
 from connectors.streams import not_utf8
 from connectors.times import form, shown
@@ -107,7 +107,7 @@ class PointReader:
             block = Block(file, first, len(filled), line, filled + line, places, position, data, rows=texts_of)
 
         points: dict[int, Record] = {}
-        refused: list[Refusal] = []
+        refused: list[UnreadableRow] = []
         odd: dict[str, list[int]] = {}
 
         def read(row: int) -> Record:
@@ -131,7 +131,7 @@ class PointReader:
             rows = np.union1d(plain, slow) if len(slow) else plain
             cells, good = self._cells(schema, buffer, rows, begin, entries, beside)
             good &= types[rows] == number
-            dead: list[Refusal] = []
+            dead: list[UnreadableRow] = []
             tables[schema.name] = table(
                 schema,
                 cells,
@@ -174,7 +174,7 @@ class PointReader:
             cells = with_envelope(schema, times, cells, good, rows, beside or {})
         return cells, good
 
-    def _schema(self, point: Point) -> Schema:
+    def _schema(self, point: LinePoint) -> Schema:
         """The event of a point. Unreadable: it is none of the program's, or not the one that the input is bound to."""
         name = point.measurement
         found = self._of.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _AS_IT_IS = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
 """Networks of IPv6 whose last 32 bits are an address of IPv4: of NAT64 (RFC 6052) and of SIIT (RFC 2765); those that
@@ -14,7 +14,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 """What stands before the address of IPv4 in those of ISATAP (RFC 5214), in any network."""
 
 
-def inner(text: str) -> Address:
+def inner(text: str) -> IpAddress:
     """The address, or that of IPv4 which stands in it. ValueError: it is none."""
     found = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):

@@ -39,7 +39,7 @@ _Record = tuple[dict[str, Any], bytes]
 
 
 @dataclass(slots=True)
-class Point:
+class JournalMark:
     """A place in the journal: the batches before it are in a snapshot that may be saved later; `since`: those behind
     it, each as a head, its tables, and how long the silence lasted that it is part of."""
 
@@ -66,7 +66,7 @@ class Journal:
         self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
         self._left: list[_Record] = []
         self._closed = False
-        self._point: Point | None = None
+        self._point: JournalMark | None = None
         try:
             self._log = self._opened(self._name())
         except OSError as error:
@@ -113,15 +113,15 @@ class Journal:
         except OSError as error:
             raise _failed(self._path, error) from None
 
-    def point(self) -> Point:
+    def point(self) -> JournalMark:
         """Where a snapshot is taken that is saved later; until then, or until there is another, all batches that come
         are also kept in memory."""
         assert self.whole, "batches that are not processed yet would be lost"
         places = {source: dict(place) for source, place in self.places.items()}
-        self._point = Point(self.first, places, self._silence)
+        self._point = JournalMark(self.first, places, self._silence)
         return self._point
 
-    def save(self, blob: bytes, point: Point | None = None) -> None:
+    def save(self, blob: bytes, point: JournalMark | None = None) -> None:
         """Replace the last snapshot by one that includes all of the journal, or all up to a point, the last that was
         taken: what came since stays in the journal. CepError: it cannot be written."""
         point = point or self.point()
@@ -172,7 +172,7 @@ class Journal:
         else:
             if self._path.is_file():  # it is put there with its first record
                 raise _apart(self._path, self._saved) if _read(self._path)[1] else _damaged(self._path, 0)
-            log = self._begun(name, Point(self.first, self.places, 0))
+            log = self._begun(name, JournalMark(self.first, self.places, 0))
             log.move(self._path)
             return log
         begun, known = records[0]
@@ -190,7 +190,7 @@ class Journal:
         log.append([])  # cuts off what is torn
         return log
 
-    def _begun(self, name: str, point: Point) -> RecordLog:
+    def _begun(self, name: str, point: JournalMark) -> RecordLog:
         """A journal that follows a snapshot taken at a point, on disk, not yet in its place."""
         places = [(source, len(place)) for source, place in point.places.items()]
         numbers = np.array([pair for place in point.places.values() for pair in place.items()], np.int64)
@@ -229,7 +229,7 @@ def _silence(length: int, before: int) -> int:
     return length and max(1, length - before)
 
 
-def _since(point: Point) -> Iterator[RecordBytes]:
+def _since(point: JournalMark) -> Iterator[RecordBytes]:
     """The batches behind a point, as they stand in the journal that follows its snapshot."""
     before = point.silence
     for head, tables, silence in point.since:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
-from connectors.columns import Cells, Refusal, table
-from connectors.jsonpaths import Paths, descend, expand
+from connectors.columns import Cells, UnreadableRow, table
+from connectors.jsonpaths import EventPaths, descend, expand
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
 from connectors.numbers import NULL, STRING
 from connectors.paths import first_at, from_message, level, path, source_of, sources
@@ -55,7 +55,7 @@ class KeyNames:
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self.schemas = list(schemas.values())
-        self.paths = {schema.name: Paths.of(sources(schema, time_keys(schema))) for schema in self.schemas}
+        self.paths = {schema.name: EventPaths.of(sources(schema, time_keys(schema))) for schema in self.schemas}
         known = dict.fromkeys(("type", "args"))
         for schema in self.schemas:
             known.update(dict.fromkeys((schema.name, *time_keys(schema))))
@@ -169,7 +169,7 @@ class LineReader:
             rows = by_type.get(schema.name) or _no_rows(schema, names.width(schema), buffer)
             if slow:
                 rows = rows.with_odd(slow)
-            dead: list[Refusal] = []
+            dead: list[UnreadableRow] = []
             at, places = rows.row, rows.place
             tables[schema.name] = table(
                 schema,

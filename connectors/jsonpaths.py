@@ -49,7 +49,7 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True)
-class Paths:
+class EventPaths:
     """Where the values of one event are, whose cells are as many as its sources, and then those of containers.
 
     `keys`: those at the top of a record, with their cells. `before`: the objects in which values are looked for, the
@@ -64,7 +64,7 @@ class Paths:
     width: int
 
     @classmethod
-    def of(cls, sources: Sequence[str]) -> Paths | None:
+    def of(cls, sources: Sequence[str]) -> EventPaths | None:
         """None: all stand at the top."""
         paths = [path(source) for source in sources]
         if all(len(steps) == 1 for steps in paths):

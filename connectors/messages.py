@@ -14,7 +14,7 @@ from connectors.batch import Batch, Block, DeadLetter
 from connectors.influx import PointReader
 from connectors.inputs import PACKS, RDF, Input
 from connectors.jsonl import LineReader
-from connectors.packs import PackReader, Rows
+from connectors.packs import DocumentLines, PackReader
 from connectors.paths import KEY, from_message, level, source_of
 from connectors.sosa import Documents
 
@@ -139,7 +139,7 @@ class Inbox:
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str]:
         """The events of messages that hold several records each; dead records, with the place of their message as their
         line; of each record its message; how times are written."""
-        found = Rows()
+        found = DocumentLines()
         for number, payload in enumerate(messages.payloads):
             if payload:
                 packs.message(payload, number, found)

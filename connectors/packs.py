@@ -56,7 +56,7 @@ class Resolver(Protocol):
 
 
 @dataclass(slots=True)
-class Rows:
+class DocumentLines:
     """Lines made of documents; of each which document it is of, and where its record stands in the text (characters);
     and by row why some are none."""
 
@@ -97,7 +97,7 @@ class PackReader:
         self._resolver: Resolver = senml.Packs(schema) if format == "senml" else sensorthings.Pages(schema)
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
-    def document(self, text: str, at: int, number: int, rows: Rows, last: bool = True) -> int:
+    def document(self, text: str, at: int, number: int, rows: DocumentLines, last: bool = True) -> int:
         """Add the records of the document that begins at a place, to the rows; where it ends. `last`: nothing may
         follow."""
         try:
@@ -116,7 +116,7 @@ class PackReader:
                 rows.add(line, number, *span)
         return end
 
-    def message(self, payload: bytes, number: int, rows: Rows) -> None:
+    def message(self, payload: bytes, number: int, rows: DocumentLines) -> None:
         """Add the records of a document that comes alone."""
         try:
             text = decode(payload)
@@ -126,7 +126,7 @@ class PackReader:
             self.document(text, _past_blanks(text, 0), number, rows)
 
     def tables(
-        self, rows: Rows, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
+        self, rows: DocumentLines, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None]:
         """The occurrences of the rows, numbered from `first`; dead records, of which the line is a row; of each record
         its row; how times are written. `beside`: by source what the message of each row says besides."""
@@ -139,7 +139,7 @@ class PackReader:
         return tables.get(self.schema.name), dead, index, block.times
 
     def batch(
-        self, file: str, text: str, data: bytes, position: int, line: int, rows: Rows, first: int
+        self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
         """The occurrences of rows made of a text, which stands at a position and line of a file as `data`."""
         table, dead, index, times = self.tables(rows, first)
@@ -167,7 +167,7 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
             data = b"".join([data, *(more for more, _, _ in blocks)])
             yield from _whole(file, data, position, packs, first)
             return
-        text, rows = _decoded(data), Rows()
+        text, rows = _decoded(data), DocumentLines()
         at = 0
         for number, one in enumerate(text.split("\n")):
             if one.strip(" \t\r"):
@@ -192,7 +192,7 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
         at = _past_blanks(text, end)
 
 
-def _line(packs: PackReader, text: str, at: int, number: int, rows: Rows) -> None:
+def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLines) -> None:
     """Add the records of a document on a line, whose first character is number `at`."""
     before = len(rows.lines)
     try:
@@ -208,7 +208,7 @@ def _line(packs: PackReader, text: str, at: int, number: int, rows: Rows) -> Non
 
 def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
     """The documents of a whole file, one after the other."""
-    text, rows = _decoded(data), Rows()
+    text, rows = _decoded(data), DocumentLines()
     at, number = _past_blanks(text, 0), 0
     try:
         decode(data)
@@ -221,7 +221,7 @@ def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int)
     for begin in range(0, len(rows.lines), ROWS):
         some = slice(begin, begin + ROWS)
         refused = {row - begin: why for row, why in rows.refused.items() if begin <= row < begin + ROWS}
-        part = Rows(rows.lines[some], rows.document[some], rows.first[some], rows.beyond[some], refused)
+        part = DocumentLines(rows.lines[some], rows.document[some], rows.first[some], rows.beyond[some], refused)
         yield (read := packs.batch(file, text, data, position, 1, part, first))
         first = read[2].beyond
 

@@ -29,7 +29,7 @@ _LINE = "`measurement,tag=value field=1.5 1700000000000000000`"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LinePoint:
     """A line: its tags are texts, its fields texts, numbers (`Real` where not whole) and booleans; `time` a count.
     `twice`: keys that several tags or several fields have."""
 
@@ -40,7 +40,7 @@ class Point:
     twice: frozenset[str] = frozenset()
 
 
-def read_point(line: bytes) -> Point:
+def read_point(line: bytes) -> LinePoint:
     """The point of a line. Unreadable: it is none."""
     text = decode(line).lstrip(" \t").rstrip(" \t\r\n")
     match = _NAME.match(text)
@@ -75,7 +75,7 @@ def read_point(line: bytes) -> Point:
     time = rest.lstrip(" ")
     if rest and (rest == time or _TIME.fullmatch(time) is None):
         raise _bad(f"`{shown(time)}` is no timestamp, a whole number behind a blank", text, len(text) - len(time))
-    return Point(measurement, tags, fields, time or None, frozenset(twice))
+    return LinePoint(measurement, tags, fields, time or None, frozenset(twice))
 
 
 def timed(schema: Schema) -> Schema:
@@ -93,7 +93,7 @@ def measurement(schema: Schema) -> str | None:
     return schema.records.option("measurement") if _own(schema) and schema.records is not None else None
 
 
-def record(point: Point, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
+def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
     """The occurrence of an event (see `timed`) that a point is. `envelope`: what its message says besides, by source.
     Unreadable: it is none."""
 

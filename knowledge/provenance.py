@@ -9,7 +9,7 @@ import numpy as np
 import pyoxigraph as ox
 
 from cep.events import Iri, Value
-from cep.explain.judging import Fact, Step, Triple
+from cep.explain.judging import Fact, ProofStep, Triple
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 from knowledge.graph import Knowledge
@@ -104,16 +104,16 @@ class Provenance:
 
     def _fact(self, text: str, triple: tuple[int, int, int], names: PrefixedNames) -> Fact:
         if self.knowledge.closure is None:
-            return Fact(text, (), (Step(self._terms(triple), ASSERTED),))
+            return Fact(text, (), (ProofStep(self._terms(triple), ASSERTED),))
         proof = self.knowledge.closure.proof(*triple)
         lines = () if proof.rule == ASSERTED else tuple(proof.lines(names))
-        steps: dict[tuple[int, int, int], Step] = {}
+        steps: dict[tuple[int, int, int], ProofStep] = {}
         waiting = [proof]
         while waiting:
             one = waiting.pop(0)
             if one.triple not in steps:
                 premises = tuple(self._terms(premise.triple) for premise in one.premises)
-                steps[one.triple] = Step(self._terms(one.triple), one.rule, premises)
+                steps[one.triple] = ProofStep(self._terms(one.triple), one.rule, premises)
                 waiting += one.premises
         return Fact(text, lines, tuple(steps.values()))
 

@@ -14,7 +14,7 @@ import pytest
 from cep.core.append_log import AppendLog, LineLog, RecordLog
 from cep.core.checksum import MARK, Broken
 from cep.engine import Engine
-from cep.spark.source.changes import ChangeLog
+from cep.spark.source.changes import FileChangeLog
 from cep.spark.source.file_list import FileList
 from cep.spark.source.message_log import MessageLog
 from connectors.batch import DeadLetter
@@ -167,5 +167,5 @@ def test_files_and_changes_of_the_version_before_go_on(tmp_path: Path) -> None:
     again = FileList(str(folder / "files.jsonl"))
     assert [one.path for one in again.entries(2, 4)] == ["/in/3.jsonl", "/in/4.jsonl"]
     assert again.entries(3, 4)[0].number == 2
-    (first, second) = ChangeLog(folder, []).lines(0, 2)
+    (first, second) = FileChangeLog(folder, []).lines(0, 2)
     assert first["files"]["updates.nq"]["bytes"] == 153 and len(second["refused"]) == 2 and set(first) == set(second)

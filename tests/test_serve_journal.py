@@ -27,7 +27,7 @@ from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
-from connectors.journal import Journal, Point
+from connectors.journal import Journal, JournalMark
 from connectors.service import Service
 from tests.brokers import Cluster
 from tests.damage import flipped
@@ -72,7 +72,7 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
         turns = JournaledBatches(chain(journal.replayed(), coming), journal)
         turns.lock.acquire()
         count = 0
-        taken: list[tuple[int, bytes, Point]] = []
+        taken: list[tuple[int, bytes, JournalMark]] = []
 
         def killing() -> Iterator[Batch]:
             nonlocal count

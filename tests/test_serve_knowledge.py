@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from connectors.rdf.knowledge_files import ChangeLog, Damaged
+from connectors.rdf.knowledge_files import Damaged, StoreChangeLog
 from connectors.rdf.store import EventStore
 from connectors.rdf.vocabulary import EventVocabulary
 from knowledge.followed import Followed
@@ -127,8 +127,8 @@ def test_damage_beside_a_store_is_told(tmp_path: Path) -> None:
         assert noted.read_bytes() == damaged, place
     for torn, learned in ((whole[:-3], 2), (whole, 3)):
         noted.write_bytes(torn)
-        assert len(list(ChangeLog(str(noted)).changes())) == learned
-    noted.write_bytes(b"".join(b"-" + gone + b"+" + come for gone, come in ChangeLog(str(noted)).changes()))
+        assert len(list(StoreChangeLog(str(noted)).changes())) == learned
+    noted.write_bytes(b"".join(b"-" + gone + b"+" + come for gone, come in StoreChangeLog(str(noted)).changes()))
     store.unlearn()  # of the version before
     assert _held(store) == start
     text = before.read_bytes()

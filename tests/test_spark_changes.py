@@ -11,7 +11,7 @@ import pyoxigraph as ox
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark.source.changes import ChangeLog
+from cep.spark.source.changes import FileChangeLog
 from knowledge.graph import Knowledge
 from knowledge.growing import Growing
 from knowledge.updates import FROM, UNTIL
@@ -86,8 +86,8 @@ def test_what_was_told_stays_as_it_was(tmp_path: Path) -> None:
     state.mkdir()
     folder.mkdir()
 
-    def chronicle() -> ChangeLog:
-        return ChangeLog(state, [str(folder)])
+    def chronicle() -> FileChangeLog:
+        return FileChangeLog(state, [str(folder)])
 
     def times() -> list[int]:
         one = chronicle()
@@ -113,12 +113,12 @@ def test_what_was_told_stays_as_it_was(tmp_path: Path) -> None:
         chronicle().look(strict=True)
     assert chronicle().look() == 4
     with pytest.raises(CepError, match=r"d\.nq: no such file"):
-        ChangeLog(state, [str(folder / "*.trig"), str(whole), str(folder / "d.nq")]).look(strict=True)
+        FileChangeLog(state, [str(folder / "*.trig"), str(whole), str(folder / "d.nq")]).look(strict=True)
     growing.write_text(growing.read_text().replace('"1"', '"7"'))
     with pytest.raises(CepError, match=r"a\.nq is not what it was: its first [0-9,]+ bytes are read"):
         chronicle().look()
     with pytest.raises(CepError, match="has 4 changes, and 5 were sent"):
-        ChangeLog(state, []).lines(0, 5)
+        FileChangeLog(state, []).lines(0, 5)
 
 
 def test_a_graph_may_come_in_any_pieces() -> None:

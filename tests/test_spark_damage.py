@@ -21,7 +21,7 @@ from cep.engine import Engine
 from cep.spark.sink import output_folder
 from cep.spark.sink.commit_log import COMPACTED, CommitLog, OutputFile, intact
 from cep.spark.sink.relay import BrokerRelay
-from cep.spark.source.changes import ChangeLog
+from cep.spark.source.changes import FileChangeLog
 from cep.spark.source.file_list import FileList
 from cep.spark.source.live import read_or_make
 from cep.spark.source.message_log import MessageLog
@@ -56,7 +56,7 @@ def written(folder: Path, seed: int = 0) -> None:
             valid = "<https://w3id.org/semcep#validFrom>"
             file.write(f"{graph} {valid} {when}^^<http://www.w3.org/2001/XMLSchema#dateTime> .\n")
             file.write(f"<urn:s> <urn:p> <urn:o{number}> {graph} .\n")
-        assert ChangeLog(state, [str(folder / "updates.nq")]).look(last=True) == number + 1
+        assert FileChangeLog(state, [str(folder / "updates.nq")]).look(last=True) == number + 1
     begin(state / "buckets", f"r{seed}-")
     for bucket in range(2):
         engine.push({}) if bucket else None
@@ -83,7 +83,7 @@ def read(folder: Path) -> Any:
     found: list[Any] = [asdict(CheckpointInfo.read(state / CHECKPOINT))]
     journal = FileList(str(state / FILES))
     found.append([one.fields() for one in journal.entries(0, 3)])
-    found.append(ChangeLog(state, [str(folder / "updates.nq")]).lines(0, 2))
+    found.append(FileChangeLog(state, [str(folder / "updates.nq")]).lines(0, 2))
     begin(state / "buckets", json.loads(json.dumps(found[0]))["name"] + "-")
     versions = newest_versions(state / "buckets", 2)
     paths = [state / "buckets" / f"{name}-{version:08}" for name, version in versions.items()]

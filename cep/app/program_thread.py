@@ -17,7 +17,7 @@ from cep.core.logs import Log
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
-from connectors.journal import Journal, Point
+from connectors.journal import Journal, JournalMark
 from connectors.service import Service
 from connectors.serving.fair_lock import FairLock
 
@@ -85,7 +85,7 @@ class _Snapshot:
     """One that was taken at a point of the journal, to be saved when these are done; `cost`: seconds it has taken."""
 
     blob: bytes
-    point: Point
+    point: JournalMark
     written: Sequence[Future[None]]
     cost: float
 

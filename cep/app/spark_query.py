@@ -200,7 +200,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     _tidied(query, folder)
     if not request.sent:
         _report_missing(options, output_folder.missing_files(Path(query.output)))
-    changes.ChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
+    changes.FileChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
     return query
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import BinaryIO, TypeAlias
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 MARK = b"semcep\x00\x02"
 """What sealed bytes begin with; the last byte counts the forms there have been."""
@@ -33,7 +33,7 @@ class Broken(ValueError):
         self.number = number
 
 
-def digest(*parts: Buffer, size: int = SIZE) -> bytes:
+def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
     """A hash of bytes in a row."""
     found = blake2b(digest_size=size)
     for part in parts:
@@ -44,7 +44,7 @@ def digest(*parts: Buffer, size: int = SIZE) -> bytes:
 # --- whole ---
 
 
-def seal(*parts: Buffer, of: bytes = b"") -> bytes:
+def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
     """The parts in a row, sealed. `of`: what they belong to, as a file's name; it is not in them."""
     return b"".join([MARK, digest(MARK, of, *parts), *parts])
 
@@ -57,13 +57,13 @@ def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
     return MARK + found.digest()
 
 
-def is_sealed(blob: Buffer) -> bool:
+def is_sealed(blob: BytesLike) -> bool:
     """Whether bytes say that they are, by half of the mark at least: it may be damaged itself. What the version before
     has written does not."""
     return sum(one == other for one, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
 
 
-def content(blob: Buffer, of: bytes = b"") -> memoryview:
+def content(blob: BytesLike, of: bytes = b"") -> memoryview:
     """What was sealed. Broken: it is not that, or does not belong to this."""
     rest = memoryview(blob)[HEAD:]
     if blob[: len(MARK)] != MARK or digest(MARK, of, rest) != blob[len(MARK) : HEAD]:
@@ -76,7 +76,7 @@ def unsealed(blob: bytes, of: bytes = b"") -> bytes:
     return bytes(content(blob, of)) if is_sealed(blob) else blob
 
 
-def name(blob: Buffer) -> bytes:
+def name(blob: BytesLike) -> bytes:
     """What bytes are known by: a hash of them, and of sealed ones the one that they carry."""
     return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
 

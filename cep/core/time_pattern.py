@@ -66,13 +66,13 @@ _JAVA = re.compile(r"(?<![A-Za-z%])(?:yyyy|dd?|MM?|HH?|hh?|mm|ss)(?![A-Za-z])")
 _OF_JAVA = {"y": "%Y", "M": "%m", "d": "%d", "H": "%H", "h": "%I", "m": "%M", "s": "%S"}
 _LIST = "the directives are those of Python's strptime: `%Y-%m-%d %H:%M:%S`, `%d.%m.%y`, `%I:%M %p`, `%f`, `%b`, `%z`"
 
-Part = tuple[str, str]
+TimeToken = tuple[str, str]
 """("", a character), (" ", "") for blanks, or (directive, "")."""
 
 
-def parts(pattern: str) -> list[Part]:
+def parts(pattern: str) -> list[TimeToken]:
     """The parts of a pattern. CepError: it is none, or times could not be read by it."""
-    found: list[Part] = []
+    found: list[TimeToken] = []
     at = 0
     while at < len(pattern):
         c = pattern[at]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cep.events import Value
-from cep.explain.judging import Judge, Typed
+from cep.explain.judging import Judge, TypedValue
 from cep.explain.matching import Attempt, Failure, Matcher
 from cep.explain.occurrences import Memory, Occurrence, encoded, same
 from cep.explain.question import BEGINNING, Wanted
@@ -142,9 +142,9 @@ class _Refusing:
         lengths += [part.facts().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
 
-    def unified(self, rule: Rule, wanted: Wanted) -> dict[str, Typed] | None:
+    def unified(self, rule: Rule, wanted: Wanted) -> dict[str, TypedValue] | None:
         """The variables that the event asked for gives; None: the head never gives it."""
-        bound: dict[str, Typed] = {}
+        bound: dict[str, TypedValue] = {}
         for place, value in wanted.fixed.items():
             argument: Expression = rule.arguments[place]
             if isinstance(argument, Constant) and not same(argument.value, value):

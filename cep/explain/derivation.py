@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.core.values import Ints
-from cep.explain.judging import Judge, Judged, Typed
+from cep.explain.judging import Judge, Judged, TypedValue
 from cep.explain.matching import Attempt, Matcher
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import END
@@ -33,7 +33,7 @@ class DerivationNode:
     occurrence: Occurrence
     record: bool
     rule: Rule | None = None
-    bound: Mapping[str, Typed] | None = None
+    bound: Mapping[str, TypedValue] | None = None
     judged: tuple[Judged, ...] = ()
     silent: tuple[tuple[Pattern, int], ...] = ()
     parts: tuple[DerivationNode, ...] = ()

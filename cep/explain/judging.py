@@ -34,9 +34,9 @@ from cep.rules.terms import (
 from cep.runtime.decode import values
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 
-Typed = tuple[Value, str]
+TypedValue = tuple[Value, str]
 """A value and its type."""
-Bound = Mapping[str, Typed]
+BoundValues = Mapping[str, TypedValue]
 """Variables and what they are."""
 
 MOST_ANSWERS = 64
@@ -50,7 +50,7 @@ Triple = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProofStep:
     """A triple, the rule that gives it (`asserted`: none), and the triples that the rule needs."""
 
     triple: Triple
@@ -67,10 +67,10 @@ class Fact:
 
     triple: str
     proof: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ProofStep, ...] = ()
 
 
-Facts = Callable[[Graph | Fixed, Mapping[str, Value], KnowledgeSource | None], list[Fact]]
+SupportingTriples = Callable[[Graph | Fixed, Mapping[str, Value], KnowledgeSource | None], list[Fact]]
 """The triples that an answer of a pattern rests on, in the knowledge as it was then (None: as it was loaded)."""
 
 
@@ -82,7 +82,7 @@ class Judged:
     condition: Condition
     holds: bool
     values: Mapping[str, Value]
-    sides: tuple[Typed, Typed] | None = None
+    sides: tuple[TypedValue, TypedValue] | None = None
     within: tuple[Judged, ...] = ()
     facts: tuple[Fact, ...] = ()
 
@@ -92,7 +92,7 @@ class Case:
     """One assignment of values that conditions are judged for; `origin`: the one that it goes back to."""
 
     origin: int
-    bound: dict[str, Typed]
+    bound: dict[str, TypedValue]
     judged: list[Judged] = field(default_factory=list)
 
     @property
@@ -110,7 +110,7 @@ class Judge:
     def __init__(
         self,
         engine: Engine,
-        facts: Facts | None = None,
+        facts: SupportingTriples | None = None,
         most: int | None = MOST_ANSWERS,
         check_limit: Callable[[], None] = lambda: None,
     ) -> None:
@@ -124,7 +124,7 @@ class Judge:
         self._moment: int | None = None  # the place in the past that is known now; None: the last
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
 
-    def judge(self, conditions: Sequence[Condition], cases: Sequence[Bound]) -> list[Case]:
+    def judge(self, conditions: Sequence[Condition], cases: Sequence[BoundValues]) -> list[Case]:
         """What becomes of each case: several where a condition has several answers. A condition that gives no answer
         ends its case, since others may need its values; all others are judged even if one before fails."""
         made: list[Case] = []
@@ -144,7 +144,7 @@ class Judge:
 
     # --- what was known then ---
 
-    def _together(self, cases: Sequence[Bound]) -> Iterator[list[int]]:
+    def _together(self, cases: Sequence[BoundValues]) -> Iterator[list[int]]:
         """The places of the cases for which the same was known."""
         if self._changes is None or not cases:
             yield from [list(range(len(cases)))] if cases else []
@@ -154,12 +154,12 @@ class Judge:
             found.setdefault(self._moment_of(bound), []).append(place)
         yield from found.values()
 
-    def _moment_of(self, bound: Bound) -> int | None:
+    def _moment_of(self, bound: BoundValues) -> int | None:
         end = bound.get("end()")
         return self._moment if end is None or self._changes is None else self._changes.place(int(end[0] or 0))
 
     @contextmanager
-    def _then(self, bound: Bound) -> Iterator[None]:
+    def _then(self, bound: BoundValues) -> Iterator[None]:
         """In the block is known what was known when a case ended; where it has no end, what was known last."""
         before, moment = self._moment, self._moment_of(bound)
         if self._changes is None or moment is None or moment == before:
@@ -189,14 +189,14 @@ class Judge:
                 (ended if binds and not negated else live).append(case)
         return live, ended
 
-    def _answers(self, condition: Condition, cases: Sequence[Bound]) -> list[list[dict[str, Typed]]]:
+    def _answers(self, condition: Condition, cases: Sequence[BoundValues]) -> list[list[dict[str, TypedValue]]]:
         """For each case what the condition binds, once for every answer; none where it does not hold."""
         types = {name: type for name, (_, type) in cases[0].items()}
         compiled = self._ready(condition, types)
         columns = self.columns(cases, types)
         index, found = compiled.answers(columns, len(cases))
         decoded = {name: self.decoded(column, compiled.binds[name]) for name, column in found.items()}
-        answers: list[list[dict[str, Typed]]] = [[] for _ in cases]
+        answers: list[list[dict[str, TypedValue]]] = [[] for _ in cases]
         for at, row in enumerate(index.tolist()):
             answers[row].append({name: (column[at], compiled.binds[name]) for name, column in decoded.items()})
         return answers
@@ -208,7 +208,7 @@ class Judge:
             self._compiled[key] = compile_conditions([condition], types, self.relations, self.pool, source)
         return self._compiled[key]
 
-    def columns(self, cases: Sequence[Bound], types: Mapping[str, str]) -> dict[str, Column]:
+    def columns(self, cases: Sequence[BoundValues], types: Mapping[str, str]) -> dict[str, Column]:
         """Values as the engine holds them."""
         made: dict[str, Column] = {}
         for name, type in types.items():
@@ -223,7 +223,7 @@ class Judge:
         table[FIRST] = bits(column.astype(np.float64) if type == "float" else column.astype(np.int64))
         return values(table, 0, type, self.pool)
 
-    def value(self, expression: Expression, bound: Bound) -> Typed:
+    def value(self, expression: Expression, bound: BoundValues) -> TypedValue:
         """The value of an expression all of whose variables are bound."""
         types = {name: type for name, (_, type) in bound.items()}
         typed = check(expression, types, self.engine.plan.source)
@@ -232,16 +232,16 @@ class Judge:
 
     # --- what is said of a condition ---
 
-    def _told(self, condition: Condition, holds: bool, bound: Bound) -> Judged:
+    def _told(self, condition: Condition, holds: bool, bound: BoundValues) -> Judged:
         names = [name for name in dict.fromkeys(condition_variables(condition)) if name in bound]
         return Judged(condition, holds, {name: bound[name][0] for name in names})
 
-    def detailed(self, judged: Judged, bound: Bound, depth: int = 0) -> Judged:
+    def detailed(self, judged: Judged, bound: BoundValues, depth: int = 0) -> Judged:
         """With the values of its sides, the static rule it holds by, and the triples it rests on."""
         with self._then(bound):
             return self._detailed(judged, bound, depth)
 
-    def _detailed(self, judged: Judged, bound: Bound, depth: int) -> Judged:
+    def _detailed(self, judged: Judged, bound: BoundValues, depth: int) -> Judged:
         condition = judged.condition
         if isinstance(condition, Comparison):
             known = all(name in bound for name in condition_variables(condition))
@@ -256,7 +256,7 @@ class Judge:
             return replace(judged, facts=self._facts(condition, bound))
         return replace(judged, within=self._by_rule(condition, bound, depth))
 
-    def _alternative(self, condition: Disjunction, holds: bool, bound: Bound, depth: int) -> tuple[Judged, ...]:
+    def _alternative(self, condition: Disjunction, holds: bool, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
         """The conditions of the first alternative that holds; where none does, of each those that do not."""
         failed: list[Judged] = []
         for inside in condition.alternatives:
@@ -267,7 +267,7 @@ class Judge:
             failed += [self._detailed(each, case.bound, depth) for case in cases[:1] for each in case.failed]
         return tuple(failed)
 
-    def _facts(self, condition: Predicate, bound: Bound) -> tuple[Fact, ...]:
+    def _facts(self, condition: Predicate, bound: BoundValues) -> tuple[Fact, ...]:
         asked = self.engine.plan.rules.asked[condition.name]
         if self.facts is None:
             return ()
@@ -285,12 +285,12 @@ class Judge:
                 given[name] = value
         return tuple(self.facts(asked, given, known))
 
-    def _known(self, argument: Expression, bound: Bound) -> Value:
+    def _known(self, argument: Expression, bound: BoundValues) -> Value:
         if any(name not in bound for name in expression_variables(argument)):
             return None
         return self.value(argument, bound)[0]
 
-    def _by_rule(self, condition: Predicate, bound: Bound, depth: int) -> tuple[Judged, ...]:
+    def _by_rule(self, condition: Predicate, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
         """The conditions of the first static rule, in program order, that gives what is asked."""
         if depth >= DEEPEST:
             return ()
@@ -311,7 +311,7 @@ class Judge:
         return ()
 
 
-def _free(argument: Expression, bound: Bound) -> bool:
+def _free(argument: Expression, bound: BoundValues) -> bool:
     if isinstance(argument, Variable) and argument.name == "_":
         return True
     return any(name not in bound for name in expression_variables(argument))

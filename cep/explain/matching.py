@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from cep.core.schema import Schema
 from cep.events import Value
-from cep.explain.judging import Bound, Judge, Judged, Typed
+from cep.explain.judging import BoundValues, Judge, Judged, TypedValue
 from cep.explain.occurrences import Occurrence, same
 from cep.explain.windows import Members, windowed
 from cep.plan.pattern import Pattern
@@ -48,11 +48,11 @@ class Attempt:
     """Occurrences put into the places of a pattern. `held`: how many of its events are there; `silent`: patterns that
     it needed not to occur, and until when."""
 
-    bound: Bound
+    bound: BoundValues
     start: int
     end: int
     parts: tuple[Occurrence, ...] = ()
-    judged: tuple[tuple[Judged, Bound], ...] = ()
+    judged: tuple[tuple[Judged, BoundValues], ...] = ()
     silent: tuple[tuple[Pattern, int], ...] = ()
     held: int = 0
     failure: Failure | None = None
@@ -83,7 +83,7 @@ class Matcher:
         self.schemas = schemas
         self.until = until
 
-    def attempts(self, pattern: Pattern, bound: Bound) -> list[Attempt]:
+    def attempts(self, pattern: Pattern, bound: BoundValues) -> list[Attempt]:
         """Everything that matches, and where nothing does at a place, the best without it; the nearest first."""
         self.judge.check_limit()
         found: list[Attempt] = pattern.attempts(self, bound)
@@ -93,7 +93,7 @@ class Matcher:
 
     # --- what operators ask (`Pattern.attempts`) ---
 
-    def attempt(self, bound: Bound, start: int, end: int, failure: Failure | None = None) -> Attempt:
+    def attempt(self, bound: BoundValues, start: int, end: int, failure: Failure | None = None) -> Attempt:
         return Attempt(bound, start, end, failure=failure)
 
     def failure(self, kind: str, pattern: Pattern, occurrence: Occurrence | None = None, by: int = 0) -> Failure:
@@ -106,7 +106,7 @@ class Matcher:
         self,
         pattern: Pattern,
         whole: Sequence[Attempt],
-        bound: Bound,
+        bound: BoundValues,
         by: Sequence[str],
         members_at: Members,
         results: Sequence[AggregateResult],
@@ -122,7 +122,7 @@ class Matcher:
 
     # --- events ---
 
-    def of_event(self, atom: Pattern, bound: Bound) -> list[Attempt]:
+    def of_event(self, atom: Pattern, bound: BoundValues) -> list[Attempt]:
         event, arguments = atom.facts().event, atom.facts().arguments
         assert event is not None, "of an event pattern"
         fixed: dict[int, Value] = {}
@@ -148,7 +148,7 @@ class Matcher:
                 made.append(Attempt(now, occurrence.start, occurrence.end, (occurrence,), held=1))
         return made or [self.missing(atom, bound)]
 
-    def missing(self, pattern: Pattern, bound: Bound) -> Attempt:
+    def missing(self, pattern: Pattern, bound: BoundValues) -> Attempt:
         values = {name: value for name, (value, _) in bound.items()}
         return Attempt(bound, 0, 0, failure=Failure("missing", pattern, values))
 
@@ -176,7 +176,9 @@ class Matcher:
             return attempt
         return replace(attempt, failure=Failure("deadline", pattern, by=over))
 
-    def where(self, given: Pattern, pattern: Pattern, conditions: Sequence[Condition], bound: Bound) -> list[Attempt]:
+    def where(
+        self, given: Pattern, pattern: Pattern, conditions: Sequence[Condition], bound: BoundValues
+    ) -> list[Attempt]:
         """What matches a pattern, each with the conditions that hold and those that do not."""
         inner = self.attempts(pattern, bound)
         whole = [attempt for attempt in inner if attempt.failure is None]
@@ -194,8 +196,8 @@ class Matcher:
         return made
 
 
-def _timed(attempt: Attempt) -> dict[str, Typed]:
-    times: dict[str, Typed] = {
+def _timed(attempt: Attempt) -> dict[str, TypedValue]:
+    times: dict[str, TypedValue] = {
         "start()": (attempt.start, "time"),
         "end()": (attempt.end, "time"),
         "duration()": (attempt.end - attempt.start, "duration"),
@@ -203,5 +205,5 @@ def _timed(attempt: Attempt) -> dict[str, Typed]:
     return {**attempt.bound, **times}
 
 
-def _fit(one: Attempt, bound: Bound) -> bool:
+def _fit(one: Attempt, bound: BoundValues) -> bool:
     return all(same(one.bound[name][0], value) for name, (value, _) in bound.items() if name in one.bound)

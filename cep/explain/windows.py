@@ -13,7 +13,7 @@ import numpy as np
 
 from cep.core.literals import SECOND
 from cep.events import Value
-from cep.explain.judging import Judge, Typed
+from cep.explain.judging import Judge, TypedValue
 from cep.rules.terms import AggregateResult
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def windowed(
 ) -> list[Attempt]:
     """A result for every group and time at which its window has one; its parts are all in the window."""
     names = list(dict.fromkeys(by))
-    groups: dict[tuple[Typed, ...], list[Attempt]] = {}
+    groups: dict[tuple[TypedValue, ...], list[Attempt]] = {}
     for attempt in sorted(found, key=lambda one: (one.end, one.start, [each.order for each in one.parts[::-1]])):
         groups.setdefault(tuple(attempt.bound[name] for name in names), []).append(attempt)
     made: list[Attempt] = []
@@ -46,7 +46,7 @@ def windowed(
     return made
 
 
-def _result(result: AggregateResult, inside: Sequence[Attempt], judge: Judge) -> Typed:
+def _result(result: AggregateResult, inside: Sequence[Attempt], judge: Judge) -> TypedValue:
     if result.argument is None:
         return len(inside), "int"
     taken = [judge.value(result.argument, member.bound) for member in inside]

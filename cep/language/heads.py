@@ -10,11 +10,11 @@ from cep.core.suggest import did_you_mean
 from cep.language.syntax import ast
 from cep.rules.terms import Expression
 
-Mistake = tuple[str, Span, str]
+HeadMistake = tuple[str, Span, str]
 """What is wrong, where, and what to write instead."""
 
 
-def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool) -> Iterator[Mistake]:
+def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool) -> Iterator[HeadMistake]:
     """What is wrong with the names of a head, when these are the attributes of its event."""
     names = rule.names or ()
     where = "it is declared" if declared else "elsewhere it is"

@@ -9,12 +9,11 @@ from cep.core.values import Pool
 from cep.operators.goals import relational
 from cep.operators.goals.contract import Goal
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.relational import Evaluation
 from cep.plan import types as planned
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
 from cep.rules.conditions import Conditions, compile_conditions
-from cep.rules.evaluate import compile
+from cep.rules.evaluate import Evaluation, compile
 from cep.rules.relations import Relation
 from cep.rules.terms import Condition
 from cep.rules.typed import TypedVariable, coerced, common_type, fitted

@@ -13,7 +13,7 @@ from cep.rules.texts import groups_of, regex_error
 from cep.rules.typed import Typed, TypedConstant
 from cep.rules.units import mistakes as unit_mistakes
 
-Mistake = tuple[int, str, str | None, str]
+ArgumentMistake = tuple[int, str, str | None, str]
 """The place of the argument, what is wrong, what to write instead, the code."""
 
 ZONED = frozenset(
@@ -30,7 +30,7 @@ _REGEX = 'a regular expression like `"^K[A-Z]+"`; look-around and back reference
 _SAMPLES = {"int": 1, "float": 1.0}
 
 
-def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[Mistake]:
+def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentMistake]:
     """What is wrong with the constants among the arguments of a function."""
     values = [each.value if isinstance(each, TypedConstant) else None for each in arguments]
     for place, example in WRITTEN.get(name, {}).items():
@@ -66,7 +66,7 @@ def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[Mista
         yield from _calendar(name, values)
 
 
-def _regex(name: str, pattern: str, group: object) -> Iterator[Mistake]:
+def _regex(name: str, pattern: str, group: object) -> Iterator[ArgumentMistake]:
     wrong = regex_error(pattern)
     if wrong is not None:
         yield 1, f"this is no regular expression: {wrong}", _REGEX, "type"
@@ -78,7 +78,7 @@ def _regex(name: str, pattern: str, group: object) -> Iterator[Mistake]:
             yield 2, f"there is no group {group}: the regular expression has {there}", hint, "type"
 
 
-def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[Mistake]:
+def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentMistake]:
     hint = 'a value is `{}`, with decimals `{:.1f}`, a brace itself `{{` or `}}`: `format("{} at {:.1f}", S, T)`'
     try:
         pieces = list(Formatter().parse(template))
@@ -111,7 +111,7 @@ def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[Mistake]:
         yield 0, f"the text has places for {number} {noun}, {given} {'is' if given == 1 else 'are'} given", hint, "type"
 
 
-def _calendar(name: str, values: Sequence[object]) -> Iterator[Mistake]:
+def _calendar(name: str, values: Sequence[object]) -> Iterator[ArgumentMistake]:
     from cep.rules.calendar import unknown_unit, unknown_zone  # zones: read only where they are used
 
     first = 1 if name == "date_trunc" else 0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.relation import Column
 from cep.core.schema import CODED
 from cep.core.values import BOOL, IRI, MISSING, STRING, Pool
 from cep.rules import geodesy, variant
@@ -19,8 +20,9 @@ from cep.rules.typed import COMPARISONS, TICKS, Literal, Typed, TypedCall, Typed
 from cep.rules.units import conversion
 from cep.rules.variant import Mixed
 
-Columns = Mapping[str, NDArray[Any]]
-Evaluation = Callable[[Columns, int], NDArray[Any]]
+Columns = Mapping[str, Column]
+"""By variable."""
+Evaluation = Callable[[Columns, int], Column]
 
 
 def compile(typed: Typed, pool: Pool, optional: Set[str] | None = None) -> Evaluation:

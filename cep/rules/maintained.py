@@ -21,7 +21,7 @@ from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.datalog import close
 from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check, compile
-from cep.rules.materialized import MaterializedRelation, Rows, present
+from cep.rules.materialized import CountedColumns, MaterializedRelation, present
 from cep.rules.relations import Relation
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head
 from cep.rules.strata import Stratum, strata
@@ -31,7 +31,7 @@ from cep.rules.typed_facts import FactDeclaration
 from cep.rules.value_order import sorting
 from cep.rules.views import Chosen, Former
 
-Edit = tuple[Rows, Rows]
+Edit = tuple[CountedColumns, CountedColumns]
 """The rows that go of a table, and those that come."""
 
 
@@ -74,7 +74,7 @@ class Maintained:
         self._asked = {group.names: self._needs(group) for group in self._groups}
         self._single: dict[str, _Single | None] = {}
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> CountedColumns:
         """The rows of a predicate in the order of their values."""
         table = self.derived[name]
         columns = [table.column(i) for i in range(table.arity)]
@@ -151,7 +151,7 @@ class Maintained:
             return None
 
 
-def edit_between(table: MaterializedRelation, rows: Rows) -> Edit:
+def edit_between(table: MaterializedRelation, rows: CountedColumns) -> Edit:
     """What goes and what comes when a table is to have these rows."""
     other = MaterializedRelation(table.name, table.types)
     other.add(*rows)
@@ -161,7 +161,7 @@ def edit_between(table: MaterializedRelation, rows: Rows) -> Edit:
     return (columns, gone[1] + again[1]), _chosen(rows[0], ~table.has(*rows))
 
 
-def _chosen(columns: Sequence[Column], mask: Column) -> Rows:
+def _chosen(columns: Sequence[Column], mask: Column) -> CountedColumns:
     return tuple(column[mask] for column in columns), int(mask.sum())
 
 
@@ -253,7 +253,7 @@ def _derive(
     conditions: Conditions,
     head: Sequence[Evaluation],
     names: Mapping[int, str],
-    rows: Rows,
+    rows: CountedColumns,
 ) -> None:
     if not rows[1]:
         return

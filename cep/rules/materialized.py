@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ALWAYS, NEVER = -(2**63), 2**63 - 1
 """Since when holds what has always been; until when what will always be."""
-Rows = tuple[Sequence[Column], int]
+CountedColumns = tuple[Sequence[Column], int]
 """Columns, and how many rows they have."""
 
 
@@ -100,11 +100,11 @@ class MaterializedRelation:
         for index in self._indexes.values():
             index.reset(self._rows, until)
 
-    def all(self) -> Rows:
+    def all(self) -> CountedColumns:
         """All rows."""
         return tuple(self.column(i) for i in range(self.arity)), self.count
 
-    def edit(self, gone: Rows, new: Rows, pool: Pool) -> None:
+    def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool) -> None:
         """Some rows go and others come; costs what they are. What goes is there. A row that has come several times is
         there until it has gone as often."""
         self._edited(pool).apply(words(*gone), words(*new))
@@ -132,13 +132,13 @@ class MaterializedRelation:
         """Whether rows came or went since it was settled."""
         return self._edits is not None and bool(self._edits.flipped)
 
-    def difference(self) -> tuple[Rows, Rows]:
+    def difference(self) -> tuple[CountedColumns, CountedColumns]:
         """The rows that went, and those that came, since it was settled."""
         assert self._edits is not None, "it was edited"
         gone, new = self._edits.difference()
         return self._taken(gone), self._taken(new)
 
-    def repeated(self) -> Rows:
+    def repeated(self) -> CountedColumns:
         """Each row as often as it has come besides once."""
         if self._edits is None:
             return self._taken(self._rows.rows[:0])
@@ -152,7 +152,7 @@ class MaterializedRelation:
             there[there] = self._edits.there(ids[there])
         return there
 
-    def _taken(self, rows: Ints) -> Rows:
+    def _taken(self, rows: Ints) -> CountedColumns:
         return tuple(self._column(rows[:, i], i) for i in range(self.arity)), len(rows)
 
     @property

@@ -15,7 +15,7 @@ from cep.moments import Moment
 from cep.plan.algebra import Rules, Triples
 from cep.rules.datalog import Statics
 from cep.rules.maintained import Edit, Maintained, edit_between
-from cep.rules.materialized import MaterializedRelation, Rows, words
+from cep.rules.materialized import CountedColumns, MaterializedRelation, words
 from cep.rules.relations import Relation
 from cep.rules.typed import a
 from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, pattern_answers, relation
@@ -38,7 +38,7 @@ class KnowledgeTables:
         """The next change is of another state than the last."""
         self._follows = False
         self._maintained: Maintained | None = None
-        self._whole: dict[str, tuple[Answers, Rows]] = {}  # of what was last asked anew
+        self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # of what was last asked anew
         self._offers: Mapping[str, Relation] = {}
         self._areas: Areas | None = None
 
@@ -69,7 +69,7 @@ class KnowledgeTables:
         tables = (*self._maintained.tables.values(), *self._maintained.derived.values())
         return [column for table in tables for column in table.codes()]
 
-    def _anew(self, background: KnowledgeSource) -> dict[str, Rows]:
+    def _anew(self, background: KnowledgeSource) -> dict[str, CountedColumns]:
         self._whole = {}
         made = {name: self._query(name, background)[1] for name in self.rules.asked}
         if self.rules.statics:
@@ -94,8 +94,8 @@ class KnowledgeTables:
         finally:
             self.pool.areas = present
 
-    def _differences(self, background: KnowledgeSource) -> tuple[dict[str, Rows], dict[str, Edit]]:
-        whole: dict[str, Rows] = {}
+    def _differences(self, background: KnowledgeSource) -> tuple[dict[str, CountedColumns], dict[str, Edit]]:
+        whole: dict[str, CountedColumns] = {}
         edits: dict[str, Edit] = {}
         for name in self.rules.asked:
             found = self._difference(name, background)
@@ -123,7 +123,7 @@ class KnowledgeTables:
         found = background.difference(self.rules.asked[name], self.pool)
         if found is None:
             return None
-        fitted: list[Rows] = []
+        fitted: list[CountedColumns] = []
         for each in found:
             columns: list[Column] = []
             for column, type, wanted in zip(each.columns, each.types, self.known.tables[name].types):
@@ -134,7 +134,7 @@ class KnowledgeTables:
             fitted.append((columns, each.rows))
         return fitted[0], fitted[1]
 
-    def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, Rows]:
+    def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
         """All answers of a pattern, or triples, as the rows of its table."""
         pattern, stored = self.rules.asked[name], self.known.tables[name]
         answered = pattern_answers(background, pattern, self.pool, self.rules.source)
@@ -164,7 +164,7 @@ class KnowledgeTables:
         raise CepError(message, self.rules.source, span, hint, "type")
 
 
-def _equal(some: Rows, others: Rows) -> bool:
+def _equal(some: CountedColumns, others: CountedColumns) -> bool:
     return some[1] == others[1] and np.array_equal(words(*some), words(*others))
 
 

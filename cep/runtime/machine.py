@@ -24,7 +24,7 @@ from cep.plan import order
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
-from cep.runtime.recursion import Part, Recursion
+from cep.runtime.recursion import CyclePart, Recursion
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536
@@ -70,7 +70,7 @@ class Machine:
     def _recursion(self, group: Group, max_derivations: int) -> Recursion:
         steps = {unit: self._step(unit) for unit in group.units}
         parts = [
-            Part(
+            CyclePart(
                 tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units),
                 rounds,
                 frozenset((u, n) for u in units if isinstance(u, int) for n in self.plan.nodes[u].facts().earlier),

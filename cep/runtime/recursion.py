@@ -26,7 +26,7 @@ TENTH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CyclePart:
     """Units (name, goal, what it reads, own event) of a cycle that run together in an instant; `rounds`: they
     are a cycle inside the instant. `later`: (unit, place among what it reads) where it asks only for what ended
     before; an instant comes there whole."""
@@ -40,7 +40,7 @@ class Recursion:
     """The goals of one cycle."""
 
     def __init__(
-        self, parts: Sequence[Part], widths: Mapping[PlanUnit, int], max_derivations: int, rules: Sequence[str]
+        self, parts: Sequence[CyclePart], widths: Mapping[PlanUnit, int], max_derivations: int, rules: Sequence[str]
     ) -> None:
         self.parts = parts
         self.widths = widths
@@ -158,7 +158,7 @@ class Recursion:
 
     def _rounds(
         self,
-        part: Part,
+        part: CyclePart,
         outer: Mapping[tuple[PlanUnit, int], Table],
         now: dict[PlanUnit, Table],
         seen: dict[tuple[PlanUnit, int], bool],

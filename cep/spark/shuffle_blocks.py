@@ -40,7 +40,7 @@ CHANGE = "#change"
 
 _ALL = 0xFFFFFFFF
 
-Change = tuple[int, str, str, int]
+ChangeLine = tuple[int, str, str, int]
 """Of the knowledge: from when (microseconds), what, and the file and line that say it."""
 
 
@@ -94,7 +94,7 @@ def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBl
                 yield ShuffleBlock(stage.number, key, "", 0, None, b"", 0)
 
 
-def change_blocks(program: ShippedProgram, found: Sequence[Change]) -> Iterator[ShuffleBlock]:
+def change_blocks(program: ShippedProgram, found: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
     """Changes of the knowledge to all buckets."""
     rows = json.dumps(found).encode()
     for stage in program.stages:

@@ -18,7 +18,7 @@ from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.rules.alert import CERTAINTY, URGENCY, Alert
 from connectors.alerts.places import AlertPlace, alert_place, nowhere
-from connectors.alerts.text import Value, fill_template, json_value
+from connectors.alerts.text import JsonValue, fill_template, json_value
 from connectors.identity import identity_hashes, occurrence_texts
 
 AlertState = Literal["firing", "updated", "resolved"]
@@ -52,8 +52,8 @@ class AlertChange:
     occurrences: int
     first: str
     last: str
-    key: Mapping[str, Value] = field(default_factory=dict)
-    values: Mapping[str, Value] = field(default_factory=dict)
+    key: Mapping[str, JsonValue] = field(default_factory=dict)
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
     place: AlertPlace = field(default_factory=dict)
     withdrawn: bool = False
     urgency: str = URGENCY

@@ -11,7 +11,7 @@ from cep.rules.alert import Template
 LONGEST = 500
 """Characters of one value; what is longer is cut and ends in `…`."""
 
-Value = str | int | float | bool | None
+JsonValue = str | int | float | bool | None
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -39,7 +39,7 @@ def _visible(character: str) -> str:
             return "\ufffd" if ord(character) & 0xFFFE == 0xFFFE else character
 
 
-def json_value(value: Value, type: str) -> Value:
+def json_value(value: JsonValue, type: str) -> JsonValue:
     """A value as JSON has it: times in ISO 8601 and durations as people read them, strings clean."""
     if value is None or isinstance(value, bool):
         return value
@@ -52,7 +52,7 @@ def json_value(value: Value, type: str) -> Value:
     return clean(value) if isinstance(value, str) else value
 
 
-def value_text(value: Value) -> str:
+def value_text(value: JsonValue) -> str:
     """In a sentence; what is missing is `unknown`."""
     if value is None:
         return "unknown"
@@ -61,7 +61,7 @@ def value_text(value: Value) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def fill_template(template: Template, values: dict[str, Value]) -> str:
+def fill_template(template: Template, values: dict[str, JsonValue]) -> str:
     """The text of a template with what `json_value` gives."""
     return "".join(clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
 

@@ -33,7 +33,7 @@ def is_intact(path: str, notes: set[str]) -> bool:
     return not known or hash_path(path) in known
 
 
-class ChangeLog:
+class StoreChangeLog:
     """The changes of the knowledge since it was loaded, at `path`: of each the lines that went and those that came.
     One that is torn was not made. An earlier version wrote lines with a sign, `-` or `+`; they are still read."""
 

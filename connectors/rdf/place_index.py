@@ -32,7 +32,7 @@ _READS = 20  # times that places are read, and read again since they have change
 _POINTS, _NEAR = 5_000, 5_000  # places around which is looked, and what is found there at most
 _PRODUCT, _PAIRS = 10_000, 200_000  # points times what is near any, from which on pairs are listed, and pairs at most
 
-Point = tuple[float, float]
+LatLong = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Origins:
     variables: what is there has no name."""
 
     variables: tuple[str, ...]
-    points: Sequence[tuple[tuple[str, ...], Point]]
+    points: Sequence[tuple[tuple[str, ...], LatLong]]
 
 
 class PlaceIndex:
@@ -173,7 +173,7 @@ def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, value in lines)
 
 
-def _point(lat: str, long: str) -> Iterator[Point]:
+def _point(lat: str, long: str) -> Iterator[LatLong]:
     """Nothing where the two are no numbers, of which there is no distance."""
     try:
         point = float(lat), float(long)

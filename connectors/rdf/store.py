@@ -42,7 +42,7 @@ class EventStore:
             ox.NamedNode(vocabulary.base + "knowledge"),
             ox.NamedNode(vocabulary.base + "meaning"),
         )
-        self._known, self._learned = f"{path}.nq", knowledge_files.ChangeLog(f"{path}.learned")
+        self._known, self._learned = f"{path}.nq", knowledge_files.StoreChangeLog(f"{path}.learned")
         self.spans = TimeTree(self.store, vocabulary)
         self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
         self._loose = self._lines = 0

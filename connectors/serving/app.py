@@ -13,7 +13,7 @@ from connectors.rdf.question import QueryRefused
 from connectors.serving.codings import Codings
 from connectors.serving.docs import documented
 from connectors.serving.guard import Guard, Limits
-from connectors.serving.methods import Methods, Paths
+from connectors.serving.methods import Methods, RouteMethods
 from connectors.serving.negotiation import Acceptable
 from connectors.serving.openapi import Responses, description, route_responses
 from connectors.serving.request_errors import in_sentences
@@ -49,7 +49,7 @@ def application(
         """Of what asks the store without a query of its own."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
-    paths = Paths(route for router in (own, *routers) for route in router.routes)
+    paths = RouteMethods(route for router in (own, *routers) for route in router.routes)
     in_sentences(made, paths)
     for router in (own, *routers):
         made.include_router(router)

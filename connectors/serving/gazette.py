@@ -38,7 +38,7 @@ NAMES = (
 STATIONS = ("http://www.w3.org/ns/sosa/Platform", "http://www.w3.org/ns/sosa/Sensor")
 """Classes of things that are on the map before the first event about them."""
 
-Point = tuple[float, float]
+LatLong = tuple[float, float]
 
 _PLACED = f"?thing <{WGS84}lat> ?lat ; <{WGS84}long> ?long"
 _WHERE = f"SELECT ?thing ?lat ?long WHERE {{ {_PLACED} }}"
@@ -69,7 +69,7 @@ class Gazette:
     """What the knowledge says, as it is now: where things are by IRI, their names, whose identifier a text is, and
     which are stations (IRI: identifier); `rights`: what has to be shown with them."""
 
-    points: Mapping[str, Point] = field(default_factory=dict)
+    points: Mapping[str, LatLong] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     identified: Mapping[str, str] = field(default_factory=dict)
     stations: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Gazette:
     def of(cls, knowledge: Knowledge | None) -> Gazette:
         if knowledge is None:
             return cls()
-        points: dict[str, Point] = {}
+        points: dict[str, LatLong] = {}
         for thing, lat, long in _rows(knowledge, _WHERE):
             point = coordinates(lat, long)
             if point is not None:
@@ -110,7 +110,7 @@ class Gazette:
         return self.identified.get(subject)
 
 
-def coordinates(lat: object, long: object) -> Point | None:
+def coordinates(lat: object, long: object) -> LatLong | None:
     """Degrees as numbers, if they are some."""
     try:
         point = float(str(lat)), float(str(long))

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Paths:
+class RouteMethods:
     """What there is, and by which methods."""
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
@@ -36,7 +36,7 @@ class Methods:
     """A layer around an application that knows GET and POST: HEAD is a GET without its body, OPTIONS says what a path
     takes."""
 
-    def __init__(self, app: ASGIApp, paths: Paths) -> None:
+    def __init__(self, app: ASGIApp, paths: RouteMethods) -> None:
         self.app, self.paths = app, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

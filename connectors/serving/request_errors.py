@@ -11,13 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 from connectors.alerts.text import clean
-from connectors.serving.methods import Paths
+from connectors.serving.methods import RouteMethods
 
 _SAID = {404: "Not Found", 405: "Method Not Allowed"}
 """What the framework itself says with a status."""
 
 
-def in_sentences(app: FastAPI, paths: Paths) -> None:
+def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
     """Every refusal of the framework is a sentence in plain text; of several mistakes each has a line. `paths`: what
     there is."""
 

@@ -22,7 +22,7 @@ from cep.plan.order import PlanUnit
 from connectors.alerts.text import json_value
 from connectors.identity import ID
 from connectors.service import Round, Service
-from connectors.serving.gazette import Gazette, Point, SubjectColumns, coordinates
+from connectors.serving.gazette import Gazette, LatLong, SubjectColumns, coordinates
 
 EVENTS = 20_000
 """Derived events that are held, the newest."""
@@ -39,7 +39,7 @@ class Station:
 
     key: str
     name: str
-    point: Point
+    point: LatLong
     number: int = 0
     last_record: int = BEGINNING
     last_event: int = BEGINNING
@@ -130,7 +130,7 @@ class Scene:
             if before != (station.state, station.point, station.event):
                 self._changed(station)
 
-    def _station(self, key: str, thing: str | None = None, point: Point | None = None) -> Station | None:
+    def _station(self, key: str, thing: str | None = None, point: LatLong | None = None) -> Station | None:
         if (known := self.stations.get(key)) is not None:
             return known
         if key in self.unplaced and point is None:

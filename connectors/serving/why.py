@@ -20,7 +20,7 @@ from cep.core.errors import CepError
 from cep.core.literals import say_duration
 from cep.engine import Engine
 from cep.explain.derivation import DEEPEST, MOST
-from cep.explain.judging import Facts
+from cep.explain.judging import SupportingTriples
 from cep.explain.occurrences import Occurrence
 from cep.explain.question import wanted
 from connectors.rdf.question import Question
@@ -51,7 +51,7 @@ WAITING = 16
 """Questions that wait, at most."""
 
 Form = Literal["json", "text", "prov"]
-Answer = Awaitable[dict[str, Any]]
+JsonAnswer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int] | None]
 """The event and the end of what has an `@id`, or the end alone; None: there is no such event."""
@@ -98,7 +98,7 @@ class Questions:
         engine: Engine,
         lock: FairLock,
         ended: Ended,
-        facts: Facts | None = None,
+        facts: SupportingTriples | None = None,
         origins: Origins | None = None,
         seconds: float = 10.0,
         vocabulary: EventVocabulary | None = None,
@@ -194,7 +194,7 @@ def router(questions: Questions | None) -> APIRouter:
     wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
 
     async def answered(
-        request: Request, form: Form | None, ask: Callable[[Questions], Answer], plain: Plain
+        request: Request, form: Form | None, ask: Callable[[Questions], JsonAnswer], plain: Plain
     ) -> Response:
         try:
             if questions is None:

@@ -21,7 +21,7 @@ from cep.engine import Engine
 from cep.events import Value
 from cep.explain.absence import Absence, Refusal, absence, fixed_of
 from cep.explain.derivation import DEEPEST, MOST, DerivationNode, derivation
-from cep.explain.judging import Bound, Fact, Facts, Judge, Judged, Typed
+from cep.explain.judging import BoundValues, Fact, Judge, Judged, SupportingTriples, TypedValue
 from cep.explain.matching import Failure
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, Wanted
@@ -52,7 +52,7 @@ class Explainer:
     """
 
     engine: Engine
-    facts: Facts | None = None
+    facts: SupportingTriples | None = None
     origin: RecordFinder | None = None
     calendar: bool = True
     check_limit: Callable[[], None] = _no_limit
@@ -109,7 +109,7 @@ class Explainer:
         text = self.excerpt(rule.span)
         return {"name": rule.label, "line": rule.span.line, "column": rule.span.column, "text": text}
 
-    def variables(self, bound: Bound) -> dict[str, Any]:
+    def variables(self, bound: BoundValues) -> dict[str, Any]:
         return {name: self.json_value(typed) for name, typed in bound.items() if not name.startswith("_")}
 
     def condition(self, judged: Judged) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class Explainer:
     def occurrence_text(self, one: Occurrence) -> str:
         return self.event_text(one.event, dict(enumerate(one.args)))
 
-    def pattern_text(self, pattern: Pattern, bound: Bound) -> str:
+    def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
         """A pattern in the author's words; an event with the values that are known."""
         event = pattern.facts().event
         if event is None:
@@ -254,7 +254,7 @@ class Explainer:
             return float(text) if "." in text else int(text)
         return iso(ticks)
 
-    def json_value(self, typed: Typed) -> Any:
+    def json_value(self, typed: TypedValue) -> Any:
         value, type = typed
         if value is None or isinstance(value, str | bool):
             return None if value is None else value if isinstance(value, bool) else str(value)
@@ -262,7 +262,7 @@ class Explainer:
             return self.time(int(value))
         return float(value) / 1_000_000 if type == "duration" else value
 
-    def value_text(self, typed: Typed, people: bool = False) -> str:
+    def value_text(self, typed: TypedValue, people: bool = False) -> str:
         """A value as a program writes it, a duration as `people` say it."""
         value, type = typed
         if value is None:
@@ -295,7 +295,7 @@ def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = N
     raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")
 
 
-def why(engine: Engine, event: str | None, id: str, facts: Facts | None = None) -> dict[str, Any]:
+def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | None = None) -> dict[str, Any]:
     """The tree of the derived event that has an `@id`. The engine was made with `remember`, and is not stepping."""
     return Explainer(engine, facts).why(by_id(engine, id, event))
 

@@ -14,7 +14,7 @@ from cep.rules.keywords import RESERVED
 
 RANGED = ("int", "float", "time", "duration")
 
-Bound = int | float | None
+Limit = int | float | None
 
 
 def prefix(cursor: Cursor) -> ast.Prefix:
@@ -147,8 +147,8 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
     cursor.expect(":", "`:` and a type", messages.DECLARATION)
     kind = _type(cursor)
     optional = cursor.accept("?")
-    low: Bound = None
-    high: Bound = None
+    low: Limit = None
+    high: Limit = None
     ranged = False
     source: str | None = None
     iri: str | None = None
@@ -209,7 +209,7 @@ def _iri(cursor: Cursor) -> str:
     return str(found)
 
 
-def _range(cursor: Cursor, kind: str) -> tuple[Bound, Bound]:
+def _range(cursor: Cursor, kind: str) -> tuple[Limit, Limit]:
     first = cursor.advance()
     if kind not in RANGED:
         cursor.stop(f"a {kind} has no range", "numbers, times and durations have one: " + messages.RANGE, first.span)

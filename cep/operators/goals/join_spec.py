@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from cep.core.relation import Table, rows
 from cep.operators.goals.bytecode import LEFT, RIGHT, Code, compile_stack
 from cep.operators.goals.encoded import codes_of, others
-from cep.operators.goals.relational import Evaluation, columns_of
+from cep.operators.goals.relational import columns_of
 from cep.plan.types import TIMES, ColumnType
+from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check
 from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables
 

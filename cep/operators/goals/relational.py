@@ -9,24 +9,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Column, Table, bits, column, concat, empty, rows
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, column, concat, empty, rows
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, take
 from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import ColumnType
 from cep.rules.conditions import Conditions
-from cep.rules.evaluate import compile, constant_value
+from cep.rules.evaluate import Columns, Evaluation, compile, constant_value
 from cep.rules.terms import Comparison, Condition, Constant, Variable
 from cep.rules.typed import Typed, TypedConstant, fitted
 
 if TYPE_CHECKING:
     from cep.operators import either, event, where
     from cep.operators.build import GoalBuilder
-
-
-Columns = dict[str, Column]
-Evaluation = Callable[[Columns, int], Column]
 
 
 class Memoryless(Untimed):
@@ -66,7 +62,7 @@ class Memoryless(Untimed):
 
 def columns_of(table: Table, types: Sequence[str], times: bool = False) -> Columns:
     """A table's columns under their canonical names, with the interval's where asked for."""
-    named: Columns = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
+    named = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
     if times:
         named |= {"start()": table[START], "end()": table[END], "duration()": table[END] - table[START]}
     return named

@@ -9,7 +9,8 @@ import numpy as np
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Goal
-from cep.operators.goals.relational import Evaluation, columns_of
+from cep.operators.goals.relational import columns_of
+from cep.rules.evaluate import Evaluation
 
 
 class Widened:

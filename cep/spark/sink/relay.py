@@ -19,7 +19,7 @@ from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.message_sender import UNREACHABLE
 from connectors.sending import Sending
 
-Warn = Callable[[str], None]
+WarnText = Callable[[str], None]
 
 _PAUSE = 0.2  # seconds between two looks
 _LONGEST = 30.0  # between two tries to reach a broker
@@ -75,7 +75,7 @@ class BrokerRelay:
 
 
 @contextmanager
-def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: Warn) -> Iterator[None]:
+def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: WarnText) -> Iterator[None]:
     """Send what a query derives while the block runs, and what is left when it has ended well. A broker that cannot be
     reached is tried again. CepError: it cannot be reached at the end; or it refuses an event, which stops the query."""
     relay = BrokerRelay(checkpoint / OUTGOING, lambda: Sending(text, schemas))

@@ -37,7 +37,7 @@ class _Known:
     growing: Growing | None
 
 
-class ChangeLog:
+class FileChangeLog:
     """The changes that files hold, look by look. `names`: files, folders, patterns, as absolute paths."""
 
     def __init__(self, checkpoint: Path, names: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.source.changes import ChangeLog, ChangesMessage
+from cep.spark.source.changes import ChangesMessage, FileChangeLog
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.state.generation import FIRST, Generation
@@ -132,7 +132,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.files = files
         self._folder = Path(files.journal).parent
         self._journal = FileList(files.journal)
-        self._changes = ChangeLog(self._folder, files.updates)
+        self._changes = FileChangeLog(self._folder, files.updates)
         self._target: int | None = None
         self._ended: int | None = None  # how often the end was sent before this run
         self._over = False  # whether it was sent: what came since would be late

@@ -271,13 +271,15 @@ def topic_blocks(
     return reduce(DataFrame.union, found) if found else None
 
 
-Rows = Iterator["pa.RecordBatch"]
+RecordBatches = Iterator["pa.RecordBatch"]
 
 
-def reading(program: bytes, number: int, input: Input, dead_letters: str | None) -> Callable[[Rows], Rows]:
+def reading(
+    program: bytes, number: int, input: Input, dead_letters: str | None
+) -> Callable[[RecordBatches], RecordBatches]:
     """The function by which a worker makes shuffle blocks of the rows of a task. `number`: of the first partition."""
 
-    def taken(rows: Rows) -> Rows:
+    def taken(rows: RecordBatches) -> RecordBatches:
         from cep.spark.source.reading import message_blocks
 
         known = pickle.loads(program)
@@ -291,7 +293,7 @@ def reading(program: bytes, number: int, input: Input, dead_letters: str | None)
     return taken
 
 
-def message_runs(rows: Rows, topic: str) -> Iterator[tuple[int, Messages]]:
+def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, Messages]]:
     """Runs of messages of one partition, each with the number of the partition."""
     for batch in rows:
         partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
