@@ -77,7 +77,7 @@ def planned(relation: str, policy: str) -> Plan:
 
 @pytest.mark.parametrize("policy", ["unrestricted", "recent", "chronological"])
 def test_the_plan_says_so(policy: str) -> None:
-    facts = planned("COVERS", policy).nodes[2].facts()
+    facts = planned("COVERS", policy).nodes[2].properties()
     assert (facts.waits, facts.completes, facts.earlier[:1]) == ((1,), (0,), (1,))
     assert facts.chooses == {"recent": (0,), "chronological": (0, 1)}.get(policy, ())
     text = explain(planned("COVERS", policy))

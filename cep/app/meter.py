@@ -44,7 +44,7 @@ class Chart:
         read = [tuple(reads(node)) for node in mine.nodes]
         goals = []
         for new, old in enumerate(nodes):
-            if mine.nodes[new].facts().kind is not None:
+            if mine.nodes[new].properties().kind is not None:
                 users = sorted(plan.users[old])
                 used = ", ".join(names[user] for user in users)
                 goals.append(Named(labelled.get(old, used), used, new, read[new]))

@@ -101,7 +101,7 @@ class _Refusing:
         near = [(self.gives(rule, each, wanted), *_nearness(each, failed, wanted)) for each, failed in judged]
         attempt, failure = judged[near.index(max(near))]
         attempt = replace(attempt, judged=tuple((self.judge.detailed(j, b), b) for j, b in attempt.judged))
-        event = None if failure.pattern is None else failure.pattern.facts().event
+        event = None if failure.pattern is None else failure.pattern.properties().event
         if failure.kind != "missing" or failure.pattern is None or event is None:
             return Refusal(rule, since, attempt, failure)
         asked = Wanted(event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
@@ -139,7 +139,7 @@ class _Refusing:
         if wanted.since == BEGINNING:
             return BEGINNING
         lengths = [part.within or 0 for part in patterns(rule.body)]
-        lengths += [part.facts().duration or 0 for part in patterns(rule.body)]
+        lengths += [part.properties().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
 
     def unified(self, rule: Rule, wanted: Wanted) -> dict[str, TypedValue] | None:
@@ -165,15 +165,17 @@ class _Refusing:
 
     def type_of(self, name: str, rule: Rule) -> str | None:
         for atom in atoms(rule.body):
-            facts = atom.facts()
-            for argument, attribute in zip(facts.arguments, self.memory.schemas[facts.event or ""].attributes):
+            properties = atom.properties()
+            for argument, attribute in zip(
+                properties.arguments, self.memory.schemas[properties.event or ""].attributes
+            ):
                 if isinstance(argument, Variable) and argument.name == name:
                     return attribute.type
         return None
 
     def type_given(self, name: str, place: int, rule: Rule) -> str | None:
         """The type of a variable that a condition gives, where rules agree on it."""
-        if any(name == result.variable for part in patterns(rule.body) for result in part.facts().results):
+        if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
             return None
         type = self.memory.schemas[rule.event].attributes[place].type
         return None if type == "any" else type
@@ -196,7 +198,7 @@ def _before(attempt: Attempt, wanted: Wanted) -> int:
 def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
     """The arguments of an event pattern that are known."""
     found: dict[int, Value] = {}
-    for place, argument in enumerate(atom.facts().arguments):
+    for place, argument in enumerate(atom.properties().arguments):
         if isinstance(argument, Constant):
             found[place] = argument.value
         elif argument.name in values:

@@ -123,7 +123,7 @@ class Matcher:
     # --- events ---
 
     def of_event(self, atom: Pattern, bound: BoundValues) -> list[Attempt]:
-        event, arguments = atom.facts().event, atom.facts().arguments
+        event, arguments = atom.properties().event, atom.properties().arguments
         assert event is not None, "of an event pattern"
         fixed: dict[int, Value] = {}
         for place, argument in enumerate(arguments):

@@ -20,8 +20,8 @@ from cep.plan.binarise import Component
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import author_names, used_variables
-from cep.plan.node import Lasting, Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts, renamer, variables
+from cep.plan.node import Lasting, Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, renamer, variables
 from cep.plan.render import counted, places_of
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
@@ -58,9 +58,9 @@ class Window(Pattern):
     span: Span = field(default=NOWHERE, compare=False)
     over: Over | None = None
 
-    def describe(self) -> PatternFacts:
+    def describe(self) -> PatternProperties:
         names = [Variable(result.variable, result.span) for result in self.results]
-        return PatternFacts(
+        return PatternProperties(
             (self.pattern,),
             binds=(*(v.name for v in self.by), *(r.variable for r in self.results)),
             mentions=(*used_variables(self._arguments), *self.by, *names),
@@ -198,8 +198,8 @@ class Aggregation(Node):
     def _arguments(self) -> list[Any]:
         return [result.argument for result in self.results if result.argument is not None]
 
-    def describe(self) -> NodeFacts:
-        return NodeFacts(
+    def describe(self) -> NodeProperties:
+        return NodeProperties(
             "AGGREGATE",
             "window",
             remembers=True,

@@ -10,8 +10,8 @@ from cep.core.errors import NOWHERE, Span
 from cep.operators.where import decided, of_parts, split
 from cep.plan.binarise import Component
 from cep.plan.lint.ranges import Ranges, Searcher
-from cep.plan.node import Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts, mentioned, variables
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, mentioned, variables
 from cep.plan.types import grown
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
@@ -33,8 +33,8 @@ class Either(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts((self.left, self.right), through=(self.left,), alternatives=True)
+    def describe(self) -> PatternProperties:
+        return PatternProperties((self.left, self.right), through=(self.left,), alternatives=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return replace(self, left=self.left.renamed(names), right=self.right.renamed(names))
@@ -84,9 +84,9 @@ class Union(Node):
     right: int
     right_columns: tuple[int, ...]
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         shows = tuple(((0, column), (1, other)) for column, other in enumerate(self.right_columns))
-        return NodeFacts("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER)
+        return NodeProperties("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER)
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]

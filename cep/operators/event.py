@@ -10,8 +10,8 @@ from cep.core.errors import NOWHERE, Span
 from cep.operators.where import bounded_by, decided
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import used_variables
-from cep.plan.node import Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts, renamer
+from cep.plan.node import Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, renamer
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 from cep.rules.spelling import respelling
@@ -35,9 +35,9 @@ class Atom(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
+    def describe(self) -> PatternProperties:
         names = tuple(each.name for each in self.arguments if isinstance(each, Variable) and each.name != "_")
-        return PatternFacts(
+        return PatternProperties(
             binds=names,
             mentions=tuple(used_variables(self.arguments)),
             event=self.event,
@@ -90,8 +90,8 @@ class Scan(Node):
     equal: tuple[tuple[int, int], ...]
     take: tuple[int, ...]
 
-    def describe(self) -> NodeFacts:
-        return NodeFacts(self.event, event=self.event, takes=self.take, shows=((),) * len(self.take))
+    def describe(self) -> NodeProperties:
+        return NodeProperties(self.event, event=self.event, takes=self.take, shows=((),) * len(self.take))
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         attributes = inference.schemas[self.event].attributes

@@ -10,8 +10,8 @@ from cep.core.errors import NOWHERE, Span
 from cep.operators.event import Atom
 from cep.operators.where import decided
 from cep.plan.lint.ranges import Ranges, Searcher
-from cep.plan.node import Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts, variables
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class Holds(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
+    def describe(self) -> PatternProperties:
         if self.negated:
-            return PatternFacts((self.pattern,), (self.fluent,), (self.pattern,), goal=True)
-        return PatternFacts((self.pattern, self.fluent), through=(self.pattern, self.fluent), goal=True)
+            return PatternProperties((self.pattern,), (self.fluent,), (self.pattern,), goal=True)
+        return PatternProperties((self.pattern, self.fluent), through=(self.pattern, self.fluent), goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         fluent = self.fluent.renamed({**names, KIND: KIND})
@@ -91,9 +91,9 @@ class Holding(Node):
     negated: bool
     width: int = field(default=0, compare=False)
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         mine = tuple(((0, column),) for column in range(self.width))
-        return NodeFacts(
+        return NodeProperties(
             "not (a fluent)" if self.negated else "a fluent",
             "condition on a fluent",
             remembers=True,

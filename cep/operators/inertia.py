@@ -12,8 +12,8 @@ from cep.core.literals import say_duration
 from cep.operators.event import Scan
 from cep.operators.time_point import Tick
 from cep.operators.where import decided
-from cep.plan.node import Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant
 
@@ -31,8 +31,8 @@ class Beginning(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts()
+    def describe(self) -> PatternProperties:
+        return PatternProperties()
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return self
@@ -71,8 +71,8 @@ class Told(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts(binds=self.names, event=self.event, goal=True)
+    def describe(self) -> PatternProperties:
+        return PatternProperties(binds=self.names, event=self.event, goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return replace(self, names=tuple(names.get(name, name) for name in self.names))
@@ -100,9 +100,9 @@ class Inertia(Node):
     valued: bool
     deadlines: tuple[Deadline, ...]
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         others = range(self.keys, self.keys + 1 + self.valued)
-        return NodeFacts(
+        return NodeProperties(
             "a fluent",
             "fluent",
             remembers=True,

@@ -17,8 +17,8 @@ from cep.plan.binarise import Component, canonical
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher, both
 from cep.plan.names import author_names
-from cep.plan.node import Lasting, Meeting, Node, NodeFacts, PartColumn
-from cep.plan.pattern import Pattern, PatternFacts, rechosen, variables
+from cep.plan.node import Lasting, Meeting, Node, NodeProperties, PartColumn
+from cep.plan.pattern import Pattern, PatternProperties, rechosen, variables
 from cep.plan.render import listed, restricted
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
@@ -49,10 +49,10 @@ class Pair(Pattern):
     span: Span = field(default=NOWHERE, compare=False)
     gap: tuple[int, int] | None = None
 
-    def describe(self) -> PatternFacts:
+    def describe(self) -> PatternProperties:
         sides = (self.left, self.right)
         negated = () if self.absent is None else (self.absent,)
-        return PatternFacts(sides, negated, sides, policy=self.policy, goal=True)
+        return PatternProperties(sides, negated, sides, policy=self.policy, goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return replace(
@@ -220,12 +220,12 @@ class Join(Node):
         """The right side's columns that it has besides its left side's."""
         return own_columns(self.key, self.right_width)
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         relation = self.interval_relation
         completing = relation.completing
         waits = completing if len(completing) > 1 else (1 - completing[0],)
         shows = [((0, column),) for column in range(self.left_width)] + [((1, column),) for column in self.own]
-        return NodeFacts(
+        return NodeProperties(
             self.word,
             "join",
             remembers=True,
@@ -292,8 +292,8 @@ class Join(Node):
 
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
         relation = self.interval_relation
-        facts = (LEFT_INSTANT, RIGHT_INSTANT)
-        sides = [side for side in (0, 1) if parts[side] and not relation.possible(facts[side])]
+        instants = (LEFT_INSTANT, RIGHT_INSTANT)
+        sides = [side for side in (0, 1) if parts[side] and not relation.possible(instants[side])]
         if not sides or relation.of_instant is None:
             return None
         why, hint = relation.of_instant
@@ -322,7 +322,7 @@ class Join(Node):
             common = ", ".join(names[mine] for _, mine in self.absent_key)
             said.append(("absent", f"{sides[2]} of the same {common}" if common else f"any {sides[2]}"))
         said.append(("policy", self._policy(rendering, number)))
-        waiting = [sides[part] for part in self.facts().waits]
+        waiting = [sides[part] for part in self.properties().waits]
         said.append(("remembers", listed(list(dict.fromkeys([*waiting, *sides[2:]])))))
         said.append(("forgets", self.horizon(rendering.points(self)).text(key)))
         return said

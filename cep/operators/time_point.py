@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import SINCE_EVER
 from cep.operators.where import decided
-from cep.plan.node import Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts
+from cep.plan.node import Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
@@ -29,8 +29,8 @@ class Point(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts()
+    def describe(self) -> PatternProperties:
+        return PatternProperties()
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return self
@@ -52,8 +52,8 @@ class Tick(Node):
 
     ticks: int
 
-    def describe(self) -> NodeFacts:
-        return NodeFacts("a time point", once=True)
+    def describe(self) -> NodeProperties:
+        return NodeProperties("a time point", once=True)
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return ()

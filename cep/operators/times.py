@@ -11,7 +11,7 @@ from cep.operators.pair import Pair
 from cep.operators.where import decided
 from cep.plan.binarise import Binariser, Component
 from cep.plan.lint.ranges import Ranges, Searcher
-from cep.plan.pattern import Pattern, PatternFacts, rechosen
+from cep.plan.pattern import Pattern, PatternProperties, rechosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Repeat(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts((self.links[0],), through=(self.chain,), copies=len(self.links), whole=self.chain)
+    def describe(self) -> PatternProperties:
+        return PatternProperties((self.links[0],), through=(self.chain,), copies=len(self.links), whole=self.chain)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         links = tuple(link.renamed(names) for link in self.links)

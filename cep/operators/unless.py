@@ -12,8 +12,8 @@ from cep.operators.where import bounded_by, decided, of_parts, split
 from cep.plan.binarise import Component
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher
-from cep.plan.node import Lasting, Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts, variables
+from cep.plan.node import Lasting, Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
@@ -34,8 +34,8 @@ class Unless(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts((self.left,), (self.absent,), (self.left,), duration=self.duration, goal=True)
+    def describe(self) -> PatternProperties:
+        return PatternProperties((self.left,), (self.absent,), (self.left,), duration=self.duration, goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return replace(self, left=self.left.renamed(names), absent=self.absent.renamed(names))
@@ -104,8 +104,8 @@ class Deadline(Node):
     duration: int
     width: int = field(default=0, compare=False)
 
-    def describe(self) -> NodeFacts:
-        return NodeFacts(
+    def describe(self) -> NodeProperties:
+        return NodeProperties(
             "UNLESS",
             "deadline",
             remembers=True,

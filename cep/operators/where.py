@@ -10,8 +10,8 @@ from cep.core.errors import NOWHERE, Span
 from cep.plan.binarise import Component, canonical, components_of
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import author_names, used_variables
-from cep.plan.node import Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts, variables
+from cep.plan.node import Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.plan.render import restricted
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, condition_variables, rename_condition
@@ -33,8 +33,8 @@ class Given(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts(
+    def describe(self) -> PatternProperties:
+        return PatternProperties(
             (self.pattern,),
             through=(self.pattern,),
             binds=tuple(name for condition in self.conditions for name in condition_variables(condition)),
@@ -53,7 +53,7 @@ class Given(Pattern):
         mine = components_of(self.conditions, bound)
         through = tuple(c for c in components if c.variables <= bound)
         above = tuple(c for c in components if not c.variables <= bound)
-        policy = self.pattern.decider().facts().policy
+        policy = self.pattern.decider().properties().policy
         chronological = policy is not None and policy.name == "chronological"
         down = tuple(c for c in mine if not c.binds or chronological or self.pattern.belongs_below(c))
         node, places = self.pattern.lower(builder, down + through, bounded)
@@ -100,8 +100,8 @@ class Select(Node):
     within: int | None
     width: int = field(default=0, compare=False)
 
-    def describe(self) -> NodeFacts:
-        return NodeFacts(
+    def describe(self) -> NodeProperties:
+        return NodeProperties(
             "WHERE",
             "filter",
             shows=(*(((0, column),) for column in range(self.width)), *(() for _ in self.binds)),

@@ -86,7 +86,7 @@ class Binariser:
     def add(self, node: Node, names: Sequence[str], span: Span) -> int:
         """The number of a node, a new one where there is no equal. `names`: the variables of its columns."""
         # A rule of a cycle sees its events round by round, others see the instant whole: they share no goal on them.
-        place = (node, node.facts().event in self.cycle)
+        place = (node, node.properties().event in self.cycle)
         number = self.known.get(place)
         if number is None:
             number = len(self.done.nodes)

@@ -146,7 +146,7 @@ class _Copartitioning:
         return leaves
 
     def inputs_of(self, number: int) -> frozenset[str]:
-        event = self.dependencies.facts[number].event
+        event = self.dependencies.properties[number].event
         if event is not None:
             return self.leaves.get(event, frozenset({event}))
         return frozenset[str]().union(*(self.below[child] for child in self.plan.nodes[number].parts))
@@ -164,12 +164,14 @@ class _Copartitioning:
     # --- nodes ---
 
     def node(self, number: int) -> KeyColumns | SplitFailure:
-        facts = self.dependencies.facts[number]
-        if facts.event is not None:
-            arguments = self.places[facts.event] if facts.event in self.places else self.input(facts.event)
+        properties = self.dependencies.properties[number]
+        if properties.event is not None:
+            arguments = (
+                self.places[properties.event] if properties.event in self.places else self.input(properties.event)
+            )
             if arguments is EVERYWHERE:
                 return EVERYWHERE
-            return frozenset(column for column, position in enumerate(facts.takes) if position in arguments)
+            return frozenset(column for column, position in enumerate(properties.takes) if position in arguments)
         places: list[KeyColumns] = []
         for child in self.plan.nodes[number].parts:
             place = self.found[child]
@@ -178,7 +180,7 @@ class _Copartitioning:
             places.append(place)
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
-        match facts.meeting:
+        match properties.meeting:
             case Meeting.SAME:
                 return places[0]
             case Meeting.PAIRS:
@@ -193,21 +195,21 @@ class _Copartitioning:
     def paired(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
         """Pairs of the first two parts; what a third has forbids some."""
         left, right = places[0], places[1]
-        facts = self.dependencies.facts[number]
+        properties = self.dependencies.properties[number]
         if left is not EVERYWHERE and right is not EVERYWHERE:
             pairs = self.dependencies.pairs(number)
             if not any(a[1] in left and b[1] in right for a, b in pairs):
                 return self.apart(number, pairs, places)
         elif left is not right:
-            if (0 if left is EVERYWHERE else 1) in facts.chooses:
-                why = f"and `{facts.policy}` chooses among all"
+            if (0 if left is EVERYWHERE else 1) in properties.chooses:
+                why = f"and `{properties.policy}` chooses among all"
                 return SplitFailure(number, f"no variable is on both sides of {self.text(number)}, {why}")
             if not self.kept_apart(number):
                 return self.apart(number, (), places)
         place = self.shown(number, places[:2])
-        if facts.negated is None or places[facts.negated] is EVERYWHERE:
+        if properties.negated is None or places[properties.negated] is EVERYWHERE:
             return place
-        absent = places[facts.negated] or frozenset()
+        absent = places[properties.negated] or frozenset()
         if place is not EVERYWHERE and any(
             a[1] in absent and c in place for a, c in self.dependencies.forbidden(number)
         ):
@@ -218,9 +220,9 @@ class _Copartitioning:
         """The columns of a node that hold the key of a part."""
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
-        facts = self.dependencies.facts[number]
-        equal = {other: one for one, other in facts.equal}
-        column_of = {shows[0]: column for column, shows in enumerate(facts.shows) if shows}
+        properties = self.dependencies.properties[number]
+        equal = {other: one for one, other in properties.equal}
+        column_of = {shows[0]: column for column, shows in enumerate(properties.shows) if shows}
         held = [(part, column) for part, place in enumerate(places) for column in place or ()]
         found = (column_of.get(equal.get(place, place)) for place in held)
         return frozenset(column for column in found if column is not None)
@@ -232,7 +234,7 @@ class _Copartitioning:
         types = self.dependencies.types(number)
         return frozenset(
             column
-            for column, shows in enumerate(self.dependencies.facts[number].shows)
+            for column, shows in enumerate(self.dependencies.properties[number].shows)
             if all(
                 below in (places[part] or ()) and _same(self.dependencies.type(number, (part, below)), types[column])
                 for part, below in shows
@@ -243,22 +245,22 @@ class _Copartitioning:
         """The first part's occurrences, unless the second has one that joins."""
         if absent is EVERYWHERE:
             return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
-        shows = self.dependencies.facts[number].shows
+        shows = self.dependencies.properties[number].shows
         pairs = [(shows[column][0], place) for place, column in self.dependencies.forbidden(number)]
         if left is not EVERYWHERE and any(a[1] in left and b[1] in absent for a, b in pairs):
             return left
         return self.apart(number, pairs, (left, absent))
 
     def grouped(self, number: int, child: KeyColumns) -> KeyColumns | SplitFailure:
-        facts = self.dependencies.facts[number]
+        properties = self.dependencies.properties[number]
         place = frozenset(
             column
-            for column, shows in enumerate(facts.shows)
+            for column, shows in enumerate(properties.shows)
             if shows and child is not EVERYWHERE and shows[0][1] in child
         )
         if place:
             return place
-        if not facts.groups:
+        if not properties.groups:
             return SplitFailure(number, f"{self.text(number)} has no BY: one window for all")
         known = self.named(self.plan.nodes[number].parts[0], child or frozenset())
         return SplitFailure(number, f"the BY of {self.text(number)} leaves out {known or 'the key of what is in it'}")
@@ -277,11 +279,11 @@ class _Copartitioning:
     ) -> SplitFailure:
         """Why the first two parts do not meet."""
         text = self.text(number)
-        facts, parts = self.dependencies.facts[number], self.plan.nodes[number].parts
-        if not pairs and (facts.equal or (facts.forbids and facts.meeting is Meeting.AGAINST)):
+        properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
+        if not pairs and (properties.equal or (properties.forbids and properties.meeting is Meeting.AGAINST)):
             return SplitFailure(number, f"{text} joins a time or duration with a number of seconds")
         if not pairs:
-            what = "any such event ends it" if facts.meeting is Meeting.AGAINST else "every pair is tried"
+            what = "any such event ends it" if properties.meeting is Meeting.AGAINST else "every pair is tried"
             return SplitFailure(number, f"no variable is on both sides of {text}: {what}")
         reason = f"{text} joins on {', '.join(dict.fromkeys(self.plan.names[parts[0]][a[1]] for a, _ in pairs))}"
         joined = ({a[1] for a, _ in pairs}, {b[1] for _, b in pairs})
@@ -297,7 +299,7 @@ class _Copartitioning:
     def text(self, number: int) -> str:
         """A goal as it is written, or what it is."""
         written = excerpt(self.plan.source, self.plan.spans[number])
-        return f"`{written}`" if written is not None else f"this {self.dependencies.facts[number].word}"
+        return f"`{written}`" if written is not None else f"this {self.dependencies.properties[number].word}"
 
 
 def _column(argument: Typed) -> int | None:

@@ -26,9 +26,9 @@ class Dependencies:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.nodes = [_below(plan.nodes, head.child) for head in plan.heads]
-        self.facts = [node.facts() for node in plan.nodes]
+        self.properties = [node.properties() for node in plan.nodes]
         self.reads = [
-            frozenset(event for n in nodes if (event := self.facts[n].event) is not None) for nodes in self.nodes
+            frozenset(event for n in nodes if (event := self.properties[n].event) is not None) for nodes in self.nodes
         ]
         self.makers: dict[str, list[int]] = {}
         for rule, head in enumerate(plan.heads):
@@ -41,7 +41,7 @@ class Dependencies:
 
     def stateful(self, rule: int) -> bool:
         """Whether a rule has a goal that remembers."""
-        return any(self.facts[n].remembers for n in self.nodes[rule])
+        return any(self.properties[n].remembers for n in self.nodes[rule])
 
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
         """Rules that stay together, needed ones first: those of a recursion, and of each event of `together`."""
@@ -71,14 +71,16 @@ class Dependencies:
     def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
         """The places of a node's parts that are equal, and equal as values, in all that it gives: the key, and what the
         WHERE says is equal, where that is asked before a pair is chosen."""
-        facts = self.facts[number]
-        found = [(one, other) for one, other in facts.equal if alike(self.type(number, one), self.type(number, other))]
-        if not facts.asked_first or facts.selects:
+        properties = self.properties[number]
+        found = [
+            (one, other) for one, other in properties.equal if alike(self.type(number, one), self.type(number, other))
+        ]
+        if not properties.asked_first or properties.selects:
             return found
-        for condition in facts.conditions:
+        for condition in properties.conditions:
             match condition:
                 case Comparison("=", Variable(one), Variable(two)) if one[0] == two[0] == "v":
-                    first, second = sorted((facts.shows[int(one[1:])][0], facts.shows[int(two[1:])][0]))
+                    first, second = sorted((properties.shows[int(one[1:])][0], properties.shows[int(two[1:])][0]))
                     type = self.type(number, first)
                     if first[0] != second[0] and type == self.type(number, second) != "any":
                         found.append((first, second))
@@ -89,10 +91,10 @@ class Dependencies:
     def forbidden(self, number: int) -> list[tuple[PartColumn, int]]:
         """The places of what is absent, and the columns of the node, that are equal as values where the one forbids the
         other."""
-        facts = self.facts[number]
+        properties = self.properties[number]
         found = []
-        for place, column in facts.forbids:
-            if alike(self.type(number, place), self.type(number, facts.shows[column][0])):
+        for place, column in properties.forbids:
+            if alike(self.type(number, place), self.type(number, properties.shows[column][0])):
                 found.append((place, column))
         return found
 
@@ -105,21 +107,21 @@ class Dependencies:
         return [column.type for column in self.plan.columns[node]]
 
     def _apart(self, number: int) -> list[Slot]:
-        facts, parts = self.facts[number], self.plan.nodes[number].parts
+        properties, parts = self.properties[number], self.plan.nodes[number].parts
         places: list[PartColumn] = []
-        if facts.equal or not facts.selects:
+        if properties.equal or not properties.selects:
             places += [place for pair in self.pairs(number) for place in pair]
         for place, column in self.forbidden(number):
-            places += [place] if facts.equal or len(parts) > 2 else [place, facts.shows[column][0]]
-        places += facts.groups
+            places += [place] if properties.equal or len(parts) > 2 else [place, properties.shows[column][0]]
+        places += properties.groups
         return [slot for part, column in places for slot in self._shown(parts[part], column)]
 
     def _shown(self, number: int, column: int) -> list[Slot]:
         """The arguments of events that a column shows."""
-        facts, parts = self.facts[number], self.plan.nodes[number].parts
-        if facts.event is not None:
-            return [(facts.event, facts.takes[column])]
-        return [slot for part, below in facts.shows[column] for slot in self._shown(parts[part], below)]
+        properties, parts = self.properties[number], self.plan.nodes[number].parts
+        if properties.event is not None:
+            return [(properties.event, properties.takes[column])]
+        return [slot for part, below in properties.shows[column] for slot in self._shown(parts[part], below)]
 
 
 def alike(one: str, two: str) -> bool:

@@ -42,7 +42,7 @@ def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[A
     wants = _Wants(rules, {place: found.get(place, type) for place, type in types.items()})
     for rule in rules.rules:
         for each in patterns(rule.body):
-            policy = each.facts().policy
+            policy = each.properties().policy
             if policy is not None and policy.by is not None:
                 wants.event(rule, Variable(policy.by), "float")
     found |= {place: _one(types) for place, types in wants.follow().items()}
@@ -105,10 +105,10 @@ class _Wants:
     def sources(self, name: str, type: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> None:
         """Where a variable gets its values: if one place has another type already, that is what it is."""
         places = [
-            (True, facts.event, i)
-            for facts in (part.facts() for part in parts)
-            if facts.event is not None
-            for i, each in enumerate(facts.arguments)
+            (True, properties.event, i)
+            for properties in (part.properties() for part in parts)
+            if properties.event is not None
+            for i, each in enumerate(properties.arguments)
             if each == Variable(name)
         ]
         if any(event not in self.derived for _, event, _ in places):
@@ -155,6 +155,6 @@ def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition
                 if one == Variable(name) and name not in expression_variables(other):
                     yield other
     for part in parts:
-        for result in part.facts().results:
+        for result in part.properties().results:
             if result.variable == name and result.function in _PASSED_ON and result.argument is not None:
                 yield result.argument

@@ -74,7 +74,11 @@ class _Listing:
 
     def top(self) -> None:
         plan = self.plan
-        kinds = Counter((_RANKS[facts.meeting], facts.kind) for facts in self.written.facts if facts.kind is not None)
+        kinds = Counter(
+            (_RANKS[properties.meeting], properties.kind)
+            for properties in self.written.properties
+            if properties.kind is not None
+        )
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
         alerts = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
@@ -209,7 +213,7 @@ class _Listing:
 
     def asks(self, node: Node) -> None:
         """The static predicates in a goal's conditions."""
-        asked = [c for c in each_condition(node.facts().conditions) if isinstance(c, Predicate)]
+        asked = [c for c in each_condition(node.properties().conditions) if isinstance(c, Predicate)]
         asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
         if asked:
             names = ("the knowledge" if c.name in self.plan.rules.asked else c.name for c in asked)

@@ -59,7 +59,7 @@ def points(
     while changed:
         changed = False
         for number, node in enumerate(nodes):
-            event = node.facts().event
+            event = node.properties().event
             point = events[event] if event is not None else node.instants([made[part] for part in node.parts])
             changed = changed or point != made[number]
             made[number] = point
@@ -85,8 +85,8 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         keeps = horizon(node, points)
         if keeps is None or keeps.forgets or span in found:
             continue
-        facts = node.facts()
-        sides = [(node.parts[part], ("left", "right")[part]) for part in facts.waits]
+        properties = node.properties()
+        sides = [(node.parts[part], ("left", "right")[part]) for part in properties.waits]
         waiting = " and ".join(_waiting(binarised.nodes, *side) for side in sides)
         until = "until it is paired" if keeps.paired else "for ever"
         pattern = excerpt(source, span)
@@ -96,7 +96,7 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         if last is not None and of_instants is not None and of_instants.forgets:
             hint += f"; so does TIME in the declaration of `{last}`, if it is an instant"
             hint += ": then only the latest counts" if of_instants.superseded else ""
-        message = f"this {facts.word} never forgets: {waiting} waits {until}"
+        message = f"this {properties.word} never forgets: {waiting} waits {until}"
         found[span] = Warning(message, source, span, hint, "unbounded")
     return list(found.values())
 
@@ -109,7 +109,7 @@ def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tu
     part, why, hint = wrong
     name = event_of(nodes, node.parts[part])
     who = f"`{name}` is an instant" if name else f"the {('left', 'right')[part]} side is an instant"
-    return f"this {node.facts().word} never occurs: {who} and {why}", hint
+    return f"this {node.properties().word} never occurs: {who} and {why}", hint
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
@@ -121,6 +121,6 @@ def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
 def event_of(nodes: Sequence[Node], number: int) -> str | None:
     """The event that a node filters, or takes as it is."""
     node = nodes[number]
-    while node.facts().selects:
+    while node.properties().selects:
         node = nodes[node.parts[0]]
-    return node.facts().event
+    return node.properties().event

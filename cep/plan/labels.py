@@ -22,7 +22,7 @@ def labels(plan: Plan) -> dict[int, str]:
     for group in plan.groups:
         for unit in units(group):
             inside = isinstance(unit, int) and readers[unit] == 0 and made[unit] == 1
-            if isinstance(unit, int) and not inside and plan.nodes[unit].facts().kind is not None:
+            if isinstance(unit, int) and not inside and plan.nodes[unit].properties().kind is not None:
                 found[unit] = f"{letter}{len(found) + 1}"
     return found
 

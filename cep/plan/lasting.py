@@ -26,19 +26,19 @@ def lasting(
     kinds = _kinds(binarised.nodes, binarised.heads, schemas, inputs)
     found: dict[Span, Warning] = {}
     for number, node in enumerate(binarised.nodes):
-        facts = node.facts()
-        if facts.negated is None:
+        properties = node.properties()
+        if properties.negated is None:
             continue
-        absent = node.parts[facts.negated]
-        if facts.meeting is Meeting.PAIRS and kinds[absent] != INSTANT:
+        absent = node.parts[properties.negated]
+        if properties.meeting is Meeting.PAIRS and kinds[absent] != INSTANT:
             means = "lies wholly between the two"
-        elif facts.meeting is Meeting.AGAINST and kinds[absent] == GIVEN:
+        elif properties.meeting is Meeting.AGAINST and kinds[absent] == GIVEN:
             means = "ends before the deadline"
         else:
             continue
         event = event_of(binarised.nodes, absent)
         name = "one" if event is None else f"a `{event}`"
-        message = f"this {facts.word} does not see {name} that is going on, only one that {means}"
+        message = f"this {properties.word} does not see {name} that is going on, only one that {means}"
         span = binarised.spans[number]
         found.setdefault(span, Warning(message, source, span, HINT, "lasting"))
     return list(found.values())
@@ -67,13 +67,13 @@ def _kinds(
 
 
 def _kind(node: Node, made: Sequence[int], events: Mapping[str, int]) -> int:
-    facts = node.facts()
-    if facts.event is not None:
-        return events[facts.event]
-    below = [made[node.parts[part]] for part in facts.completes]
-    if facts.within == 0:
+    properties = node.properties()
+    if properties.event is not None:
+        return events[properties.event]
+    below = [made[node.parts[part]] for part in properties.completes]
+    if properties.within == 0:
         return INSTANT
-    match facts.lasting:
+    match properties.lasting:
         case Lasting.MORE:
             return MADE
         case Lasting.AS_SHORTEST:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
-from cep.plan.facts import WithFacts
+from cep.plan.properties import WithProperties
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition
 
@@ -49,7 +49,7 @@ class Lasting(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeProperties:
     """What passes ask of a node.
 
     `word`: the operator as it is written. `kind`: what `cep plan` counts it as; None: a leaf, which it does not show.
@@ -102,7 +102,7 @@ class NodeFacts:
     once: bool = False
 
 
-class Node(WithFacts[NodeFacts]):
+class Node(WithProperties[NodeProperties]):
     """A node of some operator: a frozen dataclass.
 
     The names of the classes and of their fields are part of what a goal's state is kept under (`cep.plan.identity`).

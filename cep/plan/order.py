@@ -44,11 +44,11 @@ def order(
     def needs_now(unit: PlanUnit) -> list[PlanUnit]:
         if isinstance(unit, str):
             return needs(unit)
-        later = nodes[unit].facts().earlier
+        later = nodes[unit].properties().earlier
         return [other for port, other in enumerate(needs(unit)) if port not in later]
 
     units: list[PlanUnit] = list(range(len(nodes)))
-    read = [event for node in nodes if (event := node.facts().event) is not None]
+    read = [event for node in nodes if (event := node.properties().event) is not None]
     events = dict.fromkeys([*read, *(head.event for head in heads)])
     units += list(events)
     groups: list[Group] = []
@@ -63,7 +63,7 @@ def order(
             rounds = len(part) > 1 or part[0] in needs_now(part[0])
             slices.append((tuple(part), rounds))
             for unit in part:
-                what = nodes[unit].facts().needs_instant if isinstance(unit, int) else None
+                what = nodes[unit].properties().needs_instant if isinstance(unit, int) else None
                 if rounds and isinstance(unit, int) and what is not None:
                     errors.append(
                         CepError(
@@ -80,7 +80,7 @@ def order(
 
 def reads(node: Node) -> list[PlanUnit]:
     """What a node reads: other nodes, or an event."""
-    event = node.facts().event
+    event = node.properties().event
     return list(node.parts) if event is None else [event]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import Span
-from cep.plan.facts import WithFacts
+from cep.plan.properties import WithProperties
 from cep.rules.terms import AggregateResult, Condition, Constant, PolicyChoice, Variable, condition_variables
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PatternFacts:
+class PatternProperties:
     """What passes ask of a pattern.
 
     `parts`: the patterns directly inside it that occur, of a repetition the first; `negated`: those that must not.
@@ -50,7 +50,7 @@ class PatternFacts:
     whole: Pattern | None = None
 
 
-class Pattern(WithFacts[PatternFacts]):
+class Pattern(WithProperties[PatternProperties]):
     """A pattern of some operator: a frozen dataclass with the fields `within` (microseconds) and `span`."""
 
     __slots__ = ()
@@ -102,77 +102,78 @@ class Pattern(WithFacts[PatternFacts]):
 
 def parts(pattern: Pattern) -> list[Pattern]:
     """The patterns directly inside one that occur; of a TIMES the first."""
-    return list(pattern.facts().parts)
+    return list(pattern.properties().parts)
 
 
 def absent(pattern: Pattern) -> list[Pattern]:
     """What a pattern negates directly."""
-    return list(pattern.facts().negated)
+    return list(pattern.properties().negated)
 
 
 def patterns(pattern: Pattern) -> list[Pattern]:
     """A pattern and all inside it, as written."""
-    facts = pattern.facts()
-    return [pattern, *(each for part in (*facts.parts, *facts.negated) for each in patterns(part))]
+    properties = pattern.properties()
+    return [pattern, *(each for part in (*properties.parts, *properties.negated) for each in patterns(part))]
 
 
 def atoms(pattern: Pattern) -> list[Pattern]:
     """All event patterns of a pattern, what is negated included."""
-    return [each for each in patterns(pattern) if each.facts().event is not None]
+    return [each for each in patterns(pattern) if each.properties().event is not None]
 
 
 def events(pattern: Pattern) -> Iterator[str]:
     """The events of a pattern, what is negated included, as often as they are written."""
     for each in patterns(pattern):
-        name = each.facts().event
+        name = each.properties().event
         if name is not None:
             yield name
 
 
 def variables(pattern: Pattern) -> frozenset[str]:
     """The variables a pattern binds for what is around it."""
-    facts = pattern.facts()
-    return frozenset(facts.binds).union(*(variables(part) for part in facts.through))
+    properties = pattern.properties()
+    return frozenset(properties.binds).union(*(variables(part) for part in properties.through))
 
 
 def mentioned(pattern: Pattern) -> list[Variable]:
     """Every variable of a pattern as often as it is written, but the anonymous; those of policies left out."""
-    return [variable for each in patterns(pattern) for variable in each.facts().mentions]
+    return [variable for each in patterns(pattern) for variable in each.properties().mentions]
 
 
 def conditions(pattern: Pattern) -> list[Condition]:
     """The conditions of all WHEREs in a pattern."""
-    return [condition for each in patterns(pattern) for condition in each.facts().conditions]
+    return [condition for each in patterns(pattern) for condition in each.properties().conditions]
 
 
 def policies(pattern: Pattern) -> Iterator[PolicyChoice]:
     """The policies of all goals of a pattern."""
     for each in patterns(pattern):
-        policy = each.facts().policy
+        policy = each.properties().policy
         if policy is not None:
             yield policy
 
 
 def levels(pattern: Pattern) -> int:
     """How many goals are between a pattern and its events, at most."""
-    facts = pattern.facts()
-    inner = facts.parts if facts.whole is None else (facts.whole,)
-    return facts.goal + max(map(levels, inner), default=0)
+    properties = pattern.properties()
+    inner = properties.parts if properties.whole is None else (properties.whole,)
+    return properties.goal + max(map(levels, inner), default=0)
 
 
 def size(pattern: Pattern) -> int:
     """The events of a pattern, each TIMES written out."""
-    facts = pattern.facts()
-    inner = (*facts.parts, *facts.negated)
-    return facts.copies * sum(map(size, inner)) if inner else 1
+    properties = pattern.properties()
+    inner = (*properties.parts, *properties.negated)
+    return properties.copies * sum(map(size, inner)) if inner else 1
 
 
 def names_in(pattern: Pattern) -> set[str]:
     """The names of all variables of a pattern, the anonymous too."""
-    facts = pattern.facts()
-    own = {each.name for each in facts.arguments if isinstance(each, Variable)} | {each.name for each in facts.mentions}
-    own |= {name for condition in facts.conditions for name in condition_variables(condition)}
-    inner = (*facts.parts, *facts.negated) if facts.whole is None else (facts.whole,)
+    properties = pattern.properties()
+    own = {each.name for each in properties.arguments if isinstance(each, Variable)}
+    own |= {each.name for each in properties.mentions}
+    own |= {name for condition in properties.conditions for name in condition_variables(condition)}
+    inner = (*properties.parts, *properties.negated) if properties.whole is None else (properties.whole,)
     return own.union(*map(names_in, inner))
 
 

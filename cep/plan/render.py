@@ -31,7 +31,7 @@ class Rendering:
         source: Source,
         instants: Sequence[bool] = (),
     ) -> None:
-        self.facts = [node.facts() for node in nodes]
+        self.properties = [node.properties() for node in nodes]
         self.instants = instants
         self.nodes = nodes
         self.names = [distinct(each) for each in names]
@@ -53,12 +53,12 @@ class Rendering:
 
     def taken(self, number: int, columns: set[int]) -> list[set[int]]:
         """The columns that a node needs of each child when these are needed of it."""
-        facts = self.facts[number]
+        properties = self.properties[number]
         found: list[set[int]] = [set() for _ in self.nodes[number].parts]
-        own = columns | {column for _, column in facts.forbids} | places_of(facts.conditions)
-        shown = [place for column in own if column < len(facts.shows) for place in facts.shows[column]]
-        asked = [place for pair in facts.equal for place in pair] + [place for place, _ in facts.forbids]
-        for part, column in (*shown, *facts.looks, *asked):
+        own = columns | {column for _, column in properties.forbids} | places_of(properties.conditions)
+        shown = [place for column in own if column < len(properties.shows) for place in properties.shows[column]]
+        asked = [place for pair in properties.equal for place in pair] + [place for place, _ in properties.forbids]
+        for part, column in (*shown, *properties.looks, *asked):
             found[part].add(column)
         return found
 
@@ -86,7 +86,7 @@ class Rendering:
     def reference(self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None) -> Text:
         """A node by its label, an event as it is, under `names` for its columns; what is not `shown` is anonymous."""
         names = self.names[number] if names is None else names
-        if self.facts[number].kind is None:
+        if self.properties[number].kind is None:
             return self.nodes[number].under(self, names)
         assert number in self.labels, "what several read, or a goal reads, has a label"
         shown = self.needed[number] if shown is None else shown
@@ -108,18 +108,18 @@ class Rendering:
     def below(self, number: int) -> list[list[str]]:
         """The names that the columns of a node's parts have in it: those of the columns that show them or are equal to
         them. Others are anonymous; in what is grouped they have names of their own."""
-        facts, names = self.facts[number], self.names[number]
+        properties, names = self.properties[number], self.names[number]
         found: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]
-        for name, places in zip(names, facts.shows):
+        for name, places in zip(names, properties.shows):
             for part, column in places:
                 found[part][column] = name
-        for (one, mine), (other, theirs) in facts.equal:
+        for (one, mine), (other, theirs) in properties.equal:
             found[other][theirs] = found[one][mine]
-        for (part, column), known in facts.forbids:
+        for (part, column), known in properties.forbids:
             found[part][column] = names[known]
-        if facts.meeting is Meeting.GROUPS:
+        if properties.meeting is Meeting.GROUPS:
             inner = self.names[self.nodes[number].parts[0]]
-            grouped = {column for _, column in facts.groups}
+            grouped = {column for _, column in properties.groups}
             free = [name for column, name in enumerate(inner) if column not in grouped]
             own = iter(distinct([*names, *free])[len(names) :])
             found[0] = [name if column in grouped else next(own) for column, name in enumerate(found[0])]

@@ -161,7 +161,7 @@ class Checker:
         negated = [atom for each in patterns(pattern) for part in absent(each) for atom in atoms(part)]
         for atom in negated:
             if name in _names(atom):
-                written = excerpt(self.rules.source, atom.span) or f"{atom.facts().event}(...)"
+                written = excerpt(self.rules.source, atom.span) or f"{atom.properties().event}(...)"
                 self.error(
                     f"`{name}`{place} has no value: it occurs only in what is absent",
                     variable.span,
@@ -169,8 +169,8 @@ class Checker:
                 )
                 return
         for each in patterns(pattern):
-            facts = each.facts()
-            if facts.results and name in variables(facts.parts[0]):
+            properties = each.properties()
+            if properties.results and name in variables(properties.parts[0]):
                 hint = f"`... BY {name}` makes it a group's"
                 if not place:
                     hint += ", or the condition stands before AGGREGATE"
@@ -202,7 +202,7 @@ def _idle_policies(rules: Rules) -> list[CepError]:
     idle: dict[PolicyChoice, bool] = {}
     for rule in rules.rules:
         for each in patterns(rule.body):
-            policy = each.facts().policy
+            policy = each.properties().policy
             if policy is not None and policy.by is not None and not _inside(policy, rule):
                 idle[policy] = idle.get(policy, True) and policy.by not in _names(rule.body)
     return [
@@ -238,7 +238,7 @@ def _written(names: Iterable[str]) -> set[str]:
 def _constant(name: str, pattern: Pattern) -> str | None:
     """For a variable that an event of the pattern has in lower case, which is a constant."""
     for each in atoms(pattern):
-        for argument in each.facts().arguments:
+        for argument in each.properties().arguments:
             if isinstance(argument, Constant) and argument.type == "string":
                 text = str(argument.value)
                 if text != name and text[:1].upper() + text[1:] == name:

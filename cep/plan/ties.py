@@ -37,10 +37,10 @@ class Ties:
         """A sweep of the least fixpoint; whether it found anything."""
         nothing: frozenset[str] = frozenset()
         self.node_origins = made = []
-        for number, facts in enumerate(self.dependencies.facts):
-            if facts.event is not None:
-                made.append(self.origins[facts.event])
-            elif facts.once:
+        for number, properties in enumerate(self.dependencies.properties):
+            if properties.event is not None:
+                made.append(self.origins[properties.event])
+            elif properties.once:
                 made.append(frozenset({TIME_POINT}))
             else:
                 made.append(nothing.union(*(made[below] for below in self.completing(number))))
@@ -53,14 +53,14 @@ class Ties:
         """A sweep of the greatest fixpoint; whether it took anything back."""
         plan = self.dependencies.plan
         self.node_alone = made = []
-        for number, facts in enumerate(self.dependencies.facts):
+        for number, properties in enumerate(self.dependencies.properties):
             below = self.completing(number)
-            if facts.event is not None:
-                made.append(self.alone[facts.event])
-            elif facts.one_at_once:
+            if properties.event is not None:
+                made.append(self.alone[properties.event])
+            elif properties.one_at_once:
                 made.append(True)
             else:
-                made.append(not facts.multiplies and self.disjoint(below) and all(made[each] for each in below))
+                made.append(not properties.multiplies and self.disjoint(below) and all(made[each] for each in below))
         before = dict(self.alone)
         for event, makers in self.dependencies.makers.items():
             sources = [plan.heads[rule].child for rule in makers]
@@ -71,7 +71,7 @@ class Ties:
     def completing(self, number: int) -> list[int]:
         """The nodes below from which an occurrence takes its order of arrival (M2)."""
         parts = self.dependencies.plan.nodes[number].parts
-        return [parts[part] for part in self.dependencies.facts[number].completes]
+        return [parts[part] for part in self.dependencies.properties[number].completes]
 
     def disjoint(self, nodes: Iterable[int]) -> bool:
         return _disjoint([self.node_origins[number] for number in nodes])
@@ -109,11 +109,11 @@ class UnorderedTies:
             of: dict[int, frozenset[str]] = {}
             taint: dict[int, frozenset[str]] = {}
             for number in numbers:
-                node, facts = plan.nodes[number], dependencies.facts[number]
-                if facts.event is not None:
-                    of[number] = completers.get(facts.event, frozenset({facts.event}))
-                    taint[number] = tainted.get(facts.event, frozenset({facts.event} & unsure))
-                elif facts.once:
+                node, properties = plan.nodes[number], dependencies.properties[number]
+                if properties.event is not None:
+                    of[number] = completers.get(properties.event, frozenset({properties.event}))
+                    taint[number] = tainted.get(properties.event, frozenset({properties.event} & unsure))
+                elif properties.once:
                     of[number], taint[number] = frozenset({TIME_POINT}), frozenset()
                 else:
                     of[number] = frozenset[str]().union(*(of[below] for below in ties.completing(number)))

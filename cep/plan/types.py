@@ -225,12 +225,13 @@ class Inference:
     def origin(self, number: int, column: int) -> str | None:
         """The attribute that a column comes from."""
         node = self.nodes[number]
-        facts = node.facts()
-        if facts.event is not None:
-            return f"`{self.schemas[facts.event].attributes[facts.takes[column]].name}` of `{facts.event}`"
-        if not facts.shows[column]:
+        properties = node.properties()
+        if properties.event is not None:
+            attribute = self.schemas[properties.event].attributes[properties.takes[column]]
+            return f"`{attribute.name}` of `{properties.event}`"
+        if not properties.shows[column]:
             return None
-        part, below = facts.shows[column][0]
+        part, below = properties.shows[column][0]
         return self.origin(node.parts[part], below)
 
     def decided(self, number: int, conditions: Sequence[Condition], columns: Sequence[ColumnType]) -> None:

@@ -64,9 +64,9 @@ class _Classes:
 
     def node(self, number: int) -> list[Slot | None]:
         """For every column an argument that it shows."""
-        facts, parts = self.dependencies.facts[number], self.plan.nodes[number].parts
-        if facts.event is not None:
-            slots: list[Slot | None] = [(facts.event, position) for position in facts.takes]
+        properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
+        if properties.event is not None:
+            slots: list[Slot | None] = [(properties.event, position) for position in properties.takes]
             for slot in slots:
                 self.join(slot, slot)
             return slots
@@ -78,7 +78,7 @@ class _Classes:
         for one, other in self.dependencies.pairs(number):
             self.join(slot_of(one), slot_of(other))
         shown: list[Slot | None] = []
-        for places in facts.shows:
+        for places in properties.shows:
             shown.append(slot_of(places[0]) if places else None)
             for other in places[1:]:
                 self.join(shown[-1], slot_of(other))

@@ -73,7 +73,7 @@ class Machine:
             CyclePart(
                 tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units),
                 rounds,
-                frozenset((u, n) for u in units if isinstance(u, int) for n in self.plan.nodes[u].facts().earlier),
+                frozenset((u, n) for u in units if isinstance(u, int) for n in self.plan.nodes[u].properties().earlier),
             )
             for units, rounds in group.slices
         ]

@@ -80,8 +80,8 @@ def rules_with(
     """The rules (of these numbers) that remember something, each with the names of its goals that do."""
     found: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
-        facts = {n: plan.nodes[n].facts() for n in nodes}
-        goals = {names[n] for n in nodes if facts[n].remembers or facts[n].once}
+        properties = {n: plan.nodes[n].properties() for n in nodes}
+        goals = {names[n] for n in nodes if properties[n].remembers or properties[n].once}
         if goals and (rules is None or number in rules):
             rule = plan.rules.rules[number]
             name = rule.label or f"line {rule.span.line}: {rule.event}"

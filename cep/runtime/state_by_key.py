@@ -105,19 +105,19 @@ class KeyedStage:
             schema = self.plan.schemas[unit]
             places = [found.places[unit] for found in self._ways if unit in found.places]
             return (self._side(places, [a.type for a in schema.attributes], unit),)
-        facts, parts = self.dependencies.facts[unit], self.plan.nodes[unit].parts
-        if not facts.remembers:
+        properties, parts = self.dependencies.properties[unit], self.plan.nodes[unit].parts
+        if not properties.remembers:
             return ()
         ways = [found for found in self._ways if unit in found.nodes]
         made = []
         for part, child in enumerate(parts):
-            if part == facts.negated and part not in facts.waits:
-                if facts.meeting is Meeting.PAIRS:  # else what comes there is not kept
+            if part == properties.negated and part not in properties.waits:
+                if properties.meeting is Meeting.PAIRS:  # else what comes there is not kept
                     made.append(self._absent(unit, child, ways))
                 continue
             places = [found.nodes[child] for found in ways]
-            if facts.meeting is Meeting.GROUPS:
-                by = {column for _, column in facts.groups}
+            if properties.meeting is Meeting.GROUPS:
+                by = {column for _, column in properties.groups}
                 places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
             made.append(self._side(places, self.dependencies.types(child), unit))
         return tuple(made)
@@ -135,11 +135,11 @@ class KeyedStage:
         return _Side(tuple(columns), tuple(types[column] for column in columns))
 
     def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> _Side:
-        """Of what must not occur between a pair: the columns are those of its own key, in the order of the facts."""
+        """Of what must not occur between a pair: the columns are those of its own key, in its order."""
         if ways and ways[0].nodes[absent] is EVERYWHERE:
             return _Side(None)
-        facts, own, theirs = (
-            self.dependencies.facts[unit],
+        properties, own, theirs = (
+            self.dependencies.properties[unit],
             self.dependencies.types(absent),
             self.dependencies.types(unit),
         )
@@ -152,7 +152,7 @@ class KeyedStage:
                 break
             type = common_type(own[pairs[0][0][1]], theirs[pairs[0][1]])
             assert type is not None, "types that never join were refused"
-            columns.append(facts.forbids.index(pairs[0]))
+            columns.append(properties.forbids.index(pairs[0]))
             types.append(type)
         if not columns:
             raise self._without_key(unit)

@@ -50,7 +50,7 @@ class ShippedProgram:
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
         """The program that `engine` runs."""
         stages, book = partition(engine.plan), Dependencies(engine.plan)
-        ticks = {number for number, node in enumerate(engine.plan.nodes) if node.facts().once}
+        ticks = {number for number, node in enumerate(engine.plan.nodes) if node.properties().once}
         return cls(
             text,
             name,

@@ -25,7 +25,7 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     goals = {
         str(number): {"text": written.goal(number) if number in written.labels else written.text(number).text}
         for number, node in enumerate(plan.nodes)
-        if node.facts().kind is not None
+        if node.properties().kind is not None
     }
     return {
         "words": SPELLINGS,
@@ -57,7 +57,7 @@ def _rule(plan: Plan, number: int) -> dict[str, Any]:
     needed = [
         str(node)
         for node, users in enumerate(plan.users)
-        if number in users and plan.nodes[node].facts().kind is not None
+        if number in users and plan.nodes[node].properties().kind is not None
     ]
     return {
         "name": rules(plan, [number]),
@@ -65,6 +65,6 @@ def _rule(plan: Plan, number: int) -> dict[str, Any]:
         "line": span.line,
         "end": span.end_line,
         "node": str(head.child),
-        "scan": plan.nodes[head.child].facts().event is not None,
+        "scan": plan.nodes[head.child].properties().event is not None,
         "goals": needed,
     }

@@ -212,7 +212,7 @@ class Explainer:
 
     def missing_text(self, failure: Failure) -> str:
         pattern = failure.pattern
-        event = None if pattern is None else pattern.facts().event
+        event = None if pattern is None else pattern.properties().event
         if pattern is None or event is None:
             return f"`{'' if pattern is None else self.pattern_text(pattern, {})}`"
         return self.event_text(event, fixed_of(pattern, failure.values))
@@ -235,7 +235,7 @@ class Explainer:
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
         """A pattern in the author's words; an event with the values that are known."""
-        event = pattern.facts().event
+        event = pattern.properties().event
         if event is None:
             return self.excerpt(pattern.span)
         return self.event_text(event, fixed_of(pattern, {name: value for name, (value, _) in bound.items()}))

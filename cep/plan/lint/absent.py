@@ -35,7 +35,7 @@ class _Rule:
 
     def inside(self, pattern: Pattern, outside: frozenset[str]) -> Iterator[Warning]:
         """`outside`: the variables of what is around the pattern and has to occur."""
-        here = outside | {variable.name for variable in pattern.facts().mentions}
+        here = outside | {variable.name for variable in pattern.properties().mentions}
         occurring = [_occurring(part) for part in parts(pattern)]
         for number, part in enumerate(parts(pattern)):
             yield from self.inside(part, here.union(*occurring[:number], *occurring[number + 1 :]))
@@ -60,5 +60,5 @@ class _Rule:
 
 def _occurring(pattern: Pattern) -> frozenset[str]:
     """The variables of a pattern, those of what is absent in it left out."""
-    own = frozenset(variable.name for variable in pattern.facts().mentions)
+    own = frozenset(variable.name for variable in pattern.properties().mentions)
     return own.union(*(_occurring(part) for part in parts(pattern)))

@@ -128,7 +128,7 @@ class Searcher:
                 pattern.within, False, f": WITHIN {longest} bounds it", "a longer WITHIN, or a shorter duration"
             )
         inner = pattern.decider()
-        shortest, event = inner.shortest(), inner.facts().event
+        shortest, event = inner.shortest(), inner.properties().event
         if shortest is not None:
             least, why = shortest
             low = _Limit(least, False, f": {why}", f"more than {write_duration(least)}")

@@ -27,7 +27,7 @@ def _strangers(rules: Rules) -> list[Warning]:
     """Undeclared events that are named like a static predicate, or nearly like a known event."""
     known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
     statics = {static.name for static in rules.statics}
-    written = [(atom, event) for rule in rules.rules for atom in atoms(rule.body) if (event := atom.facts().event)]
+    written = [(atom, event) for rule in rules.rules for atom in atoms(rule.body) if (event := atom.properties().event)]
     strangers = [(atom, event) for atom, event in written if event not in known]
     near = _Near(sorted(known) if strangers else ())
     found: dict[str, Warning] = {}
@@ -69,8 +69,8 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
     """Lower-case words in the place of the attribute of that very name: the author means a variable."""
     found = []
     for atom in atoms(rule.body):
-        facts = atom.facts()
-        for attribute, argument in zip(rules.schemas[facts.event or ""].attributes, facts.arguments):
+        properties = atom.properties()
+        for attribute, argument in zip(rules.schemas[properties.event or ""].attributes, properties.arguments):
             if not isinstance(argument, Constant) or argument.value != attribute.name:
                 continue
             if excerpt(rules.source, argument.span) != argument.value:
@@ -174,16 +174,16 @@ def _unstarted(rules: Rules) -> list[Warning]:
 
 
 def _possible(pattern: Pattern, possible: set[str]) -> bool:
-    facts = pattern.facts()
-    if facts.event is not None:
-        return facts.event in possible
-    there = [_possible(part, possible) for part in facts.parts]
-    return any(there) if facts.alternatives else all(there)
+    properties = pattern.properties()
+    if properties.event is not None:
+        return properties.event in possible
+    there = [_possible(part, possible) for part in properties.parts]
+    return any(there) if properties.alternatives else all(there)
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
     """The impossible events it needs."""
-    event = pattern.facts().event
+    event = pattern.properties().event
     if event is not None:
         return [] if event in possible else [event]
     return [name for part in parts(pattern) for name in _needs(part, possible)]

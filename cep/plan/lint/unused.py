@@ -21,7 +21,7 @@ def unused(rules: Rules) -> list[Warning]:
         times = Counter(each.name for each in (*used_variables(rule.arguments), *mentioned(rule.body)))
         times.update(policy.by for policy in policies(rule.body) if policy.by)
         for each in patterns(rule.body):
-            found += _unused(each.facts().conditions, times, rules.source)
+            found += _unused(each.properties().conditions, times, rules.source)
     for static in rules.statics:
         times = Counter(each.name for each in used_variables((*static.arguments, *static.conditions)))
         found += _unused(static.conditions, times, rules.source)

@@ -1,0 +1,27 @@
+"""What patterns and nodes have in common: a record of properties that passes ask for, made once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+Properties = TypeVar("Properties")
+
+
+class WithProperties(ABC, Generic[Properties]):
+    """A frozen dataclass of some operator; `Properties` is the record of what passes ask of it."""
+
+    __slots__ = ("_properties",)
+    _properties: Properties
+
+    def properties(self) -> Properties:
+        """What passes ask of it."""
+        try:
+            return self._properties
+        except AttributeError:
+            object.__setattr__(self, "_properties", self.describe())
+            return self._properties
+
+    @abstractmethod
+    def describe(self) -> Properties:
+        """Its properties; `properties` asks for them once."""
