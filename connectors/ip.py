@@ -27,7 +27,7 @@ def inner(text: str) -> IpAddress:
     return found
 
 
-def named(host: str) -> str:
+def canonical_host(host: str) -> str:
     """A host in its canonical form: in small letters, an address as short as possible."""
     name = host.strip("[]").rstrip(".").lower()
     try:
@@ -38,7 +38,7 @@ def named(host: str) -> str:
 
 def here(text: str) -> bool:
     """Whether a host is this machine, by its name or its address alone."""
-    name = named(text)
+    name = canonical_host(text)
     try:
         return name == "localhost" or inner(name).is_loopback
     except ValueError:

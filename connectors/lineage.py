@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from cep.core.schema import Schema
-from connectors.times import FIRST, LAST, iso, seconds
+from connectors.times import FIRST, LAST, iso, seconds_text
 
 BECAUSE = "because"
 """The column of a derived event's lineage: JSON text, a list of input events."""
@@ -39,7 +39,7 @@ def _value(value: Any, kind: str | None, calendar: bool) -> str:
         return _text(value)
     if calendar and kind == "time" and FIRST <= value <= LAST:
         return f'"{iso(value)}"'
-    return seconds(value)
+    return seconds_text(value)
 
 
 def _text(value: Any) -> str:

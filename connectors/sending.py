@@ -48,7 +48,7 @@ class Sending:
         return Message(topic, key, line, id)
 
 
-def named(written: bytes, canonical: bytes) -> bytes:
+def with_ids(written: bytes, canonical: bytes) -> bytes:
     """Lines of JSON, each with the `id` before it that it has in the canonical form, with times in ISO 8601."""
     pairs = zip(written.splitlines(), canonical.splitlines(), strict=True)
     return b"".join(b"%b %b\n" % (_id(same).encode(), line) for line, same in pairs)

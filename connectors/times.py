@@ -178,13 +178,13 @@ def of_duration(text: str) -> int:
 def iso(ticks: int) -> str:
     """ISO 8601 in UTC with the decimals it needs; what no calendar year 1 to 9999 holds, as seconds."""
     if not FIRST <= ticks <= LAST:
-        return seconds(ticks)
+        return seconds_text(ticks)
     moment = _EPOCH + timedelta(microseconds=ticks)
     text = moment.replace(tzinfo=None).isoformat()
     return (text.rstrip("0") if moment.microsecond else text) + "Z"
 
 
-def seconds(ticks: int) -> str:
+def seconds_text(ticks: int) -> str:
     """Seconds as an exact decimal, an integer where whole."""
     whole, rest = divmod(abs(ticks), SECOND)
     text = f"{whole}.{rest:06}".rstrip("0") if rest else str(whole)

@@ -20,7 +20,7 @@ from connectors.addresses import live
 from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
 from connectors.lines import TextPieces, as_is, as_json, as_ticks, lines, merged, ticks_text
-from connectors.sending import Sending, named
+from connectors.sending import Sending, with_ids
 from connectors.sinks import Sink, writing
 from connectors.times import SECOND
 
@@ -94,7 +94,7 @@ class Writer:
             ((place, sink),) = self._sinks.items()
             written = self._lines(tables)
             if live(place) and self.times != "iso":
-                written = named(written, self._lines(tables, "iso"))
+                written = with_ids(written, self._lines(tables, "iso"))
             sink.write(written)
         elif self.format == "parquet":
             for type, table in tables.items():

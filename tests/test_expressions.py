@@ -21,7 +21,7 @@ from cep.rules.expressions import (
     TypedVariable,
     check,
     check_comparison,
-    compile,
+    compile_expression,
     compile_test,
 )
 from cep.rules.terms import Comparison, Condition, StaticRule
@@ -87,7 +87,7 @@ def value(text: str, types: dict[str, str] = TYPES, **variables: Any) -> Any:
     results = []
     for rows in (1, 3):
         columns = {name: column([given] * rows, types[name], pool) for name, given in variables.items()}
-        got = plain(compile(typed, pool)(columns, rows), typed.type, pool)
+        got = plain(compile_expression(typed, pool)(columns, rows), typed.type, pool)
         assert len(got) == rows and len({repr(one) for one in got}) == 1
         results.append(got[0])
     assert repr(results[0]) == repr(results[1])
@@ -456,7 +456,7 @@ def test_arithmetic_of_unknown_kinds_is_that_of_python(rows: list[tuple[Any, Any
     pool = Pool()
     text = f"{function}(A, C)" if function in ("min", "max") else f"A {function} C"
     columns = {"A": pool.encode_values([a for a, _ in rows]), "C": pool.encode_values([c for _, c in rows])}
-    got = pool.decode_values(compile(read(text), pool)(columns, len(rows)))
+    got = pool.decode_values(compile_expression(read(text), pool)(columns, len(rows)))
     assert got == [of_python(function, canonical(a), canonical(c)) for a, c in rows]
 
 
@@ -492,7 +492,7 @@ def test_comparisons_are_exact_whatever_the_types(
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=10), st.integers(-3, 8))
 def test_rounding_to_digits_is_that_of_python(values: list[float], digits: int) -> None:
     values += [round(value, 3) + 0.0005 for value in values]
-    result = compile(read(f"round(F, {digits})"), Pool())({"F": np.array(values)}, len(values))
+    result = compile_expression(read(f"round(F, {digits})"), Pool())({"F": np.array(values)}, len(values))
     assert result.tolist() == [round(value, digits) + 0.0 for value in values]
 
 
@@ -515,6 +515,6 @@ def test_no_rows() -> None:
         "concat(S, S)",
         "1 / 0",
     ):
-        assert len(compile(read(text), pool)(empty, 0)) == 0
+        assert len(compile_expression(read(text), pool)(empty, 0)) == 0
     for text in ("I < F", "S < b", "A < C", "A = I", "1 < 2"):
         assert len(compile_test(read_comparison(text), pool)(empty, 0)) == 0

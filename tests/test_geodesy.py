@@ -15,7 +15,7 @@ from pyproj import Geod
 from cep.core.values import Pool
 from cep.language.syntax.parser import parse
 from cep.rules import geodesy
-from cep.rules.expressions import check, check_comparison, compile, compile_test
+from cep.rules.expressions import check, check_comparison, compile_expression, compile_test
 from cep.rules.terms import Comparison, StaticRule
 
 ELLIPSOID = Geod(ellps="WGS84")
@@ -136,8 +136,8 @@ def test_conditions(text: str, data: st.DataObject) -> None:
 
     columns = {name: column(i, type) for i, (name, type) in enumerate(TYPES.items())}
     written = expression(text)
-    left = compile(check(written.left, TYPES), pool)(columns, len(rows)) + 0.0
-    right = compile(check(written.right, TYPES), pool)(columns, len(rows)) + 0.0
+    left = compile_expression(check(written.left, TYPES), pool)(columns, len(rows)) + 0.0
+    right = compile_expression(check(written.right, TYPES), pool)(columns, len(rows)) + 0.0
     plain = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[written.operator]
     found = compile_test(check_comparison(written, TYPES), pool)(columns, len(rows))
     assert found.tolist() == plain(left, right).tolist()

@@ -24,7 +24,7 @@ from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Publisher
 from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, target
-from connectors.ip import here, named
+from connectors.ip import canonical_host, here
 from connectors.serving.feeds import router
 from connectors.serving.guard import HEAD, Limits, _host, client_of
 from connectors.serving.negotiation import accepts, negotiated, takes_coding
@@ -298,7 +298,11 @@ def test_this_machine_has_many_names() -> None:
             target(f"alertmanager+http://[{link}]:9093")
     for text in ("127.0.0.1:8000", "[::ffff:127.0.0.1]:8000", "[::ffff:0:7f00:1]", "127.0.0.1"):
         assert _host(text) == "127.0.0.1", text
-    assert (_host("[0:0::1]:80"), _host("LocalHost.:1"), named("Example.ORG.")) == ("::1", "localhost", "example.org")
+    assert (_host("[0:0::1]:80"), _host("LocalHost.:1"), canonical_host("Example.ORG.")) == (
+        "::1",
+        "localhost",
+        "example.org",
+    )
     assert (
         client_of({"client": ("2001:db8::1:2", 1)}) == "2001:db8::/64"
         and client_of({"client": ("9.9.9.9", 1)}) == "9.9.9.9"

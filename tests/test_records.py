@@ -20,7 +20,7 @@ from connectors.header import bind
 from connectors.jsonl import LineReader
 from connectors.numbers import GOOD, read_iso, read_seconds
 from connectors.records import Record, read_fields, read_line
-from connectors.times import FAR, FIRST, LAST, iso, of_duration, of_iso, scaled, seconds
+from connectors.times import FAR, FIRST, LAST, iso, of_duration, of_iso, scaled, seconds_text
 from connectors.values import Unreadable
 
 SENSOR = Schema(
@@ -224,7 +224,7 @@ def test_iso_times(text: str, ticks: int) -> None:
 @given(st.integers(FIRST, LAST), st.integers(-(2**63) + 1, 2**63 - 1))
 def test_times_come_back(ticks: int, far: int) -> None:
     assert of_iso(iso(ticks)) == ticks
-    assert scaled(seconds(far)) == far
+    assert scaled(seconds_text(far)) == far
 
 
 @given(st.from_regex(r"\A-?[0-9]{1,12}(\.[0-9]{1,12})?\Z"))

@@ -11,7 +11,7 @@ import pytest
 from cep.core.errors import CepError, CepErrors, Source, Span
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.plan.names import distinct, excerpt
+from cep.plan.names import excerpt, numbered
 from tests.cases_format import FOLDER, read_case
 
 SECOND = 1_000_000
@@ -56,7 +56,7 @@ def test_the_text_at_a_span() -> None:
 
 
 def test_names_that_are_taken_get_a_number() -> None:
-    assert distinct(["X", "Y", "X", "X2", "X"]) == ("X", "Y", "X2", "X22", "X3")
+    assert numbered(["X", "Y", "X", "X2", "X"]) == ("X", "Y", "X2", "X22", "X3")
 
 
 # --- names that look mistaken ---

@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine, detect
 from cep.events import Event, Iri
-from cep.rules.units import QUDT, UNITS, conversion, factors, nearest
+from cep.rules.units import QUDT, UNITS, conversion, factors, nearest_unit
 from tests.reference_places import units
 
 PREFIX = f"PREFIX unit: <{QUDT}>\n"
@@ -121,7 +121,7 @@ def test_what_is_no_unit_gives_a_missing_value() -> None:
     ],
 )
 def test_did_you_mean(written: str, meant: str | None) -> None:
-    assert nearest(QUDT + written) == meant
+    assert nearest_unit(QUDT + written) == meant
 
 
 def test_mistakes_have_the_place_of_the_unit() -> None:

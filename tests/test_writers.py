@@ -21,7 +21,7 @@ from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
 from connectors.batch import DeadLetter
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
-from connectors.times import FIRST, LAST, iso, seconds
+from connectors.times import FIRST, LAST, iso, seconds_text
 from connectors.writers import Writer
 from tests.waiting import until
 
@@ -195,7 +195,7 @@ def test_compiled_times_are_those_of_the_library(pairs: list[tuple[int, int]]) -
 
     near, far = pl.Series([near for near, _ in pairs]), pl.Series([far for _, far in pairs])
     assert ticks_text(near, True).to_list() == [iso(value) for value, _ in pairs]
-    assert ticks_text(far, False).to_list() == [seconds(value) for _, value in pairs]
+    assert ticks_text(far, False).to_list() == [seconds_text(value) for _, value in pairs]
     assert ticks_text(far, True).to_list() == [iso(value) for _, value in pairs]
 
 

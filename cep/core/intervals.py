@@ -159,6 +159,6 @@ def sequence(low: int, high: int) -> IntervalRelation:
     return IntervalRelation("SEQ", (Bound(B, C, max(low, 1), high),), RELATIONS["SEQ"].example)
 
 
-def named(name: str, gap: tuple[int, int] | None = None) -> IntervalRelation:
+def relation_named(name: str, gap: tuple[int, int] | None = None) -> IntervalRelation:
     """The relation of a name; of a SEQ with bounds on the gap between the two."""
     return RELATIONS[name] if gap is None else sequence(*gap)

@@ -16,7 +16,7 @@ from cep.explain.occurrences import encoded
 from cep.plan.algebra import Triples
 from cep.rules.binding_order import arrange
 from cep.rules.conditions import Conditions, compile_conditions
-from cep.rules.evaluate import compile
+from cep.rules.evaluate import compile_expression
 from cep.rules.expressions import check
 from cep.rules.relations import Relation
 from cep.rules.rule_predicate import enter
@@ -227,7 +227,7 @@ class Judge:
         """The value of an expression all of whose variables are bound."""
         types = {name: type for name, (_, type) in bound.items()}
         typed = check(expression, types, self.engine.plan.source)
-        column = compile(typed, self.pool)(self.columns([bound], types), 1)
+        column = compile_expression(typed, self.pool)(self.columns([bound], types), 1)
         return self.decoded(column, typed.type)[0], typed.type
 
     # --- what is said of a condition ---

@@ -13,7 +13,7 @@ from cep.plan import types as planned
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
 from cep.rules.conditions import Conditions, compile_conditions
-from cep.rules.evaluate import Evaluation, compile
+from cep.rules.evaluate import Evaluation, compile_expression
 from cep.rules.relations import Relation
 from cep.rules.terms import Condition
 from cep.rules.typed import TypedVariable, coerced, common_type, fitted
@@ -49,7 +49,7 @@ class GoalBuilder:
                 else:
                     plain = None
             optional = self.optional(self.plan.columns[head.child])
-            evaluations = [compile(argument, self.pool, optional) for argument in arguments]
+            evaluations = [compile_expression(argument, self.pool, optional) for argument in arguments]
             heads.append((self.types(head.child), evaluations, plain))
         return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage)
 
@@ -68,13 +68,13 @@ class GoalBuilder:
     def converted(self, name: str, type: str, wanted: str) -> Evaluation:
         typed = coerced(TypedVariable(name, type), wanted)
         assert typed is not None, "a type only grows to one it fits"
-        return compile(typed, self.pool)
+        return compile_expression(typed, self.pool)
 
     def key(self, name: str, type: str, wanted: str) -> Evaluation:
         """A column converted to be compared by its bits: an int that no float is becomes missing and joins nothing."""
         typed = fitted(TypedVariable(name, type), wanted)
         assert typed is not None, "types that never join were refused"
-        return compile(typed, self.pool)
+        return compile_expression(typed, self.pool)
 
     def keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]

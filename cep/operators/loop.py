@@ -11,7 +11,7 @@ from cep.core.time import Frontier
 from cep.operators import pair
 from cep.operators.build import GoalBuilder
 from cep.operators.event import Scan
-from cep.operators.goals.arrival import distinct
+from cep.operators.goals.arrival import first_of_equal
 from cep.operators.goals.bytecode import LEFT, Code, compile_stack
 from cep.operators.goals.contract import Goal
 from cep.operators.goals.encoded import codes_of
@@ -46,7 +46,7 @@ class Loop:
         """Add to `outputs` what the event and its scan give; gives how many rows the join made."""
         own = inputs.get(self.event, empty(widths[self.event]))
         base = self.make.step([own, *(outputs[unit] for unit in self.reads)], frontier)
-        made = distinct(self.chain.step([base, outputs[self.right]], frontier))
+        made = first_of_equal(self.chain.step([base, outputs[self.right]], frontier))
         self.chain.evict(frontier)
         outputs[self.event] = made
         outputs[self.scan] = self.scanned.step([made], frontier)

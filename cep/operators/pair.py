@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, named
+from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, relation_named
 from cep.core.suggest import did_you_mean
 from cep.operators.where import of_parts
 from cep.plan.binarise import Component, canonical
@@ -149,7 +149,7 @@ class Pair(Pattern):
 
     def _paired(self, matcher: Any, left: Any, right: Any) -> Any:
         both = matcher.joined(left, right)
-        missed = named(self.relation, self.gap).misses(left.start, left.end, right.start, right.end)
+        missed = relation_named(self.relation, self.gap).misses(left.start, left.end, right.start, right.end)
         if missed is not None:
             second = (right.parts or (None,))[-1]
             return replace(both, failure=matcher.failure("relation", self, occurrence=second, by=missed))
@@ -209,7 +209,7 @@ class Join(Node):
 
     @property
     def interval_relation(self) -> IntervalRelation:
-        return named(self.relation, self.gap)
+        return relation_named(self.relation, self.gap)
 
     @property
     def word(self) -> str:

@@ -22,7 +22,7 @@ def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
     return text if 0 < len(text) <= longest else None
 
 
-def distinct(names: Sequence[str]) -> tuple[str, ...]:
+def numbered(names: Sequence[str]) -> tuple[str, ...]:
     """The names, a second of the same with a number after it."""
     taken = _Taken()
     return tuple(map(taken.take, names))

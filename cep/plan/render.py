@@ -8,7 +8,7 @@ from dataclasses import replace
 from cep.core.errors import Source
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
-from cep.plan.names import author_names, distinct, used_variables
+from cep.plan.names import author_names, numbered, used_variables
 from cep.plan.node import Meeting, Node
 from cep.rules import pattern_text
 from cep.rules.graphs import on_one_line
@@ -34,7 +34,7 @@ class Rendering:
         self.properties = [node.properties() for node in nodes]
         self.instants = instants
         self.nodes = nodes
-        self.names = [distinct(each) for each in names]
+        self.names = [numbered(each) for each in names]
         self.heads = heads
         self.schemas = schemas
         self.source = source
@@ -121,7 +121,7 @@ class Rendering:
             inner = self.names[self.nodes[number].parts[0]]
             grouped = {column for _, column in properties.groups}
             free = [name for column, name in enumerate(inner) if column not in grouped]
-            own = iter(distinct([*names, *free])[len(names) :])
+            own = iter(numbered([*names, *free])[len(names) :])
             found[0] = [name if column in grouped else next(own) for column, name in enumerate(found[0])]
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep.rules.typed import NUMBERS, Typed, TypedCall, TypedConstant, coerced, common_type, seconds, to_float
+from cep.rules.typed import NUMBERS, Typed, TypedCall, TypedConstant, coerced, common_type, to_float, typed_seconds
 
 
 def of_numbers(function: str, left: Typed, right: Typed) -> TypedCall:
@@ -35,11 +35,11 @@ def of_ticks(function: str, left: Typed, right: Typed) -> TypedCall | None:
             return TypedCall("*", (ticks, to_float(number) if number.type == "any" else number), "duration")
         return None
     if left.type in NUMBERS and function in ("+", "-"):
-        left = seconds(left, "time" if function == "-" and right.type == "time" else "duration")
+        left = typed_seconds(left, "time" if function == "-" and right.type == "time" else "duration")
     elif left.type == "duration" and right.type in NUMBERS and function == "/":
         return TypedCall("/", (left, to_float(right)), "duration")
     elif right.type in NUMBERS and function in ("+", "-", "mod"):
-        right = seconds(right, "duration")
+        right = typed_seconds(right, "duration")
     result = _TICK_RULES.get((function, left.type, right.type))
     return None if result is None else TypedCall(function, (left, right), result)
 

@@ -14,7 +14,7 @@ from cep.core.schema import CODED
 from cep.core.values import Ints, Pool
 from cep.rules.binding_order import arrange, binding, is_test, names_of
 from cep.rules.evaluate import Columns, may_miss, missing
-from cep.rules.expressions import check, check_comparison, compile, compile_test
+from cep.rules.expressions import check, check_comparison, compile_expression, compile_test
 from cep.rules.relations import Mask, Relation
 from cep.rules.steps import Argument, BoundRows, Live, Step, any_of, join, semijoin, union
 from cep.rules.terms import (
@@ -180,7 +180,7 @@ class _Builder:
         converted = []
         for each in alternatives:
             typed = [coerced(TypedVariable(name, each.binds[name]), type) for name, type in types.items()]
-            converted.append([compile(value, self.pool) for value in typed if value is not None])
+            converted.append([compile_expression(value, self.pool) for value in typed if value is not None])
         self.steps.append(union(list(zip(alternatives, converted)), tuple(fresh), needed, live))
         for name, type in types.items():
             self.bind(name, type)
@@ -198,7 +198,7 @@ class _Builder:
         self.steps.append(run)
 
     def assign(self, name: str, typed: Typed, needed: Live) -> None:
-        value = compile(typed, self.pool, self.missable)
+        value = compile_expression(typed, self.pool, self.missable)
         checked, type = may_miss(typed, self.missable), typed.type
         dear = _dear(typed)
 
@@ -250,8 +250,10 @@ class _Builder:
         probe = relation.probe({i: fit.type for i, fit in zip(bound, fits)}, tuple(wanted))
         arguments = [
             Argument(
-                compile(typed, self.pool, self.missable) if may_miss(typed, self.missable) and fit != typed else None,
-                typed.type, compile(fit, self.pool, self.missable), fit.type, may_miss(fit, self.missable),
+                compile_expression(typed, self.pool, self.missable)
+                if may_miss(typed, self.missable) and fit != typed
+                else None,
+                typed.type, compile_expression(fit, self.pool, self.missable), fit.type, may_miss(fit, self.missable),
                 may_miss(typed, self.missable),
             )
             for typed, fit in zip(bound.values(), fits)

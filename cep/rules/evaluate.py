@@ -25,7 +25,7 @@ Columns = Mapping[str, Column]
 Evaluation = Callable[[Columns, int], Column]
 
 
-def compile(typed: Typed, pool: Pool, optional: Set[str] | None = None) -> Evaluation:
+def compile_expression(typed: Typed, pool: Pool, optional: Set[str] | None = None) -> Evaluation:
     """The expression as a function of (columns by variable, number of rows).
 
     `optional`: the variables that may be missing, None for all; those left out must never be. The result is in the
@@ -45,7 +45,7 @@ def compile_test(
 def constant_value(typed: Typed) -> Literal | None:
     """The value of an expression without variables, None where it is missing."""
     pool = Pool()
-    result = compile(typed, pool)({}, 1)[0]
+    result = compile_expression(typed, pool)({}, 1)[0]
     if typed.type == "float":
         return None if np.isnan(result) else float(result)
     if result == MISSING:

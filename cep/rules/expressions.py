@@ -14,7 +14,7 @@ from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, HINT, example
 from cep.rules.arithmetic import of_numbers, of_ticks, operator_hint
 from cep.rules.comparison_hint import comparison_hint, shown
 from cep.rules.constants import constant_mistakes
-from cep.rules.evaluate import compile, compile_test, constant_value
+from cep.rules.evaluate import compile_expression, compile_test, constant_value
 from cep.rules.functions import FUNCTIONS
 from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 from cep.rules.typed import (
@@ -29,8 +29,8 @@ from cep.rules.typed import (
     a,
     coerced,
     common_type,
-    seconds,
     to_float,
+    typed_seconds,
 )
 from cep.rules.units import UNIT_IRIS
 
@@ -42,7 +42,7 @@ __all__ = [
     "TypedVariable",
     "check",
     "check_comparison",
-    "compile",
+    "compile_expression",
     "compile_test",
     "literal_value",
 ]
@@ -269,7 +269,7 @@ class _Checker:
             return typed
         elif kind == "time" and type in ("time", *NUMBERS):
             self.within_reach(expression, typed, "time")
-            return seconds(typed, "time") if type != "time" else typed
+            return typed_seconds(typed, "time") if type != "time" else typed
         elif kind == "area" and type in ("string", "iri", "any"):
             return typed
         elif kind == "unit" and type in ("iri", "any"):

@@ -10,7 +10,7 @@ from cep.core.errors import CepError
 from cep.core.relation import Column
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.evaluate import Evaluation
-from cep.rules.expressions import check, compile
+from cep.rules.expressions import check, compile_expression
 from cep.rules.materialized import MaterializedRelation, present
 from cep.rules.rounds import rounds
 from cep.rules.rule_predicate import enter, fit_head
@@ -81,7 +81,7 @@ class Fixpoint:
         compiled = compile_conditions(entry.conditions, entry.types, self.closing.relations, pool, source)
         known = {**entry.types, **compiled.binds}
         head = tuple(
-            compile(fit_head(check(argument, known, source), type), pool)
+            compile_expression(fit_head(check(argument, known, source), type), pool)
             for argument, type in zip(rule.arguments, self.tables[rule.name].types)
         )
         return _Variant(rule.name, entry, compiled, head)

@@ -216,7 +216,7 @@ def whole_float(column: Operand) -> Operand:
     return np.where(np.trunc(column) == column, to_int(column), MISSING)
 
 
-def nearest(approximate: Operand, exact: Callable[..., int], *operands: Operand) -> Operand:
+def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: Operand) -> Operand:
     """Rounded to integers, half to even; where the rounding of the floats decides, by `exact` of the operands."""
     result = to_int(np.rint(approximate))
     size = np.abs(approximate)
@@ -230,11 +230,11 @@ def nearest(approximate: Operand, exact: Callable[..., int], *operands: Operand)
     return result
 
 
-def seconds(column: Operand) -> Operand:
+def ticks_of_seconds(column: Operand) -> Operand:
     """Numbers of seconds as microseconds, half to even; a float is its shortest decimal spelling."""
     if column.dtype == np.int64:
         return multiply_int(column, np.int64(1_000_000))
-    return nearest(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)
+    return rounded_exactly(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)
 
 
 def to_seconds(column: Operand) -> Operand:
@@ -251,14 +251,14 @@ def stretch(ticks: Operand, by: Operand) -> Operand:
     """A duration times a number."""
     if by.dtype == np.int64:
         return multiply_int(ticks, by)
-    return nearest(to_float(ticks) * by, lambda n, x: round(n * Fraction(x)), ticks, by)
+    return rounded_exactly(to_float(ticks) * by, lambda n, x: round(n * Fraction(x)), ticks, by)
 
 
 def shrink(ticks: Operand, by: Operand) -> Operand:
     """A duration by a float, or by a duration."""
     if by.dtype == np.int64:
         return divide_float(to_float(ticks), to_float(by))
-    return nearest(to_float(ticks) / by, lambda n, x: round(n / Fraction(x)), ticks, by)
+    return rounded_exactly(to_float(ticks) / by, lambda n, x: round(n / Fraction(x)), ticks, by)
 
 
 def round_to(column: Operand, digits: Operand) -> Operand:
@@ -284,7 +284,8 @@ INT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "neg": np.negative, "abs": np.abs, "min": min_int, "max": max_int, "sign": sign_int,
     "floor": lambda a: a, "ceil": lambda a: a,
     "round": lambda a, digits=None: a if digits is None else round_int_to(a, digits),
-    "int": lambda a: a, "float": to_float, "to_float": to_float, "seconds": seconds,
+    "int": lambda a: a, "float": to_float, "to_float": to_float,
+    "seconds": ticks_of_seconds,
     "exact_float": exact_float,
 }  # fmt: skip
 """Of int and, where the types allow, of times and durations."""
@@ -298,8 +299,8 @@ FLOAT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "atan": _finite(np.arctan), "atan2": _finite(np.arctan2), "degrees": _finite(np.degrees),
     "radians": _finite(np.radians), "sign": lambda a: to_int(np.sign(a)), "floor": lambda a: to_int(np.floor(a)),
     "ceil": lambda a: to_int(np.ceil(a)), "float": lambda a: a, "int": lambda a: to_int(np.trunc(a)),
-    "round": lambda a, digits=None: to_int(np.rint(a)) if digits is None else round_to(a, digits), "seconds": seconds,
-    "pi": lambda: np.float64(np.pi), "exact_int": whole_float, "distance": distance,
+    "round": lambda a, digits=None: to_int(np.rint(a)) if digits is None else round_to(a, digits),
+    "seconds": ticks_of_seconds, "pi": lambda: np.float64(np.pi), "exact_int": whole_float, "distance": distance,
 }  # fmt: skip
 
 TICK_COLUMNS: dict[str, Callable[..., Operand]] = {

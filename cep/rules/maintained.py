@@ -20,7 +20,7 @@ from cep.core.values import Pool
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.datalog import close
 from cep.rules.evaluate import Evaluation
-from cep.rules.expressions import check, compile
+from cep.rules.expressions import check, compile_expression
 from cep.rules.materialized import CountedColumns, MaterializedRelation, present
 from cep.rules.relations import Relation
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head
@@ -228,7 +228,9 @@ class _Single:
             made = [check(argument, known, of.source) for argument in rule.arguments]
             if any(grown(type, each.type) != type for each, type in zip(made, self.table.types)):
                 raise _Wider  # the table that is entered holds more kinds of values than others that bind the variable
-            heads.append(tuple(compile(fit_head(each, type), of.pool) for each, type in zip(made, self.table.types)))
+            heads.append(
+                tuple(compile_expression(fit_head(each, type), of.pool) for each, type in zip(made, self.table.types))
+            )
         return _Entry(table, condition.negated, names, former, now, heads[1], heads[0])
 
     def change(self, pool: Pool) -> None:

@@ -14,7 +14,7 @@ from cep.core.values import Ints, Pool
 from cep.rules.binding_order import arrange, binding
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.evaluate import Evaluation
-from cep.rules.expressions import check, compile, variables
+from cep.rules.expressions import check, compile_expression, variables
 from cep.rules.materialized import present, words
 from cep.rules.relations import Relation
 from cep.rules.terms import Comparison, Condition, Expression, Predicate, StaticRule, Variable
@@ -107,7 +107,7 @@ class RulePredicate:
         rules = [
             _Rule(
                 tuple(entry.names.values()), conditions,
-                [compile(fit_head(output, type), self._pool) for output, type in zip(outputs, fixed)],
+                [compile_expression(fit_head(output, type), self._pool) for output, type in zip(outputs, fixed)],
             )
             for entry, conditions, outputs in bodies
         ]  # fmt: skip

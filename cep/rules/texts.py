@@ -19,7 +19,7 @@ from cep.events import Iri
 from cep.rules.functions import Operand, absent
 
 
-def distinct(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
+def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
     """The distinct rows of columns (`codes`: all of them of codes), and for each row which of them it is."""
     first = columns[0]
     top = int(first.max(initial=0)) + 1
@@ -58,7 +58,7 @@ class Memo:
         words = self._known[places]
         unknown = np.equal(words, _UNKNOWN)
         if unknown.any():
-            (new,), _ = distinct([codes[unknown]], codes=True)
+            (new,), _ = distinct_rows([codes[unknown]], codes=True)
             self._known[new] = self._compute(new).view(np.int64)
             self._resize()
             words = self._known[places]
@@ -91,7 +91,9 @@ def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, p
             return memos[0](columns[varying[0]])
         if not varying:
             return compute([np.reshape(columns[0], 1), *columns[1:]], [0])[0]
-        rows, inverse = distinct([columns[i].view(np.int64) for i in varying], all(types[i] in CODED for i in varying))
+        rows, inverse = distinct_rows(
+            [columns[i].view(np.int64) for i in varying], all(types[i] in CODED for i in varying)
+        )
         of_rows = list(columns)
         for i, row in zip(varying, rows):
             of_rows[i] = row.view(columns[i].dtype)
@@ -132,7 +134,7 @@ def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
 
     def apply(texts: Operand, patterns: Operand) -> Operand:
         if np.ndim(patterns):
-            (wanted,), which = distinct([patterns], codes=True)
+            (wanted,), which = distinct_rows([patterns], codes=True)
             result = np.full(len(which), MISSING, dtype=np.int64)
             for i, code in enumerate(wanted):
                 pattern, rows = pool.value(int(code)), np.flatnonzero(which == i)

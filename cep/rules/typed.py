@@ -84,7 +84,7 @@ def coerced(typed: Typed, type: str) -> Typed | None:
     if type == "float" and typed.type in ("int", "any"):
         return to_float(typed)
     if type in TICKS and typed.type in NUMBERS:
-        return seconds(typed, type)
+        return typed_seconds(typed, type)
     if type == "int" and isinstance(typed, TypedConstant) and typed.type == "float" and float(typed.value).is_integer():
         return TypedConstant(int(typed.value), "int") if abs(int(typed.value)) < 2**63 else None
     return None
@@ -113,7 +113,7 @@ def to_any(typed: Typed) -> Typed:
     return TypedCall("to_any", (typed,), "any")
 
 
-def seconds(typed: Typed, type: str) -> Typed:
+def typed_seconds(typed: Typed, type: str) -> Typed:
     """A number of seconds as a time or duration; a constant exactly, half to even."""
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):
         ticks = round(Fraction(repr(typed.value)) * 1_000_000)

@@ -15,7 +15,7 @@ import numpy as np
 from cep.core.suggest import nearest as alike
 from cep.core.values import Pool
 from cep.rules.functions import finite
-from cep.rules.texts import distinct
+from cep.rules.texts import distinct_rows
 
 if TYPE_CHECKING:
     from cep.rules.functions import Operand
@@ -128,7 +128,7 @@ UNITS: dict[str, Unit] = {
 Factors = tuple[float, float, float, float]
 
 
-def named(iri: str) -> Unit | None:
+def unit_of(iri: str) -> Unit | None:
     """The unit an IRI names, None if it is not known here."""
     return UNITS.get(iri.removeprefix(QUDT)) if iri.startswith(QUDT) else None
 
@@ -141,11 +141,11 @@ def shown(iri: str) -> str:
 def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str, str]]:
     """What is wrong with a conversion between two units, None where one varies: (place in the call, message, hint)."""
     for place, iri in ((1, source), (2, target)):
-        if iri is not None and named(iri) is None:
-            meant = nearest(iri)
+        if iri is not None and unit_of(iri) is None:
+            meant = nearest_unit(iri)
             hint = f"did you mean `{meant}`? {UNIT_IRIS}" if meant else UNIT_IRIS
             yield place, f"`{shown(iri)}` is no unit that is known here", hint
-    a, b = (None if iri is None else named(iri) for iri in (source, target))
+    a, b = (None if iri is None else unit_of(iri) for iri in (source, target))
     if source and target and a and b and a.kind != b.kind:
         others = [f"`unit:{name}`" for name, unit in UNITS.items() if unit.kind == a.kind and unit is not a][:3]
         message = f"`{shown(source)}` measures {spaced(a.kind)}, and `{shown(target)}` {spaced(b.kind)}"
@@ -157,7 +157,7 @@ def spaced(kind: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind).lower()
 
 
-def nearest(iri: str) -> str | None:
+def nearest_unit(iri: str) -> str | None:
     """The unit that was probably meant."""
     written = iri.replace("#", "/").rsplit("/", 1)[-1]
     meant = alike(_USUAL.get(written.casefold(), written), UNITS)
@@ -181,7 +181,7 @@ def factors(source: str, target: str) -> Factors | None:
 
     p, q and r are whole and r is positive, so that what comes out whole is exact; t is 1 or a power of pi.
     """
-    a, b = named(source), named(target)
+    a, b = unit_of(source), unit_of(target)
     if a is None or b is None or a.kind != b.kind:
         return None
     slope = a.multiplier / b.multiplier
@@ -201,7 +201,7 @@ def conversion(pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
         if not np.ndim(source) and not np.ndim(target):
             p, q, r, t = of_codes(int(source), int(target))
             return finite((values * p + q) / r * t)
-        pairs, which = distinct(list(np.broadcast_arrays(source, target)), codes=True)
+        pairs, which = distinct_rows(list(np.broadcast_arrays(source, target)), codes=True)
         found = np.array([of_codes(*pair) for pair in zip(*(column.tolist() for column in pairs))]).reshape(-1, 4)
         each = found[which]
         return finite((values * each[:, 0] + each[:, 1]) / each[:, 2] * each[:, 3])

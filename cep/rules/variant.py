@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cep.core.values import MISSING, STRING, Ints, Pool
-from cep.rules.functions import FLOAT_COLUMNS, INT_COLUMNS, Operand, absent, finite, round_to, seconds, to_float, to_int
+from cep.rules.functions import (
+    FLOAT_COLUMNS,
+    INT_COLUMNS,
+    Operand,
+    absent,
+    finite,
+    round_to,
+    ticks_of_seconds,
+    to_float,
+    to_int,
+)
 
 
 class Mixed(NamedTuple):
@@ -111,7 +121,7 @@ def by_kind(function: str) -> Callable[[Mixed], Operand]:
 
 def to_ticks(column: Mixed) -> Operand:
     """Numbers of seconds as microseconds."""
-    return np.where(absent(column.integer), seconds(finite(column.number)), seconds(column.integer))
+    return np.where(absent(column.integer), ticks_of_seconds(finite(column.number)), ticks_of_seconds(column.integer))
 
 
 def present(column: Mixed) -> Operand:

@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.arrival import by_arrival, distinct, take
+from cep.operators.goals.arrival import by_arrival, first_of_equal, take
 from cep.operators.goals.contract import Goal
 from cep.plan.order import PlanUnit
 
@@ -171,7 +171,7 @@ class Recursion:
         delta: dict[PlanUnit, Table] = {}
         seen_rows: dict[PlanUnit, KeySet] = {}
         for unit, _, _, _ in events:
-            delta[unit] = distinct(outer.get((unit, 0), empty(self.widths[unit])))
+            delta[unit] = first_of_equal(outer.get((unit, 0), empty(self.widths[unit])))
             seen_rows[unit] = KeySet(2 + self.widths[unit])
             seen_rows[unit].insert(_identity(delta[unit]))
             known[unit] = [delta[unit]]

@@ -92,11 +92,11 @@ class ServerOptions:
     def hosts(self) -> frozenset[str]:
         """The host names that requests may carry, if only this machine reaches the server: a page of another site
         cannot use one of them. Empty: any."""
-        from connectors.ip import named
+        from connectors.ip import canonical_host
 
         if not self.local and not self.allow_host:
             return frozenset()
-        return frozenset(map(named, (*LOCAL, self.host, *self.allow_host)))
+        return frozenset(map(canonical_host, (*LOCAL, self.host, *self.allow_host)))
 
     @property
     def root(self) -> str:

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from connectors.ip import inner, named
+from connectors.ip import canonical_host, inner
 
 COOKIE = "semcep"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
@@ -199,7 +199,7 @@ def _cookie(headers: Headers) -> str:
 
 
 def _host(text: str) -> str:
-    return named(text.rsplit(":", 1)[0] if not text.endswith("]") else text)
+    return canonical_host(text.rsplit(":", 1)[0] if not text.endswith("]") else text)
 
 
 def _head(scope: Scope) -> int:

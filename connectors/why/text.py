@@ -31,7 +31,7 @@ from cep.rules.graphs import on_one_line
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
 from connectors.identity import identity_hashes
-from connectors.times import iso, seconds
+from connectors.times import iso, seconds_text
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """The file and line of an input record."""
@@ -250,7 +250,7 @@ class Explainer:
 
     def time(self, ticks: int) -> Any:
         if not self.calendar:
-            text = seconds(ticks)
+            text = seconds_text(ticks)
             return float(text) if "." in text else int(text)
         return iso(ticks)
 

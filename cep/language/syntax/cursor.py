@@ -164,7 +164,7 @@ class Cursor:
             self.stop(*wrong)
         if token.text == ";" and (self.peek().kind == "end" or self.peek().line > token.line):
             hint = messages.FINAL_DOT
-        self.stop(f"expected {expected}, found {messages.named(token)}", self._spaced() or hint)
+        self.stop(f"expected {expected}, found {messages.token_name(token)}", self._spaced() or hint)
 
     def _spaced(self) -> str | None:
         """The hint for a time of day that stands behind its day."""

@@ -149,7 +149,7 @@ FOREIGN_UNITS = {
 }
 
 
-def named(token: Token) -> str:
+def token_name(token: Token) -> str:
     """How a message names what was found."""
     if token.kind == "end":
         return "the end of the program"
@@ -170,11 +170,11 @@ def broken(token: Token) -> tuple[str, str] | None:
     if token.kind == "quoted":
         inner = token.text.strip("'")
         inner = inner if inner.isalnum() and len(inner) < 30 else "snow"
-        return f"a string does not stand in single quotes: {named(token)}", f'{double}`"{inner}"`'
+        return f"a string does not stand in single quotes: {token_name(token)}", f'{double}`"{inner}"`'
     if token.kind == "bad" and token.text in "\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019":
-        return f"a string does not stand in typographic quotes: {named(token)}", f'{double}`"snow"`'
+        return f"a string does not stand in typographic quotes: {token_name(token)}", f'{double}`"snow"`'
     if token.kind == "bad" and not token.text.isprintable():
-        return f"{named(token)} does not belong here", "it is invisible; delete it"
+        return f"{token_name(token)} does not belong here", "it is invisible; delete it"
     return None
 
 

@@ -37,7 +37,7 @@ from cep.operators.goals.store import room
 from cep.operators.goals.window import END, HEADER, NAME, SLOT
 from cep.operators.goals.window_state import WindowState, more_groups, no_tallies
 from cep.operators.goals.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
-from cep.rules.evaluate import Evaluation, compile
+from cep.rules.evaluate import Evaluation, compile_expression
 from cep.rules.expressions import check
 from cep.rules.typed import coerced
 
@@ -261,7 +261,7 @@ def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
         fitted = coerced(typed, wanted)
         assert fitted is not None, "arguments that are no numbers were refused"
         kinds.append(kind_of(result.function, wanted, result.distinct))
-        evaluations.append(compile(fitted, builder.pool))
+        evaluations.append(compile_expression(fitted, builder.pool))
         if wanted in CODED:
             coded.append(k)
 

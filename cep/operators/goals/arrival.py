@@ -162,10 +162,10 @@ def as_set(tables: Sequence[Table]) -> Table:
     """Sorted tables as one, identical occurrences (arguments, interval) made one: the first to arrive."""
     if len(tables) == 1 and _plain(tables[0]):
         return tables[0]
-    return distinct(by_arrival(concat(tables)))
+    return first_of_equal(by_arrival(concat(tables)))
 
 
-def distinct(table: Table) -> Table:
+def first_of_equal(table: Table) -> Table:
     """Identical occurrences (arguments, interval) of a sorted table made one: the first to arrive."""
     keep, doubles = _firsts(table)
     if doubles == 0:

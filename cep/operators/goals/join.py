@@ -70,7 +70,7 @@ class JoinGoal(KeyedState, Untimed):
         self.lineage = lineage
         self.within = FOREVER if spec.within is None else spec.within
         self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
-        relation = intervals.named(spec.relation, spec.gap)
+        relation = intervals.relation_named(spec.relation, spec.gap)
         self.keep_right = not relation.right_completes
         self.plain = relation == intervals.RELATIONS["SEQ"]
         # How long after its end what waits can be needed.

@@ -16,7 +16,7 @@ from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, 
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import ColumnType
 from cep.rules.conditions import Conditions
-from cep.rules.evaluate import Columns, Evaluation, compile, constant_value
+from cep.rules.evaluate import Columns, Evaluation, compile_expression, constant_value
 from cep.rules.terms import Comparison, Condition, Constant, Variable
 from cep.rules.typed import Typed, TypedConstant, fitted
 
@@ -285,7 +285,7 @@ def constant_bits(builder: GoalBuilder, constant: Constant, type: str) -> int:
 
 
 def _bits(builder: GoalBuilder, typed: Typed) -> int:
-    column = compile(typed, builder.pool)({}, 1)
+    column = compile_expression(typed, builder.pool)({}, 1)
     return int(bits(column)[0])
 
 

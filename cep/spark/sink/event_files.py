@@ -16,7 +16,7 @@ from cep.spark.sink.sink_options import FileSinkOptions
 from cep.spark.storage.disk import writing_to
 from cep.spark.worker import freeze_garbage
 from connectors.arrow_bytes import unpack
-from connectors.sending import named
+from connectors.sending import with_ids
 from connectors.writers import arrow, json_lines, typed
 
 _TYPES: Mapping[str, pa.DataType] = {
@@ -55,7 +55,7 @@ def _lines(
             for table in tables:
                 written = json_lines({event: table}, options.schemas, options.times == "iso", False)
                 if options.passing and options.times != "iso":
-                    written = named(written, json_lines({event: table}, options.schemas, True, False))
+                    written = with_ids(written, json_lines({event: table}, options.schemas, True, False))
                 file.write(written)
     rows = {event: sum(table.height for table in tables) for event, tables in found.items()}
     latest = _latest([table for tables in found.values() for table in tables])
