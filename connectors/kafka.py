@@ -171,7 +171,7 @@ class Topic:
         self._error = reason_of(error)
 
 
-class TopicFeed:
+class TopicSource:
     """The messages of a topic as they come, from a `place` on. With `group=` the broker knows how far they were worked
     off, and the next run goes on from there; a `place`, where it is known otherwise, goes before it. `until=now`:
     those that are there when it begins."""
@@ -189,7 +189,7 @@ class TopicFeed:
         self._target = topic.following(self._start, None) if bounded else None
 
     @classmethod
-    def open(cls, address: Address, place: Offsets | None = None) -> TopicFeed:
+    def open(cls, address: Address, place: Offsets | None = None) -> TopicSource:
         """CepError: there is no broker, or no such topic."""
         return cls(Topic(address), place or {})
 

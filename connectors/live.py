@@ -17,7 +17,7 @@ from connectors.batch import Batch
 from connectors.idle import IdleTimer
 from connectors.inputs import Input
 from connectors.messages import Inbox
-from connectors.sources import Feed, Reconnecting, SourceLost, Sources
+from connectors.sources import LiveSource, Reconnecting, SourceLost, Sources
 
 _POLL = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
@@ -38,7 +38,7 @@ class RunState(Protocol):
         """How far a source had come (`Messages.place`), where that is known from before."""
 
 
-def feed(address: Address, place: Mapping[int, int], lasting: bool = False) -> Feed:
+def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
     """What comes from an address, behind a place. `lasting`: of a connection, that its end is not that of the input,
     unless the address says so; and of all, that one which is not there yet is waited for. CepError: there is nothing,
     or what it needs is not installed."""
@@ -54,28 +54,28 @@ def feed(address: Address, place: Mapping[int, int], lasting: bool = False) -> F
                     raise
                 return Reconnecting(error, lambda behind: Subscription.open(address, client, dict(behind)), place)
         case "kafka":
-            from connectors.kafka import TopicFeed
+            from connectors.kafka import TopicSource
 
             bounded = address.options.get("until") == "now"
             try:
-                log = TopicFeed.open(address, place)
+                log = TopicSource.open(address, place)
             except SourceLost as error:
                 if bounded or not lasting:
                     raise
-                return Reconnecting(error, lambda behind: TopicFeed.open(address, behind), place)
-            return log if bounded else Reconnecting(log, lambda behind: TopicFeed.open(address, behind), log.place)
+                return Reconnecting(error, lambda behind: TopicSource.open(address, behind), place)
+            return log if bounded else Reconnecting(log, lambda behind: TopicSource.open(address, behind), log.place)
         case "tcp":
-            from connectors.tcp import LineFeed
+            from connectors.tcp import ConnectionSource
 
             numbers = count(1)
             lasts = lasting_connection(address, lasting)
             try:
-                lines = LineFeed(address, lasts, numbers)
+                lines = ConnectionSource(address, lasts, numbers)
             except SourceLost as error:
                 if not lasting or not lasts:
                     raise
-                return Reconnecting(error, lambda behind: LineFeed(address, True, numbers))
-            return Reconnecting(lines, lambda behind: LineFeed(address, True, numbers)) if lasts else lines
+                return Reconnecting(error, lambda behind: ConnectionSource(address, True, numbers))
+            return Reconnecting(lines, lambda behind: ConnectionSource(address, True, numbers)) if lasts else lines
         case kind:
             assert kind == "rate", "there are these"
             from connectors.rate import Rate
@@ -94,7 +94,7 @@ def reach(input: Input) -> None:
     assert input.address is not None, "live inputs have addresses"
     if input.address.kind == "tcp":
         return
-    feed(replace(input.address, options={**input.address.options, "client": ""}), {}).close()
+    opened_source(replace(input.address, options={**input.address.options, "client": ""}), {}).close()
 
 
 def listen(
@@ -112,7 +112,7 @@ def listen(
     asked for; with a `rest`, which knows whether it is, also when they are closed."""
     sources = sources or Sources()
     with ExitStack() as stack:
-        feeds = []
+        opened = []
         names: Counter[str] = Counter()
         for one in inputs:
             assert one.address is not None, "live inputs have addresses"
@@ -120,19 +120,19 @@ def listen(
             names[name] += 1
             name += f"#{names[name]}" if names[name] > 1 else ""
             with stops.breaking():
-                source = feed(one.address, {} if rest is None else rest.place(name), sources.lasting)
+                source = opened_source(one.address, {} if rest is None else rest.place(name), sources.lasting)
             sources.begin(one.path)
-            feeds.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
+            opened.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
         silence = IdleTimer(idle)
-        while feeds and not (rest is not None and rest.over):
-            seconds = _POLL if len(feeds) == 1 else _TURN
-            for each in list(feeds):
+        while opened and not (rest is not None and rest.over):
+            seconds = _POLL if len(opened) == 1 else _TURN
+            for each in list(opened):
                 stops.look()
                 name, source, inbox = each
                 messages = source.poll(most, seconds)
                 sources.is_now(inbox.path, source.lost)
                 if messages is None:
-                    feeds.remove(each)
+                    opened.remove(each)
                 elif len(messages):
                     batch = replace(inbox.batch(messages, first), source=name, place=messages.place)
                     try:

@@ -64,7 +64,7 @@ class Sources:
             listener()
 
 
-class Feed(Protocol):
+class LiveSource(Protocol):
     """Where messages come from."""
 
     @property
@@ -85,40 +85,40 @@ class Feed(Protocol):
 
 
 class Reconnecting:
-    """A feed that is reopened when it was lost: in a thread of its own, since that may take long and other feeds are
-    read meanwhile. `feed`: as it stands now, at a place (`Messages.place`), or why it does not; `opened` opens it
+    """A source that is reopened when it was lost: in a thread of its own, since that may take long, and others are
+    read meanwhile. `source`: as it stands now, at a place (`Messages.place`), or why it does not; `opened` opens it
     behind one, CepError: it cannot."""
 
     def __init__(
         self,
-        feed: Feed | SourceLost,
-        opened: Callable[[Mapping[int, int]], Feed],
+        source: LiveSource | SourceLost,
+        opened: Callable[[Mapping[int, int]], LiveSource],
         place: Mapping[int, int] | None = None,
     ) -> None:
         self._opened = opened
         self._place, self._coming = dict(place or {}), dict[int, int]()
         self._pause = FIRST
-        self._feed: Feed | None = None
+        self._source: LiveSource | None = None
         self._reason: str | None = None
         self._there = threading.Condition()
         self._closed = False
-        if isinstance(feed, SourceLost):
-            self._gone(feed)
+        if isinstance(source, SourceLost):
+            self._gone(source)
         else:
-            self._feed = feed
+            self._source = source
 
     @property
     def lost(self) -> str | None:
-        return self._reason if self._feed is None else self._feed.lost
+        return self._reason if self._source is None else self._source.lost
 
     def poll(self, most: int, seconds: float) -> Messages | None:
         with self._there:
-            self._there.wait_for(lambda: self._feed is not None, seconds)
-            feed = self._feed
-        if feed is None:
+            self._there.wait_for(lambda: self._source is not None, seconds)
+            source = self._source
+        if source is None:
             return Messages((), (), ())
         try:
-            found = feed.poll(most, seconds)
+            found = source.poll(most, seconds)
         except SourceLost as error:
             self._gone(error)
             return Messages((), (), ())
@@ -128,29 +128,29 @@ class Reconnecting:
 
     def done(self) -> None:
         self._place |= self._coming
-        if self._feed is not None:
-            self._feed.done()
+        if self._source is not None:
+            self._source.done()
 
     def kept(self) -> None:
         try:
-            if self._feed is not None:
-                self._feed.kept()
+            if self._source is not None:
+                self._source.kept()
         except SourceLost as error:
             self._gone(error)
 
     def close(self) -> None:
         with self._there:
             self._closed = True
-            feed, self._feed = self._feed, None
+            source, self._source = self._source, None
             self._there.notify_all()
-        if feed is not None:
-            feed.close()
+        if source is not None:
+            source.close()
 
     def _gone(self, error: SourceLost) -> None:
-        feed, self._feed = self._feed, None
+        source, self._source = self._source, None
         self._reason = _why(error)
-        if feed is not None:
-            feed.close()
+        if source is not None:
+            source.close()
         threading.Thread(target=self._return, name="source", daemon=True).start()
 
     def _return(self) -> None:
@@ -160,16 +160,16 @@ class Reconnecting:
                     return
             self._pause = min(2 * self._pause, LONGEST)
             try:
-                feed = self._opened(self._place)
+                source = self._opened(self._place)
             except CepError as error:
                 self._reason = _why(error)
                 continue
             with self._there:
                 if not self._closed:
-                    self._feed = feed
+                    self._source = source
                     self._there.notify_all()
                     return
-            feed.close()
+            source.close()
             return
 
 

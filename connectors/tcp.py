@@ -33,9 +33,9 @@ def connected(address: Address) -> BinaryIO:
     return file
 
 
-class LineFeed:
-    """A connection as a feed: each line is a message; `numbers` counts them, on from the connection before. At its end
-    there are no more, or, where it is to be `lasting`, it is Away, as it is where it breaks."""
+class ConnectionSource:
+    """A connection: each line is a message; `numbers` counts them, on from the connection before. At its end there are
+    no more, or, where it is to be `lasting`, it is Away, as it is where it breaks."""
 
     lost = None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.app.knowledge_feed import KnowledgeFeed
+from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
@@ -82,26 +82,26 @@ def whole(text: str) -> list[Update]:
         return read_updates(file)
 
 
-def run(feed: KnowledgeFeed, seconds: list[int], size: int) -> list[Event]:
+def run(updates: KnowledgeUpdates, seconds: list[int], size: int) -> list[Event]:
     engine = Engine.from_text(PROGRAM, knowledge=known('<http://k/s> <http://k/limit> 0 ; <http://k/name> "s" .'))
     engine.advance_only()
     found: list[Event] = []
     for start in range(0, len(seconds), size):
         batch = seconds[start : start + size]
         engine.receive([Event("a", (start + i,), each * SECOND, each * SECOND) for i, each in enumerate(batch)])
-        for derived in feed.bring(engine, batch[-1] * SECOND - 1, Patient()):
+        for derived in updates.bring(engine, batch[-1] * SECOND - 1, Patient()):
             found += rows(derived)
-    for derived in feed.bring(engine, END_OF_TIME, Patient()):
+    for derived in updates.bring(engine, END_OF_TIME, Patient()):
         found += rows(derived)
-    assert not feed.take_dead()
+    assert not updates.take_dead()
     return sorted(found, key=repr)
 
 
 @settings(max_examples=25, deadline=None)
 @given(streams(), st.lists(st.integers(0, 99), max_size=6), st.lists(st.integers(0, 22)).map(sorted), st.integers(1, 5))
 def test_in_pieces_as_at_once(text: str, cuts: list[int], seconds: list[int], size: int) -> None:
-    expected = run(KnowledgeFeed(whole(text)), seconds, max(len(seconds), 1))
-    assert run(KnowledgeFeed((), [Arriving("-", pieces(text, cuts))]), seconds, size) == expected
+    expected = run(KnowledgeUpdates(whole(text)), seconds, max(len(seconds), 1))
+    assert run(KnowledgeUpdates((), [Arriving("-", pieces(text, cuts))]), seconds, size) == expected
 
 
 @settings(max_examples=150, deadline=None)
@@ -152,12 +152,12 @@ def test_what_cannot_be_taken_is_a_dead_letter() -> None:
         + said("back", FROM, 12) + said("back", UNTIL, 12) + holds("back", (4,))
         + said("slip", FROM.replace("generated", "genreated"), 13)
     )  # fmt: skip
-    feed = KnowledgeFeed((), [Arriving("-", pieces(text, list(range(99))))])
+    updates = KnowledgeUpdates((), [Arriving("-", pieces(text, list(range(99))))])
     engine = Engine.from_text(PROGRAM, knowledge=known("<http://k/s> <http://k/limit> 0 ."), lateness=None)
     for until in (5 * SECOND, END_OF_TIME):
-        for _ in feed.bring(engine, until, Patient()):
+        for _ in updates.bring(engine, until, Patient()):
             pass
-    dead = feed.take_dead()
+    dead = updates.take_dead()
     assert [(each.line, each.code) for each in sorted(dead, key=lambda each: each.line)] == [
         (3, "late"), (5, "quad"), (6, "time"), (7, "graph"), (8, "type"), (10, "graph"), (11, "graph"), (14, "graph"),
     ]  # fmt: skip
@@ -168,11 +168,11 @@ def test_silence_is_not_waited_for() -> None:
     """A pipe that says nothing for so long holds up nothing; what it says later of times that are over is late."""
     late = (said("g1", FROM, 2) + holds("g1", (1,)) + said("g2", FROM, 20)).encode()
     arriving = Arriving("-", iter([said("g0", FROM, 1).encode(), b"", late]))
-    feed = KnowledgeFeed((), [arriving])
+    updates = KnowledgeUpdates((), [arriving])
     engine = Engine.from_text(PROGRAM, knowledge=known("<http://k/s> <http://k/limit> 0 ."), lateness=None)
     for until in (10 * SECOND, 15 * SECOND):
-        list(feed.bring(engine, until, Patient()))
-    assert [each.code for each in feed.take_dead()] == ["late"]
+        list(updates.bring(engine, until, Patient()))
+    assert [each.code for each in updates.take_dead()] == ["late"]
 
 
 def test_a_run_takes_changes_from_standard_input(tmp_path: Path) -> None:

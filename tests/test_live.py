@@ -18,7 +18,7 @@ from cep.engine import Engine
 from connectors.addresses import address
 from connectors.batch import Batch
 from connectors.files import read
-from connectors.kafka import TopicFeed
+from connectors.kafka import TopicSource
 from connectors.mqtt import Subscription
 from tests import brokers
 from tests.brokers import PASSWORD, Cluster, mosquitto, publish
@@ -153,7 +153,7 @@ def test_large_messages_come_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     cluster = Cluster("readings")
     sent = [record(n, "a" * (8000 if 40 <= n < 80 else 1)) for n in range(120)]
     cluster.send([(n % 2, n, payload) for n, payload in enumerate(sent)])
-    log = TopicFeed.open(address(f"kafka://{cluster.servers}/readings?until=now"))
+    log = TopicSource.open(address(f"kafka://{cluster.servers}/readings?until=now"))
     found: list[bytes] = []
     sizes: list[int] = []
     while (messages := log.poll(1 << 17, 1)) is not None:

@@ -242,15 +242,15 @@ def test_a_server_waits_for_sources_that_are_not_there_yet() -> None:
     place = f"tcp://127.0.0.1:{port}"
     for there in (place, f"mqtt://127.0.0.1:{port}/rooms"):
         with pytest.raises(CepError, match="connection refused"):
-            live.feed(address(there), {})
-    waiting = live.feed(address(f"mqtt://127.0.0.1:{port}/rooms"), {}, lasting=True)
+            live.opened_source(address(there), {})
+    waiting = live.opened_source(address(f"mqtt://127.0.0.1:{port}/rooms"), {}, lasting=True)
     assert waiting.lost == "no broker: connection refused"
     waiting.close()
     with pytest.raises(CepError, match="no connection"):
-        live.feed(address(place + "?until=closed"), {}, lasting=True)
+        live.opened_source(address(place + "?until=closed"), {}, lasting=True)
     with pytest.raises(CepError, match="it names no topic"):
-        live.feed(address(f"mqtt://127.0.0.1:{port}"), {}, lasting=True)
-    feed = live.feed(address(place), {}, lasting=True)
+        live.opened_source(address(f"mqtt://127.0.0.1:{port}"), {}, lasting=True)
+    feed = live.opened_source(address(place), {}, lasting=True)
     assert feed.lost == "no connection: connection refused"
     found: list[bytes] = []
     with socket.create_server(("127.0.0.1", port)) as listening:
@@ -278,7 +278,7 @@ def test_brokers_that_go_away_are_lost_too(tmp_path: Path, monkeypatch: pytest.M
                     return made
 
     running = broker()
-    topic = live.feed(address(f"mqtt://127.0.0.1:{port}/rooms"), {})
+    topic = live.opened_source(address(f"mqtt://127.0.0.1:{port}/rooms"), {})
     try:
         assert topic.lost is None
         running.kill()
@@ -295,7 +295,7 @@ def test_brokers_that_go_away_are_lost_too(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(kafka, "WAIT", 1.0)
     cluster = Cluster("rooms")
     cluster.send([(0, 0, b"1")])
-    log = live.feed(address(f"kafka://{cluster.servers}/rooms"), {})
+    log = live.opened_source(address(f"kafka://{cluster.servers}/rooms"), {})
     found = log.poll(10, 0.1)
     assert found is not None and found.payloads == [b"1"] and log.lost is None
     log.done()

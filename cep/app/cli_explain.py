@@ -24,7 +24,7 @@ from cep.app.terminal import announce_compiling, facts_of, knowledge_of, say, te
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cep.app.knowledge_feed import KnowledgeFeed
+    from cep.app.knowledge_updates import KnowledgeUpdates
     from cep.engine import Engine
     from connectors.why.text import Explainer
 
@@ -124,7 +124,7 @@ def explain(options: ExplainOptions) -> int:
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
     from cep.app.durations import duration
-    from cep.app.knowledge_feed import is_stream, knowledge_feed
+    from cep.app.knowledge_updates import is_stream, knowledge_updates
     from cep.engine import Engine
     from cep.explain.question import wanted
 
@@ -152,7 +152,7 @@ def explain(options: ExplainOptions) -> int:
         engine,
         options.records.inputs,
         options.records.input_format,
-        knowledge_feed(engine, knowledge_options.updates, None),
+        knowledge_updates(engine, knowledge_options.updates, None),
     )
     if known is not None:
         from knowledge.provenance import Provenance
@@ -212,7 +212,7 @@ def _say_json(answer: Any) -> None:
     say(json.dumps(answer, ensure_ascii=False, indent=2))
 
 
-def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: KnowledgeFeed) -> Explainer:
+def _run(engine: Engine, inputs: Sequence[str], format: str | None, updates: KnowledgeUpdates) -> Explainer:
     """Run the program over files to their end."""
     from contextlib import closing
 
@@ -229,7 +229,7 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Knowle
     batches = origins.noted(replay(inputs, engine.inputs, format=format))
     with closing(DeadLetters(None)) as dead_letters, interrupt.listening():
         times = form(find(inputs, engine.inputs, format), engine.inputs)
-        flow(engine, batches, RunStats(), lambda batch, tables: None, dead_letters, interrupt, feed=feed)
+        flow(engine, batches, RunStats(), lambda batch, tables: None, dead_letters, interrupt, updates=updates)
     if interrupt.signal:
         raise typer.Exit(128 + interrupt.signal)
     return Explainer(engine, None, origins, (times or origins.times) != SECONDS)

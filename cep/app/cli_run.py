@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.app.conflicts import OutputGuard
-    from cep.app.knowledge_feed import KnowledgeFeed
+    from cep.app.knowledge_updates import KnowledgeUpdates
     from cep.core.schema import Schema
     from cep.engine import Engine
     from connectors.batch import Batch
@@ -113,7 +113,7 @@ class _Sourced:
     engine: Engine
     derived: Mapping[str, Schema]
     batches: Iterator[Batch]
-    changes: KnowledgeFeed
+    changes: KnowledgeUpdates
     found: Sequence[Input]
 
 
@@ -126,7 +126,7 @@ def _compiling(options: RunOptions) -> Iterator[None]:
 def _sourced(options: RunOptions) -> _Sourced:
     """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
-    from cep.app.knowledge_feed import is_stream, knowledge_feed
+    from cep.app.knowledge_updates import is_stream, knowledge_updates
     from cep.engine import Engine
     from connectors.files import read, replay, sizes
     from connectors.inputs import inputs as find
@@ -151,7 +151,7 @@ def _sourced(options: RunOptions) -> _Sourced:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
     stored = all(size is not None for size in sizes(found)) and not live
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
-    changes = knowledge_feed(engine, options.knowledge.updates, silence)
+    changes = knowledge_updates(engine, options.knowledge.updates, silence)
     batches = (read if options.source.lateness else replay)(
         options.source.inputs,
         engine.inputs,

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import polars as pl
 
-from cep.app.knowledge_feed import KnowledgeFeed
+from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.watch import Watch
 from cep.core.signals import stops
 from cep.core.time import BEGINNING, END_OF_TIME
@@ -73,11 +73,11 @@ def flow(
     dead_letters: DeadLetterSink,
     interrupt: Interrupt,
     watch: Watch | None = None,
-    feed: KnowledgeFeed | None = None,
+    updates: KnowledgeUpdates | None = None,
 ) -> None:
-    """Receive every batch and advance; `KnowledgeFeed.bring` steps the engine, so that changes of the knowledge, which
-    come from `feed`, come at their time. Derived events go to `take`, dead letters to `dead_letters`, counts to
-    `stats`, and a report of each batch to `watch`, if there is one.
+    """Receive every batch and advance; `updates` steps the engine (`KnowledgeUpdates.bring`), so that changes of the
+    knowledge come at their time. Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`, and a
+    report of each batch to `watch`, if there is one.
 
     If batches carry watermarks, nothing is late. During a silence, time goes on by the clock from where it was; what
     ends before and comes later is late. The end of the input closes every open window and deadline. A signal does not:
@@ -85,7 +85,7 @@ def flow(
     """
     seen: set[str] = set()
     silent: int | None = None  # how far time had come when the silence began
-    feed = feed or KnowledgeFeed(())
+    updates = updates or KnowledgeUpdates(())
     while (batch := interrupt.next(batches)) is not None:
         began = perf_counter()
         if batch.watermark is not None:
@@ -107,11 +107,11 @@ def flow(
             silent = engine.reached if silent is None else silent
             until = silent if silent == BEGINNING else silent + batch.silence
         made: Counter[str] = Counter()
-        for derived in feed.bring(engine, until, interrupt):
+        for derived in updates.bring(engine, until, interrupt):
             stats.watermark = engine.watermark
             made += _count(engine, stats, derived)
             take(batch, derived)
-        _record_refused(feed, dead_letters, stats)
+        _record_refused(updates, dead_letters, stats)
         stats.batches += 1
         if batch.silence:
             engine.forget()
@@ -122,16 +122,16 @@ def flow(
     if not interrupt.signal:
         began = perf_counter()
         made = Counter()
-        for derived in feed.bring(engine, END_OF_TIME, interrupt):
+        for derived in updates.bring(engine, END_OF_TIME, interrupt):
             made += _count(engine, stats, derived)
             take(None, derived)
-        _record_refused(feed, dead_letters, stats)
+        _record_refused(updates, dead_letters, stats)
         if watch is not None:
             watch.batch([_stepped(engine, made, ())], perf_counter() - began)
 
 
-def _record_refused(feed: KnowledgeFeed, dead_letters: DeadLetterSink, stats: RunStats) -> None:
-    dead = feed.take_dead()
+def _record_refused(updates: KnowledgeUpdates, dead_letters: DeadLetterSink, stats: RunStats) -> None:
+    dead = updates.take_dead()
     dead_letters.add(dead)
     stats.dead.update(record.code for record in dead)
 

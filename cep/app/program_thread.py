@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from cep.app.knowledge_feed import KnowledgeFeed
+from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.pipeline import DeadLetterSink, Interrupt, flow
 from cep.core.errors import CepError
 from cep.core.logs import Log
@@ -104,13 +104,13 @@ class ProgramThread(threading.Thread):
         interrupt: Interrupt,
         journal: Journal | None,
         log: Log,
-        feed: KnowledgeFeed | None = None,
+        updates: KnowledgeUpdates | None = None,
         rest: Acknowledgements | None = None,
     ) -> None:
         super().__init__(name="program", daemon=True)
         self.engine, self.batches, self.stats, self.service = engine, batches, stats, service
         self.dead_letters, self.interrupt, self.journal, self.log = dead_letters, interrupt, journal, log
-        self.feed = feed
+        self.updates = updates
         self.failed: str | None = None
         self.error: BaseException | None = None
         self._left = False  # at work still when all else had to end
@@ -136,7 +136,7 @@ class ProgramThread(threading.Thread):
         if self.journal is not None:
             self.engine.snapshot()  # the first one loads kernels, for which nothing is to wait later
         try:
-            flow(self.engine, self.batches, self.stats, take, self.dead_letters, self.interrupt, feed=self.feed)
+            flow(self.engine, self.batches, self.stats, take, self.dead_letters, self.interrupt, updates=self.updates)
         except BaseException as error:
             if self._left:  # what it works with is closed
                 return

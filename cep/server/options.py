@@ -233,7 +233,7 @@ class ServeOptions:
 
     def check(self) -> None:
         """CepError: an option is wrong by itself, or does not go with another."""
-        from cep.app.knowledge_feed import is_stream
+        from cep.app.knowledge_updates import is_stream
         from connectors.feeds import document
 
         retention, alerts = self.retention, self.alerts

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cep.app.durations import duration, idle_seconds, refuse
-from cep.app.knowledge_feed import KnowledgeFeed, knowledge_feed
+from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.program_thread import Acknowledgements, JournaledBatches
 from cep.app.terminal import announce_compiling, facts_of, knowledge_of, source_log, text_of, warn, warnings_of
 from cep.core.errors import CepError
@@ -46,7 +46,7 @@ class ServedProgram:
     alert_engine: Engine | None
     live: bool
     batches: JournaledBatches
-    changes: KnowledgeFeed
+    changes: KnowledgeUpdates
     rest: Acknowledgements | None
     sources: Sources
     origins: Origins
@@ -94,7 +94,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     journal = stack.enter_context(closing(Journal(folder, engine.inputs))) if journaled_input else None
     if journal is not None and (blob := journal.snapshot()):
         engine = _restored(options, engine, made, blob)
-    changes = knowledge_feed(engine, options.knowledge.updates, silence)
+    changes = knowledge_updates(engine, options.knowledge.updates, silence)
     rest = (
         Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
     )

@@ -37,7 +37,7 @@ PIECE = 1 << 16
 """Bytes of a stream that are read at a time."""
 
 
-class KnowledgeFeed:
+class KnowledgeUpdates:
     """Changes read from files, and changes arriving in streams.
 
     A change from a file that cannot be applied is an error. A change from a stream that is late or cannot be applied is
@@ -135,24 +135,24 @@ def _sides(changes: list[Update]) -> tuple[object, object]:
     return [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
 
 
-def knowledge_feed(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeFeed:
-    """The feed of the changes in files. N-Quads that are large, or come through a pipe or standard input, are read as a
+def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:
+    """The updates that files hold. N-Quads that are large, or come through a pipe or standard input, are read as a
     stream, everything else at once. Raises CepError.
     """
     if not files:
-        return KnowledgeFeed(())
+        return KnowledgeUpdates(())
     from knowledge.arriving import Arriving
     from knowledge.updates import read_updates
 
     if engine.changes is None:
         raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
     streams = [name for name in files if is_stream(name)]
-    feed = KnowledgeFeed(
+    updates = KnowledgeUpdates(
         read_updates([name for name in files if name not in streams]),
         [Arriving(name, _pieces(name, idle)) for name in streams],
     )
-    feed.begin(engine)
-    return feed
+    updates.begin(engine)
+    return updates
 
 
 def is_stream(name: str) -> bool:
