@@ -14,7 +14,7 @@ from cep.events import Iri
 from cep.language.syntax import ast
 from cep.language.syntax.ast import (
     Aggregate,
-    Attribute,
+    AttributeTree,
     Binary,
     EventDeclaration,
     EventPattern,
@@ -25,7 +25,7 @@ from cep.language.syntax.ast import (
     Prefix,
     TimePoint,
     Times,
-    Unless,
+    UnlessTree,
     Where,
     Within,
 )
@@ -53,7 +53,7 @@ def statement(text: str) -> ast.Statement:
     return only
 
 
-def body(text: str) -> ast.Pattern:
+def body(text: str) -> ast.PatternTree:
     rule = statement(f"e <- {text}.")
     assert isinstance(rule, EventRule)
     return rule.body
@@ -89,9 +89,9 @@ STATEMENTS: list[tuple[str, ast.Statement]] = [
         EventDeclaration(
             "sensor",
             (
-                Attribute("id", "string"),
-                Attribute("gust", "float", True, -40.5, 60.0, "wind_gust"),
-                Attribute("n", "int", False, 0, None),
+                AttributeTree("id", "string"),
+                AttributeTree("gust", "float", True, -40.5, 60.0, "wind_gust"),
+                AttributeTree("n", "int", False, 0, None),
             ),
             time="Time_Hour",
         ),
@@ -101,8 +101,8 @@ STATEMENTS: list[tuple[str, ast.Statement]] = [
         EventDeclaration(
             "leg",
             (
-                Attribute("t", "time", False, 0, 1360281600 * SECOND),
-                Attribute("d", "duration", False, 90 * SECOND, 3 * HOUR, "Air time"),
+                AttributeTree("t", "time", False, 0, 1360281600 * SECOND),
+                AttributeTree("d", "duration", False, 90 * SECOND, 3 * HOUR, "Air time"),
             ),
             start="start",
             end="END",
@@ -122,7 +122,7 @@ STATEMENTS: list[tuple[str, ast.Statement]] = [
     ("next(X, Y + 1, snow) <- a.", EventRule("next", (X, Call("+", (Y, number(1))), Constant("snow", "string")), A)),
 ]
 
-PATTERNS: list[tuple[str, ast.Pattern]] = [
+PATTERNS: list[tuple[str, ast.PatternTree]] = [
     ("a()", A),
     ("a(X, _, 3)", EventPattern("a", (X, Variable("_"), number(3)))),
     ("a(id: X, policy: Y, end: 3)", EventPattern("a", (X, Y, number(3)), ("id", "policy", "end"))),
@@ -137,11 +137,11 @@ PATTERNS: list[tuple[str, ast.Pattern]] = [
         "not (c SEQ d) . [a WITHIN 3, b WHERE X > 3]",
         Not(Binary("SEQ", C, D), Within(A, 3 * SECOND), Where(B, (Comparison(">", X, number(3)),))),
     ),
-    ("a UNLESS b WITHIN 3", Unless(A, B, 3 * SECOND)),
-    ("a UNLESS b WITHIN 3 WITHIN 4", Within(Unless(A, B, 3 * SECOND), 4 * SECOND)),
-    ("a UNLESS b SEQ c WITHIN 3", Binary("SEQ", Unless(A, B, 3 * SECOND), C)),
-    ("a UNLESS b POLICY recent WITHIN 3", Policy(Unless(A, B, 3 * SECOND), PolicyChoice("recent"))),
-    ("a UNLESS b WITHIN 1 UNLESS c WITHIN 2", Unless(Unless(A, B, SECOND), C, 2 * SECOND)),
+    ("a UNLESS b WITHIN 3", UnlessTree(A, B, 3 * SECOND)),
+    ("a UNLESS b WITHIN 3 WITHIN 4", Within(UnlessTree(A, B, 3 * SECOND), 4 * SECOND)),
+    ("a UNLESS b SEQ c WITHIN 3", Binary("SEQ", UnlessTree(A, B, 3 * SECOND), C)),
+    ("a UNLESS b POLICY recent WITHIN 3", Policy(UnlessTree(A, B, 3 * SECOND), PolicyChoice("recent"))),
+    ("a UNLESS b WITHIN 1 UNLESS c WITHIN 2", UnlessTree(UnlessTree(A, B, SECOND), C, 2 * SECOND)),
     ("a SEQ b TIMES 3", Binary("SEQ", A, Times(B, 3))),
     ("(a SEQ b) TIMES 3 TIMES 2", Times(Times(Binary("SEQ", A, B), 3), 2)),
     ("a SEQ b WITHIN 500 ms", Within(Binary("SEQ", A, B), SECOND // 2)),
@@ -209,7 +209,7 @@ def test_statement(text: str, tree: ast.Statement) -> None:
 
 
 @pytest.mark.parametrize(("text", "tree"), PATTERNS)
-def test_pattern(text: str, tree: ast.Pattern) -> None:
+def test_pattern(text: str, tree: ast.PatternTree) -> None:
     assert body(text) == tree
 
 

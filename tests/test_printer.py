@@ -189,13 +189,13 @@ def named_event(name: str, named: dict[str, Expression]) -> ast.EventPattern:
     return ast.EventPattern(name, tuple(named.values()), tuple(named) if named else None)
 
 
-def larger(inner: st.SearchStrategy[ast.Pattern]) -> st.SearchStrategy[ast.Pattern]:
+def larger(inner: st.SearchStrategy[ast.PatternTree]) -> st.SearchStrategy[ast.PatternTree]:
     listed = st.lists(results, min_size=1, max_size=2).map(tuple)
     by = st.lists(variables, max_size=2).map(tuple)
     return st.one_of(
         st.builds(ast.Binary, st.sampled_from(BINARY_OPERATORS), inner, inner),
         st.builds(ast.Not, inner, inner, inner),
-        st.builds(ast.Unless, inner, inner, ticks),
+        st.builds(ast.UnlessTree, inner, inner, ticks),
         st.builds(ast.Times, inner, st.integers(1, 100)),
         st.builds(ast.Within, inner, ticks),
         st.builds(ast.Where, inner, st.lists(conditions, min_size=1, max_size=2).map(tuple)),
@@ -207,7 +207,7 @@ def larger(inner: st.SearchStrategy[ast.Pattern]) -> st.SearchStrategy[ast.Patte
     )
 
 
-patterns: st.SearchStrategy[ast.Pattern] = st.recursive(
+patterns: st.SearchStrategy[ast.PatternTree] = st.recursive(
     st.one_of(
         st.builds(ast.EventPattern, names, arguments),
         st.builds(named_event, names, st.dictionaries(labels, expressions, max_size=2)),
@@ -234,7 +234,7 @@ options = st.sampled_from([(("separator", ";"),), (("comment", '"'), ("encoding"
 
 
 @st.composite
-def attributes(draw: st.DrawFn) -> ast.Attribute:
+def attributes(draw: st.DrawFn) -> ast.AttributeTree:
     kind = draw(st.sampled_from(type_names))
     bounds: list[int | float] = []
     if kind == "float":
@@ -248,7 +248,7 @@ def attributes(draw: st.DrawFn) -> ast.Attribute:
     optional = draw(st.booleans())
     format = draw(st.one_of(st.none(), formats)) if kind == "time" else None
     absent = draw(st.one_of(st.none(), missing)) if optional else None
-    return ast.Attribute(draw(labels), kind, optional, low, high, source, iri, format=format, missing=absent)
+    return ast.AttributeTree(draw(labels), kind, optional, low, high, source, iri, format=format, missing=absent)
 
 
 def alerts() -> st.SearchStrategy[ast.AlertStatement]:
@@ -275,7 +275,7 @@ declared = st.lists(attributes(), max_size=3, unique_by=lambda each: each.name).
 named_heads = st.builds(named_event, names, st.dictionaries(names, expressions, min_size=1, max_size=3))
 
 
-def typed(attributes: tuple[ast.Attribute, ...]) -> tuple[FactAttribute, ...]:
+def typed(attributes: tuple[ast.AttributeTree, ...]) -> tuple[FactAttribute, ...]:
     return tuple(FactAttribute(each.name, each.type, each.optional) for each in attributes)
 
 
@@ -313,7 +313,9 @@ def test_what_is_printed_is_read_back(written: list[ast.Statement]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(patterns, expressions, conditions)
-def test_parts_are_printed_as_in_the_whole(pattern: ast.Pattern, expression: Expression, condition: Condition) -> None:
+def test_parts_are_printed_as_in_the_whole(
+    pattern: ast.PatternTree, expression: Expression, condition: Condition
+) -> None:
     where = ast.Where(pattern, (Comparison("=", expression, Variable("X")), condition))
     whole = print_pattern(where)
     assert whole == f"{print_pattern(pattern)} WHERE {print_expression(expression)} = X, {print_condition(condition)}"
@@ -340,11 +342,11 @@ def reads_as(text: str, statement: ast.Statement) -> bool:
 
 
 plain_events = st.builds(ast.EventPattern, names, st.just(()))
-plain_patterns: st.SearchStrategy[ast.Pattern] = st.recursive(
+plain_patterns: st.SearchStrategy[ast.PatternTree] = st.recursive(
     plain_events,
     lambda inner: st.one_of(
         st.builds(ast.Binary, st.sampled_from(["SEQ", "OR"]), inner, inner),
-        st.builds(ast.Unless, inner, inner, st.just(SECOND)),
+        st.builds(ast.UnlessTree, inner, inner, st.just(SECOND)),
         st.builds(ast.Times, inner, st.integers(1, 3)),
         st.builds(ast.Not, inner, inner, inner),
     ),
@@ -357,7 +359,7 @@ plain_expressions: st.SearchStrategy[Expression] = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(plain_patterns, plain_expressions)
-def test_no_pair_of_parentheses_can_be_left_out(pattern: ast.Pattern, expression: Expression) -> None:
+def test_no_pair_of_parentheses_can_be_left_out(pattern: ast.PatternTree, expression: Expression) -> None:
     rule = ast.EventRule("e", (), ast.Where(pattern, (Comparison("=", Variable("X"), expression),)))
     text = print_statement(rule)
     assert reads_as(text, rule)

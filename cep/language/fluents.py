@@ -95,7 +95,7 @@ class Fluents:
             self.error(f"`{name}` is declared twice", statement.span, "a fluent and an event have names of their own")
             return
         self.declared[name] = statement
-        columns: dict[str, ast.Attribute] = {}
+        columns: dict[str, ast.AttributeTree] = {}
         for each in (*statement.attributes, *([statement.value] if statement.value else [])):
             if each.name in RESERVED:
                 self.error(f"`{each.name}` cannot be an attribute: intervals use it", each.span, f"`{each.name}_`")

@@ -170,7 +170,7 @@ class Schemas:
         self.errors.append(CepError(message, self.program.source, span, hint, code))
 
 
-def _format(attribute: ast.Attribute, event: ast.EventDeclaration) -> TimeFormat | None:
+def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFormat | None:
     """How the times of an attribute are written: where it names no zone, the declaration's holds."""
     if attribute.type != "time" or event.format is None or event.format.zone is None:
         return attribute.format
@@ -180,7 +180,7 @@ def _format(attribute: ast.Attribute, event: ast.EventDeclaration) -> TimeFormat
     return TimeFormat(own.pattern, None, event.format.zone, event.format.later)
 
 
-def _missing(attribute: ast.Attribute, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
+def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
     """What stands for a missing value: the attribute's own and the declaration's."""
     given = (attribute.missing or ()) + (event.missing or ())
     return tuple(dict.fromkeys(given)) or None

@@ -18,8 +18,8 @@ from cep.core.time import FARTHEST
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri
 from cep.operators.goals.keys import NAN
+from cep.rules.relations import Mask
 
-Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 FAR = "has a time out of reach: beyond 36 thousand years from 1970"

@@ -151,7 +151,7 @@ class _Lowering:
     # --- patterns ---
 
     def pattern(
-        self, pattern: ast.Pattern, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]
+        self, pattern: ast.PatternTree, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]
     ) -> Pattern:
         match pattern:
             case ast.EventPattern():
@@ -198,7 +198,7 @@ class _Lowering:
                     self.pattern(absent, policy, within, outside),
                     span,
                 )
-            case ast.Unless(left, absent, duration, span):
+            case ast.UnlessTree(left, absent, duration, span):
                 return Unless(
                     self.pattern(left, policy, within, outside),
                     self.pattern(absent, policy, within, outside),
@@ -214,8 +214,8 @@ class _Lowering:
 
     def cnot(
         self,
-        left: ast.Pattern,
-        absent: ast.Pattern,
+        left: ast.PatternTree,
+        absent: ast.PatternTree,
         span: Span,
         policy: PolicyChoice,
         within: int | None,

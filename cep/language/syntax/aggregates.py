@@ -16,7 +16,7 @@ from cep.rules.terms import AggregateResult, Variable
 from cep.rules.windows import DAY, WEEK, Over
 
 
-def aggregate(cursor: Cursor, first: Token, left: ast.Pattern) -> ast.Aggregate:
+def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggregate:
     """What follows AGGREGATE, over the pattern to its left."""
     results = [_result(cursor)]
     height = cursor.height

@@ -44,8 +44,8 @@ class Binary:
     """
 
     operator: str
-    left: Pattern
-    right: Pattern
+    left: PatternTree
+    right: PatternTree
     span: Span = field(default=NOWHERE, compare=False)
     gap: tuple[int, int] | None = None
 
@@ -54,18 +54,18 @@ class Binary:
 class Not:
     """`NOT(absent).[left, right]`."""
 
-    absent: Pattern
-    left: Pattern
-    right: Pattern
+    absent: PatternTree
+    left: PatternTree
+    right: PatternTree
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Unless:
+class UnlessTree:
     """`left UNLESS absent WITHIN duration`; duration in microseconds."""
 
-    left: Pattern
-    absent: Pattern
+    left: PatternTree
+    absent: PatternTree
     duration: int
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -74,7 +74,7 @@ class Unless:
 class Times:
     """`pattern TIMES count`, count >= 1."""
 
-    pattern: Pattern
+    pattern: PatternTree
     count: int
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -83,7 +83,7 @@ class Times:
 class Within:
     """`pattern WITHIN duration`, also `(pattern).3`; microseconds."""
 
-    pattern: Pattern
+    pattern: PatternTree
     duration: int
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -92,7 +92,7 @@ class Within:
 class Where:
     """`pattern WHERE conditions`."""
 
-    pattern: Pattern
+    pattern: PatternTree
     conditions: tuple[Condition, ...]
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -101,7 +101,7 @@ class Where:
 class Policy:
     """`pattern POLICY choice`."""
 
-    pattern: Pattern
+    pattern: PatternTree
     choice: PolicyChoice
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -114,7 +114,7 @@ class Aggregate:
     SESSION or EVERY.
     """
 
-    pattern: Pattern
+    pattern: PatternTree
     results: tuple[AggregateResult, ...]
     events: int | None
     duration: int | None
@@ -123,11 +123,11 @@ class Aggregate:
     over: Over | None = None
 
 
-Pattern = EventPattern | TimePoint | Binary | Not | Unless | Times | Within | Where | Policy | Aggregate
+PatternTree = EventPattern | TimePoint | Binary | Not | UnlessTree | Times | Within | Where | Policy | Aggregate
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class AttributeTree:
     """`gust: float? in 0..250 FROM wind_gust AS weather:gust`: name, type, `optional`, range (inclusive), source
     column, property in RDF.
 
@@ -155,7 +155,7 @@ class EventDeclaration:
     """
 
     name: str
-    attributes: tuple[Attribute, ...]
+    attributes: tuple[AttributeTree, ...]
     time: str | None = None
     start: str | None = None
     end: str | None = None
@@ -172,8 +172,8 @@ class FluentDeclaration:
     """`fluent name(attributes) [= value: type].` `value` is None where it holds or does not."""
 
     name: str
-    attributes: tuple[Attribute, ...]
-    value: Attribute | None = None
+    attributes: tuple[AttributeTree, ...]
+    value: AttributeTree | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -188,7 +188,7 @@ class FluentRule:
     name: str
     arguments: tuple[Expression, ...]
     value: Expression | None
-    body: Pattern | None
+    body: PatternTree | None
     conditions: tuple[Condition, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
     head_span: Span = field(default=NOWHERE, compare=False)
@@ -222,7 +222,7 @@ class EventRule:
 
     name: str
     arguments: tuple[Expression, ...]
-    body: Pattern
+    body: PatternTree
     label: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
     head_span: Span = field(default=NOWHERE, compare=False)

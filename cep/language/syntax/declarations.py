@@ -72,7 +72,7 @@ def missing_dot(cursor: Cursor) -> bool:
 def declaration(cursor: Cursor) -> ast.EventDeclaration:
     first = cursor.advance()
     name = cursor.name("the name of an event", messages.DECLARATION)
-    attributes: list[ast.Attribute] = []
+    attributes: list[ast.AttributeTree] = []
     sources: list[tuple[str, Token]] = []
     if cursor.token.key == "(":
         opening = cursor.advance()
@@ -128,7 +128,7 @@ def _after_attribute(cursor: Cursor) -> str | None:
     return None
 
 
-def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute:
+def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.AttributeTree:
     first = cursor.token
     if first.kind == "prefixed":  # `wind:float`
         cursor.split()
@@ -173,7 +173,9 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
             ranged = True
             low, high = _range(cursor, kind)
     times = clauses.times(cursor)
-    return ast.Attribute(first.text, kind, optional, low, high, source, iri, cursor.span(first), times, clauses.missing)
+    return ast.AttributeTree(
+        first.text, kind, optional, low, high, source, iri, cursor.span(first), times, clauses.missing
+    )
 
 
 def _type(cursor: Cursor) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cep.language.syntax import ast
 
 
-def events(pattern: ast.Pattern) -> list[ast.EventPattern]:
+def events(pattern: ast.PatternTree) -> list[ast.EventPattern]:
     """All of them, in order, negated ones where they stand."""
     match pattern:
         case ast.EventPattern():
@@ -16,7 +16,7 @@ def events(pattern: ast.Pattern) -> list[ast.EventPattern]:
             return events(pattern.left) + events(pattern.right)
         case ast.Not():
             return events(pattern.absent) + events(pattern.left) + events(pattern.right)
-        case ast.Unless():
+        case ast.UnlessTree():
             return events(pattern.left) + events(pattern.absent)
         case _:
             return events(pattern.pattern)

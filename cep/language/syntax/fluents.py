@@ -35,7 +35,7 @@ def fluent_statement(cursor: Cursor) -> ast.FluentDeclaration | ast.FluentRule:
 def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     first = cursor.advance()
     name = cursor.name("the name of a fluent", DECLARATION)
-    found: list[ast.Attribute] = []
+    found: list[ast.AttributeTree] = []
     if cursor.token.key == "(":
         opening = cursor.advance()
         if cursor.token.key != ")":
@@ -48,7 +48,7 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     return ast.FluentDeclaration(name.text, tuple(found), value, cursor.span(first))
 
 
-def _plain(cursor: Cursor) -> ast.Attribute:
+def _plain(cursor: Cursor) -> ast.AttributeTree:
     """A name and a type: a fluent has no records, so nothing is said of how they are written."""
     found = attribute(cursor, [])
     if found.source or found.iri or found.format or found.missing or found.low is not None or found.high is not None:

@@ -239,7 +239,7 @@ def _hyphen_hint(cursor: Cursor) -> str | None:
     return None
 
 
-def _end_event_rule(cursor: Cursor, body: ast.Pattern) -> None:
+def _end_event_rule(cursor: Cursor, body: ast.PatternTree) -> None:
     token = cursor.token
     if token.key in (")", "]", "}"):
         hint = f"nothing was opened that this `{token.text}` closes"

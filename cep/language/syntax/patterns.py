@@ -20,13 +20,13 @@ _STEPS = frozenset((*OPERATORS, *POSTFIXES))
 POLICIES = ("unrestricted", "recent", "chronological")
 
 
-def pattern(cursor: Cursor) -> ast.Pattern:
+def pattern(cursor: Cursor) -> ast.PatternTree:
     """Operators, all of one precedence, and postfixes: each takes the whole pattern to its left."""
     cursor.enter()
     first = cursor.token
     left = _repeated(cursor)
     after_where = False
-    waiting: ast.Unless | None = None  # an UNLESS that has not met its WITHIN
+    waiting: ast.UnlessTree | None = None  # an UNLESS that has not met its WITHIN
     while (step := cursor.token).key in _STEPS:
         height = cursor.height
         if step.key in ("AND", "OR") and after_where:
@@ -36,7 +36,7 @@ def pattern(cursor: Cursor) -> ast.Pattern:
             cursor.fail("`WITHIN`", messages.UNLESS)
         cursor.advance()
         if step.key == "UNLESS":
-            left = waiting = ast.Unless(left, _repeated(cursor), 0, cursor.span(first))
+            left = waiting = ast.UnlessTree(left, _repeated(cursor), 0, cursor.span(first))
         elif step.key in BINARY_OPERATORS:
             gap = _gap(cursor) if step.key == "SEQ" and cursor.token.key == "[" else None
             left = ast.Binary(step.key, left, _repeated(cursor), cursor.span(first), gap)
@@ -69,7 +69,7 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
     return low, high
 
 
-def _with_deadline(left: ast.Pattern, waiting: ast.Unless, met: ast.Unless) -> ast.Pattern:
+def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.UnlessTree) -> ast.PatternTree:
     """`left` with the UNLESS that waited, somewhere down its left side, replaced by the one with its duration."""
     if left is waiting:
         return met
@@ -79,7 +79,7 @@ def _with_deadline(left: ast.Pattern, waiting: ast.Unless, met: ast.Unless) -> a
     return replace(left, pattern=_with_deadline(left.pattern, waiting, met))
 
 
-def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.Pattern) -> ast.Pattern:
+def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.PatternTree) -> ast.PatternTree:
     match postfix.key:
         case "WHERE":
             found = conditions(cursor)
@@ -102,7 +102,7 @@ def _refuse_logic(cursor: Cursor) -> NoReturn:
     cursor.fail("`,` or the end of the conditions", hint)
 
 
-def _repeated(cursor: Cursor) -> ast.Pattern:
+def _repeated(cursor: Cursor) -> ast.PatternTree:
     """A primary pattern with its `TIMES n`."""
     first = cursor.token
     read = _primary(cursor)
@@ -115,7 +115,7 @@ def _repeated(cursor: Cursor) -> ast.Pattern:
     return read
 
 
-def _primary(cursor: Cursor) -> ast.Pattern:
+def _primary(cursor: Cursor) -> ast.PatternTree:
     first = cursor.token
     if first.key == "(":
         return _parenthesised(cursor)
@@ -140,7 +140,7 @@ def _occurrence(cursor: Cursor) -> ast.EventPattern:
     return replace(read, value=value, span=cursor.span(first))
 
 
-def _parenthesised(cursor: Cursor) -> ast.Pattern:
+def _parenthesised(cursor: Cursor) -> ast.PatternTree:
     """`(p)`, or `(p).3`, the paper's spelling of `p WITHIN 3`: the dot and the number adjoin."""
     opening = cursor.advance()
     inner = pattern(cursor)
@@ -153,7 +153,7 @@ def _parenthesised(cursor: Cursor) -> ast.Pattern:
     return ast.Within(inner, duration(cursor), cursor.span(opening))
 
 
-def condition_hint(cursor: Cursor, read: ast.Pattern) -> str | None:
+def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
     """For what stands directly behind the conditions of the pattern that was read, no parenthesis between."""
     if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != cursor.previous.stop:
         return None
@@ -176,7 +176,7 @@ def join_hint(cursor: Cursor) -> str | None:
     return messages.operator_hint(token)
 
 
-def _absence(cursor: Cursor) -> ast.Pattern:
+def _absence(cursor: Cursor) -> ast.PatternTree:
     first = cursor.advance()
     opening = cursor.expect("(", "`(`", messages.ABSENCE)
     absent = pattern(cursor)

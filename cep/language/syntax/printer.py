@@ -84,11 +84,11 @@ def _alert(alert: ast.AlertStatement) -> str:
     return text + "."
 
 
-def print_pattern(pattern: ast.Pattern) -> str:
+def print_pattern(pattern: ast.PatternTree) -> str:
     return _text(pattern).text
 
 
-def _text(pattern: ast.Pattern) -> Text:
+def _text(pattern: ast.PatternTree) -> Text:
     match pattern:
         case ast.EventPattern(name, arguments, names):
             text = pattern_text.event(name, arguments, names).text
@@ -101,7 +101,7 @@ def _text(pattern: ast.Pattern) -> Text:
             return pattern_text.joined(_text(left), word, _text(right))
         case ast.Not(absent, left, right):
             return pattern_text.negated(_text(absent), _text(left), _text(right))
-        case ast.Unless(left, absent, ticks):
+        case ast.UnlessTree(left, absent, ticks):
             return pattern_text.unless(_text(left), _text(absent), ticks)
         case ast.Times(inner, count):
             return pattern_text.times(_text(inner), count)

@@ -6,7 +6,7 @@ from cep.language.syntax import ast
 from cep.rules.terms import condition_variables, expression_variables
 
 
-def pattern_variables(pattern: ast.Pattern) -> list[str]:
+def pattern_variables(pattern: ast.PatternTree) -> list[str]:
     """Names of the variables of a pattern, likewise."""
     match pattern:
         case ast.EventPattern():
@@ -20,7 +20,7 @@ def pattern_variables(pattern: ast.Pattern) -> list[str]:
             return (
                 pattern_variables(pattern.absent) + pattern_variables(pattern.left) + pattern_variables(pattern.right)
             )
-        case ast.Unless():
+        case ast.UnlessTree():
             return pattern_variables(pattern.left) + pattern_variables(pattern.absent)
         case ast.Where():
             return pattern_variables(pattern.pattern) + [n for c in pattern.conditions for n in condition_variables(c)]
