@@ -14,7 +14,7 @@ from cep.rules.keywords import RESERVED
 
 RANGED = ("int", "float", "time", "duration")
 
-Limit = int | float | None
+RangeEnd = int | float | None
 
 
 def prefix(cursor: Cursor) -> ast.Prefix:
@@ -147,8 +147,8 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
     cursor.expect(":", "`:` and a type", messages.DECLARATION)
     kind = _type(cursor)
     optional = cursor.accept("?")
-    low: Limit = None
-    high: Limit = None
+    low: RangeEnd = None
+    high: RangeEnd = None
     ranged = False
     source: str | None = None
     iri: str | None = None
@@ -211,7 +211,7 @@ def _iri(cursor: Cursor) -> str:
     return str(found)
 
 
-def _range(cursor: Cursor, kind: str) -> tuple[Limit, Limit]:
+def _range(cursor: Cursor, kind: str) -> tuple[RangeEnd, RangeEnd]:
     first = cursor.advance()
     if kind not in RANGED:
         cursor.stop(f"a {kind} has no range", "numbers, times and durations have one: " + messages.RANGE, first.span)
