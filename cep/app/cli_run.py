@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 from cep.app import cli_spark
 from cep.app.command_line import takes
+from cep.app.opening import ProgramSource, open_batches
 from cep.app.run_options import RunOptions
 from cep.app.terminal import (
     CLEAN,
     DEAD_LETTERS,
     announce_compiling,
-    facts_of,
-    knowledge_of,
     source_log,
-    text_of,
     warn,
     warnings_of,
 )
@@ -127,17 +125,11 @@ def _sourced(options: RunOptions) -> _Sourced:
     """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
-    from cep.engine import Engine
-    from connectors.files import read, replay, sizes
+    from connectors.files import sizes
     from connectors.inputs import inputs as find
     from connectors.sources import Sources
 
-    engine = Engine.from_text(
-        text_of(options.rules),
-        name=str(options.rules),
-        facts=facts_of(options.knowledge.facts),
-        knowledge=knowledge_of(options.knowledge.files, options.knowledge.reasoning),
-        policy=options.evaluation.policy,
+    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy).engine(
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.sink.explain,
         max_derivations=options.evaluation.max_derivations,
@@ -152,15 +144,8 @@ def _sourced(options: RunOptions) -> _Sourced:
     stored = all(size is not None for size in sizes(found)) and not live
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
     changes = knowledge_updates(engine, options.knowledge.updates, silence)
-    batches = (read if options.source.lateness else replay)(
-        options.source.inputs,
-        engine.inputs,
-        format=options.source.format,
-        rows=options.source.batch,
-        chunk=options.source.batch * 128,
-        idle=silence,
-        sources=Sources(source_log(options.log)),
-    )
+    lost = Sources(source_log(options.log))
+    batches = open_batches(options.source, options.source.batch, engine.inputs, silence, lost)
     return _Sourced(engine, derived, batches, changes, found)
 
 

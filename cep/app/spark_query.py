@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cep.app.durations import duration, refuse, selected
+from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
-from cep.app.terminal import announce_compiling, facts_of, knowledge_of, text_of, warn, warnings_of
+from cep.app.terminal import announce_compiling, warn, warnings_of
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import count
@@ -58,13 +59,13 @@ class JobRequest:
         """CepError: a rule or an option is wrong, or there is no Java."""
         inputs, checkpoint = options.checked()
         settings = packages.with_packages(options.spark.packages, options.spark.settings)
-        text = text_of(options.rules)
-        shipped, engine = _engine(options, text)
+        source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy)
+        shipped, engine = _engine(options, source)
         wanted = tuple(selected(engine.outputs, options.sink.only))
         if not wanted:
             hint = "`warning(S) <- reading(S, W) WHERE W > 15.`"
             raise refuse(f"{options.rules} has no rules, so it derives nothing", hint)
-        program = ShippedProgram.of(engine, text, str(options.rules), shipped, options.spark.buckets or BUCKETS)
+        program = ShippedProgram.of(engine, source.text, str(options.rules), shipped, options.spark.buckets or BUCKETS)
         session.needs_java()
         if options.spark.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
@@ -271,19 +272,10 @@ def _tidied(query: Job, checkpoint: Path) -> None:
         remove_hidden(Path(query.dead_letters), query.mark)
 
 
-def _engine(options: RunOptions, text: str) -> tuple[ProgramOptions, Engine]:
+def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:
     """The program as one engine, and the options from which workers make theirs."""
-    facts = facts_of(options.knowledge.facts)
-    knowledge = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
-    pickled = None if knowledge is None else pickle.dumps(knowledge)
-    engine = Engine.from_text(
-        text,
-        name=str(options.rules),
-        facts=facts,
-        knowledge=knowledge,
-        policy=options.evaluation.policy,
-        max_derivations=options.evaluation.max_derivations,
-    )
+    pickled = None if source.known is None else pickle.dumps(source.known)
+    engine = source.engine(max_derivations=options.evaluation.max_derivations)
     engine.refuse_fluents("a run on Spark")
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
@@ -294,5 +286,5 @@ def _engine(options: RunOptions, text: str) -> tuple[ProgramOptions, Engine]:
         if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: {name}: no such file")
     return ProgramOptions(
-        options.evaluation.policy, packed_facts(facts), pickled, {}, options.evaluation.max_derivations
+        source.policy, packed_facts(source.facts), pickled, {}, options.evaluation.max_derivations
     ), engine

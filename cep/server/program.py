@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from cep.app.durations import duration, idle_seconds, refuse
 from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
+from cep.app.opening import ProgramSource, open_batches
 from cep.app.program_thread import Acknowledgements, JournaledBatches
-from cep.app.terminal import announce_compiling, facts_of, knowledge_of, source_log, text_of, warn, warnings_of
+from cep.app.terminal import announce_compiling, source_log, warn, warnings_of
 from cep.core.errors import CepError
 from cep.core.suggest import astray
 from cep.core.tiers import compile_at_once
@@ -22,7 +22,6 @@ from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
 from cep.spark.sink.reader import SinkReader
 from connectors.batch import Batch
-from connectors.files import read, replay
 from connectors.inputs import inputs as find
 from connectors.journal import Journal
 from connectors.serving.state_folder import StateFolder
@@ -57,27 +56,18 @@ class ServedProgram:
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
     CepError."""
-    text = text_of(options.rules)
-    known = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
-    common: dict[str, Any] = {
-        "name": str(options.rules),
-        "facts": facts_of(options.knowledge.facts),
-        "knowledge": known,
-        "policy": options.evaluation.policy,
-        "alerts": True,
-    }
+    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy)
     made = partial(
-        Engine.from_text,
-        text,
+        source.engine,
+        alerts=True,
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.retention.explain,
         remember=options.retention.remembered,
         max_derivations=options.evaluation.max_derivations,
-        **common,
     )
     engine = made()
     engine.refuse_fluents("`cep serve`")
-    alert_engine = Engine.from_text(text, lateness=None, stage=0, **common) if options.place.on_spark else None
+    alert_engine = source.engine(alerts=True, lateness=None, stage=0) if options.place.on_spark else None
     derived = None if alert_engine is None else SinkReader(options.source.inputs[0], engine.outputs)
     found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
     live = any(one.size is None for one in found)
@@ -106,6 +96,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         else derived.follow()
     )
     journaled = JournaledBatches(batches, journal)
+    text, known = source.text, source.known
     return ServedProgram(
         text, known, engine, alert_engine, live, journaled, changes, rest, sources, origins, folder, journal
     )
@@ -124,18 +115,8 @@ def _batches(
         if journal.behind:
             options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
         yield from journal.replayed()
-    take = read if options.source.lateness else replay
-    yield from take(
-        options.source.inputs,
-        engine.inputs,
-        format=options.source.format,
-        rows=options.source.batch,
-        chunk=options.source.batch * 128,
-        idle=silence,
-        rest=rest,
-        first=0 if journal is None else journal.first,
-        sources=sources,
-    )
+    first = 0 if journal is None else journal.first
+    yield from open_batches(options.source, options.source.batch, engine.inputs, silence, sources, rest, first)
 
 
 def _silence(options: ServeOptions, live: bool) -> float | None:

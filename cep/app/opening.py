@@ -1,0 +1,74 @@
+"""What the commands open: a program with its facts and knowledge, and the records that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cep.app.cli_options import InputOptions, KnowledgeOptions
+from cep.app.terminal import facts_of, knowledge_of, text_of
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from cep.core.schema import Schema
+    from cep.engine import Engine
+    from connectors.batch import Batch
+    from connectors.live import RunState
+    from connectors.sources import Sources
+    from knowledge.graph import Knowledge
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """What a program is made of: its text, the tables of facts by predicate, the knowledge, the default policy."""
+
+    rules: Path
+    text: str
+    facts: Mapping[str, DataFrame]
+    known: Knowledge | None
+    policy: str | None
+
+    @classmethod
+    def read(cls, rules: Path, knowledge: KnowledgeOptions, policy: str | None = None) -> ProgramSource:
+        """Read what options name. CepError: something cannot be read, or there is no such policy."""
+        from cep.compile import policy_choice
+
+        policy_choice(policy, "--policy")
+        text, facts = text_of(rules), facts_of(knowledge.facts)
+        return cls(rules, text, facts, knowledge_of(knowledge.files, knowledge.reasoning), policy)
+
+    def engine(self, **options: Any) -> Engine:
+        """An engine; `options` are those of `cep.engine.Engine`, and `alerts`. CepError: the program is wrong."""
+        from cep.engine import Engine
+
+        given: dict[str, Any] = {"facts": self.facts, "knowledge": self.known, "policy": self.policy}
+        return Engine.from_text(self.text, name=str(self.rules), **given, **options)
+
+
+def open_batches(
+    source: InputOptions,
+    rows: int,
+    schemas: Mapping[str, Schema],
+    idle: float | None,
+    sources: Sources,
+    rest: RunState | None = None,
+    first: int = 0,
+) -> Iterator[Batch]:
+    """The records of the inputs, about `rows` at a time: files together in the order of time, or with a lateness as
+    they stand. For the others see `connectors.files.read`."""
+    from connectors.files import read, replay
+
+    return (read if source.lateness else replay)(
+        source.inputs,
+        schemas,
+        format=source.format,
+        rows=rows,
+        chunk=rows * 128,
+        idle=idle,
+        rest=rest,
+        first=first,
+        sources=sources,
+    )
