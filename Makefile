@@ -13,7 +13,7 @@ SOAK ?= 30
 # How many processes pytest uses: one for each core, or `make test WORKERS=0` for none.
 WORKERS ?= auto
 
-# Which long tests `make test` runs: none, all, or a share of them: `make test LONG=2/3`.
+# Which long tests `make test` runs: none, all, or a share of them: `make test LONG=2/6`.
 LONG ?= none
 
 # Kernels that check every index, and below 0 too, in a folder of their own; arrays of just the size that is asked for; and
@@ -67,12 +67,13 @@ test: $(VENV)/.test $(VENV)/.traffic page
 	@.ci/chromium || true
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --long $(LONG)
 
-test-all: checked
+test-all:
+	@$(MAKE) --no-print-directory checked LONG=all
 	@$(MAKE) --no-print-directory test LONG=all
 
 # Two to three minutes of a processor, one of them to compile the kernels for the first time.
 checked: $(VENV)/.test
-	@$(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) $(CHECKED_TESTS)
+	@$(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --long $(LONG) --timeout 900 $(CHECKED_TESTS)
 
 check: $(VENV)/.check
 	@failed=0; \
@@ -86,8 +87,8 @@ bench: $(VENV)/.run
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.test
-	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_equivalence.py tests/test_closure.py
-	@SEMCEP_FUZZ=$(FUZZ) $(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) $(CHECKED_TESTS)
+	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py
+	@SEMCEP_FUZZ=$(FUZZ) $(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 $(CHECKED_TESTS)
 
 soak: $(VENV)/.test
 	@.ci/java

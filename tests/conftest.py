@@ -62,9 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long tests of other shares."""
+    """Leaves out the long tests of other shares. Those that run have more time."""
     share = long.Share.read(config.getoption("long"))
     marked = [item for item in items if item.get_closest_marker("long")]
+    for item in marked if config.getoption("timeout") is None else ():
+        item.add_marker(pytest.mark.timeout(long.TIMEOUT))
     left = set(marked) - set(share.dealt(marked))
     config.stash[LEFT] = len(left)
     if left:

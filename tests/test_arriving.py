@@ -20,6 +20,7 @@ from connectors.times import iso
 from knowledge.arriving import Arriving
 from knowledge.updates import FROM, UNTIL, Update, read_updates
 from tests.cases_format import known
+from tests.long import examples
 from tests.test_equivalence import rows
 
 SECOND = 1_000_000
@@ -104,7 +105,7 @@ def test_in_pieces_as_at_once(text: str, cuts: list[int], seconds: list[int], si
     assert run(KnowledgeUpdates((), [Arriving("-", pieces(text, cuts))]), seconds, size) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(streams(), st.lists(st.integers(0, 99), max_size=6))
 def test_no_change_is_lost_or_made_up(text: str, cuts: list[int]) -> None:
     arriving = Arriving("-", pieces(text, cuts))

@@ -286,8 +286,15 @@ def test_outputs_are_tried_before_anything_is_compiled(monkeypatch: pytest.Monke
         assert output in result.stderr and COMPILING not in result.stderr
 
 
-def test_the_first_run_says_what_takes_so_long(tmp_path: Path) -> None:
-    for mode, told in (("", False), ("compiled", True), ("compiled", False)):  # few records compile nothing
+FEW_RECORDS = ("", False)
+"""Which compile nothing."""
+
+
+@pytest.mark.parametrize(
+    "runs", [[FEW_RECORDS], pytest.param([("compiled", True), ("compiled", False)], marks=pytest.mark.long)]
+)
+def test_the_first_run_says_what_takes_so_long(runs: list[tuple[str, bool]], tmp_path: Path) -> None:
+    for mode, told in runs:
         ran = subprocess.run(
             [sys.executable, "-m", "cep", "run", "fire.cep", "--input", "events.jsonl"],
             env={
@@ -567,7 +574,13 @@ def test_a_full_disk_of_dead_letters_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["run", "fire.cep", "-i", "events.jsonl"], ["check", "fire.cep"], ["plan", "fire.cep"]], ids=" ".join
+    "command",
+    [
+        ["run", "fire.cep", "-i", "events.jsonl"],
+        pytest.param(["check", "fire.cep"], marks=pytest.mark.long),
+        pytest.param(["plan", "fire.cep"], marks=pytest.mark.long),
+    ],
+    ids=" ".join,
 )
 def test_a_standard_output_that_cannot_be_written_is_told(command: list[str]) -> None:
     words = f"{sys.executable} -m cep {' '.join(command)}"

@@ -76,9 +76,20 @@ CASES = {
     "cep serve rules.cep --status E": ["Exercise"],
     "cep run rules.cep --lateness ": [],
 }
+ALWAYS = {
+    "cep r",
+    "cep run --late",
+    "cep run my\\ r",
+    "cep run more",
+    "cep run rules.cep --input reading=re",
+    "cep run rules.cep --policy ",
+}
+"""One of each kind; the others are long: each starts two processes."""
 
 
-@pytest.mark.parametrize("line", CASES)
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=[pytest.mark.long] * (line not in ALWAYS)) for line in CASES]
+)
 def test_bash_completes(line: str, place: Path) -> None:
     made = subprocess.run(
         ["bash", "--norc", "-c", ANSWER, "bash", line],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError, CepErrors, Source
@@ -20,6 +20,7 @@ from cep.rules.binding_order import arrange
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.datalog import close
 from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, StaticRule, Variable
+from tests.long import examples
 
 KNOWLEDGE = """
 linked(a, b). linked(b, c). linked(a, c). linked(c, c).
@@ -264,7 +265,7 @@ def truth(one: Condition, given: Mapping[str, Any]) -> bool:
     return found is not one.negated
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     texts=st.lists(condition, min_size=1, max_size=4),
     rows=st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, None]), st.sampled_from([0, 1, 2, None])), max_size=4),

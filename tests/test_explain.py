@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from cep.app.terminal import warnings_of
 from cep.core.errors import CepError
@@ -15,6 +15,7 @@ from cep.plan.explain import explain
 from cep.plan.plan import Plan
 from knowledge.graph import Knowledge
 from tests.cases_format import FOLDER, Case, known, read_case
+from tests.long import examples
 from tests.programs import Program, programs, recursions
 from tests.test_equivalence import start
 
@@ -292,7 +293,7 @@ def test_every_rule_of_every_case_is_on_its_page() -> None:
 
 
 @given(programs() | recursions())
-@settings(max_examples=60)
+@examples(60)
 def test_any_program_has_a_page(program: Program) -> None:
     page = explain(start(program).plan)
     fits(page)

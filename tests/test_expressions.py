@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError, Source
@@ -25,6 +25,7 @@ from cep.rules.expressions import (
     compile_test,
 )
 from cep.rules.terms import Comparison, Condition, StaticRule
+from tests.long import examples
 
 TYPES = {
     "I": "int", "J": "int", "F": "float", "G": "float", "S": "string", "T": "time", "D": "duration", "B": "bool",
@@ -447,7 +448,7 @@ def canonical(value: Any) -> Any:
     return int(value) if whole else value
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=st.lists(st.tuples(numbers, numbers), min_size=1, max_size=8),
     function=st.sampled_from(["+", "-", "*", "//", "mod", "min", "max"]),
@@ -460,7 +461,7 @@ def test_arithmetic_of_unknown_kinds_is_that_of_python(rows: list[tuple[Any, Any
     assert got == [of_python(function, canonical(a), canonical(c)) for a, c in rows]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=st.lists(st.tuples(numbers, numbers), min_size=1, max_size=8),
     operator=st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
@@ -488,7 +489,7 @@ def test_comparisons_are_exact_whatever_the_types(
     assert test(columns, len(rows)).tolist() == expected
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=10), st.integers(-3, 8))
 def test_rounding_to_digits_is_that_of_python(values: list[float], digits: int) -> None:
     values += [round(value, 3) + 0.0005 for value in values]

@@ -16,13 +16,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from connectors.batch import Batch
 from connectors.files import read, replay
+from tests.long import examples
 
 READING = Schema(
     "reading",
@@ -207,7 +208,7 @@ def test_compressed_and_damaged(tmp_path: Path) -> None:
     assert "this is no gzip file; without `.gz` in its name it is read as it is" in refusal([str(path)], TICKS)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_cuts_do_not_matter(data: st.DataObject) -> None:
     records = data.draw(
@@ -221,7 +222,7 @@ def test_cuts_do_not_matter(data: st.DataObject) -> None:
     assert [d for batch in whole for d in batch.dead] == [d for batch in cut for d in batch.dead]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.text('1,,x"\n\n\r ', max_size=40), st.integers(1, 12))
 def test_cuts_of_a_table_do_not_matter(text: str, chunk: int) -> None:
     data = ("time,n\n" + text).encode()
@@ -405,7 +406,7 @@ def test_replay_merges_by_end_and_then_input_order(tmp_path: Path) -> None:
     assert batches[-1].bytes_read == batches[-1].total_bytes
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(0, 9), st.sampled_from([1, 2.5, "x", True, None])), max_size=9), max_size=3

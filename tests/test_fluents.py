@@ -14,6 +14,7 @@ from cep.runtime.decode import events_of
 from cep.runtime.held import held_of
 from cep.runtime.state_by_key import rebalance
 from tests import reference_fluents as reference
+from tests.long import seeds
 from tests.reference_fluents import Ask, Due, Model, Tell
 from tests.rounds import Buckets
 
@@ -84,7 +85,7 @@ def as_events(records: list[tuple[str, str, int, int]]) -> list[Event]:
     return [Event(e, (k, x), t, t) for e, k, x, t in records]
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(150))
 def test_what_holds_is_what_the_reference_says_however_the_input_is_cut(seed: int) -> None:
     rng = random.Random(seed)
     model = random_model(rng)
@@ -114,7 +115,7 @@ def test_what_holds_is_what_the_reference_says_however_the_input_is_cut(seed: in
     assert sorted(made, key=lambda e: (e.end, e.start, e.type, e.args)) == events
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_fluents_by_key_in_buckets(seed: int) -> None:
     """Each key in its bucket, engines stopped and restored, keys moved to other buckets."""
     rng = random.Random(1000 + seed)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
@@ -24,6 +24,7 @@ from knowledge.graph import Knowledge
 from knowledge.point_index import PointIndex
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleSet
+from tests.long import examples
 
 PREFIXES = """
 PREFIX : <http://e/>
@@ -96,7 +97,7 @@ def brute(
                 yield row, Iri(f"http://e/f{i}"), min(metres)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.lists(points, min_size=1, max_size=2), max_size=40),
     st.lists(st.tuples(points, radii), min_size=1, max_size=6),

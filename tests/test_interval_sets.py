@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core import interval_sets as sets
 from cep.core.interval_sets import INFINITE, Intervals, Reach, reach
+from tests.long import examples
 
 LAST = 12
 """Codes go from 0 to this in most tests: times 0 to 6, and the gaps between."""
@@ -67,7 +68,7 @@ def test_sets(one: list[tuple[int, int, int]], other: list[tuple[int, int, int]]
     assert holding(sets.subtract(left, right)) == codes(left) - codes(right)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(rows, rows, ranges)
 def test_metric_operators(
     one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], of: tuple[int, int, str]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.hashtable import Chains, KeySet
+from tests.long import examples
 
 words = st.sampled_from([0, 1, 2, -1, 2**63 - 1, -(2**63), 2**32, 2**33])
 batches = st.lists(st.lists(st.tuples(words, words), max_size=12), max_size=4)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(batches, st.lists(st.tuples(words, words), max_size=6))
 def test_ids_are_those_of_a_dictionary(
     given_batches: list[list[tuple[int, int]]], asked: list[tuple[int, int]]
@@ -38,7 +39,7 @@ def test_many_keys_with_many_repetitions() -> None:
     assert (keys.find(column.reshape(-1, 1)) == ids).all()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.lists(st.integers(0, 40), max_size=10), max_size=5), st.lists(st.integers(-1, 40), max_size=6))
 def test_chains_keep_the_order_of_rows(given_batches: list[list[int]], asked: list[int]) -> None:
     chains, rows = Chains(), list[int]()

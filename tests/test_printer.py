@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
@@ -31,6 +31,7 @@ from cep.rules.terms import (
     Variable,
 )
 from cep.rules.typed_facts import FactAttribute, FactDeclaration
+from tests.long import examples
 
 # Each line is printed as it stands: spaces, parentheses, units and all.
 CANONICAL = """\
@@ -304,14 +305,14 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.lists(statements, max_size=3))
 def test_what_is_printed_is_read_back(written: list[ast.Statement]) -> None:
     program = ast.SyntaxTree(tuple(written))
     assert parse(print_program(program)) == program
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(patterns, expressions, conditions)
 def test_parts_are_printed_as_in_the_whole(
     pattern: ast.PatternTree, expression: Expression, condition: Condition
@@ -357,7 +358,7 @@ plain_expressions: st.SearchStrategy[Expression] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(plain_patterns, plain_expressions)
 def test_no_pair_of_parentheses_can_be_left_out(pattern: ast.PatternTree, expression: Expression) -> None:
     rule = ast.EventRule("e", (), ast.Where(pattern, (Comparison("=", Variable("X"), expression),)))

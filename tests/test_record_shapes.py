@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.records import SHAPES, WEATHER, write
@@ -28,6 +28,7 @@ from connectors.jsonl import LineReader
 from connectors.messages import Inbox, Messages
 from connectors.records import Record, read_events, read_fields
 from connectors.values import Unreadable
+from tests.long import examples
 
 
 def schemas(*declarations: str) -> dict[str, Schema]:
@@ -120,7 +121,7 @@ TWICE = (
 lines = st.one_of(records.map(lambda each: json.dumps(each).encode()), st.sampled_from(TWICE))
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(st.lists(lines, min_size=1, max_size=8))
 @example(list(TWICE))
 def test_nested_records_are_read_as_one_by_one(data: list[bytes]) -> None:
@@ -268,7 +269,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(rows)
 def test_a_table_of_a_dialect_is_read_as_one_by_one(texts: list[str]) -> None:
     texts = [text.replace("@", str(i)) for i, text in enumerate(texts)]

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
@@ -22,6 +22,7 @@ from connectors.columns import text_cells, ticks
 from connectors.files import read
 from connectors.numbers import GOOD
 from connectors.times import FIRST, LAST, of_text
+from tests.long import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -68,7 +69,7 @@ def by_library(text: str, pattern: str) -> int | None:
     return (found.replace(tzinfo=found.tzinfo or UTC) - EPOCH) // MICROSECOND
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.datetimes(datetime(1000, 1, 1), datetime(9998, 12, 31)),
     st.sampled_from(PATTERNS),
@@ -87,7 +88,7 @@ def test_what_the_library_writes_is_read_as_by_the_library(
     assert fast(text, TimeFormat(pattern)) == expected
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text("0123456789./:- %TZAPMapmJanFebMonSundy+é", max_size=25), st.sampled_from(PATTERNS))
 @example("1.2.2024 3:4", "%d.%m.%Y %H:%M")
 @example("29.02.2023 03:04", "%d.%m.%Y %H:%M")
@@ -102,7 +103,7 @@ def test_the_compiled_reader_takes_nothing_that_the_other_does_not(text: str, pa
         assert judged(text, TimeFormat(pattern)) == known
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.integers(0, 4_102_444_800), st.sampled_from(ZONES), st.booleans(), st.integers(0, 999_999))
 @example(1_711_848_600, "Europe/Zurich", False, 0)
 @example(1_729_992_600, "Europe/Zurich", True, 0)

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
@@ -22,6 +22,7 @@ from connectors.numbers import GOOD, read_iso, read_seconds
 from connectors.records import Record, read_fields, read_line
 from connectors.times import FAR, FIRST, LAST, iso, of_duration, of_iso, scaled, seconds_text
 from connectors.values import Unreadable
+from tests.long import examples
 
 SENSOR = Schema(
     "sensor",
@@ -394,7 +395,7 @@ lines = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     st.lists(lines, max_size=8),
     st.sampled_from([b"\n", b"\r\n"]),
@@ -416,7 +417,7 @@ cells = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data(), st.sampled_from([SENSOR, LOOSE]))
 def test_text_fields_column_by_column_are_those_one_by_one(data: st.DataObject, schema: Schema) -> None:
     """Against Python's own reader of CSV, for all that its writer writes."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core import intervals
 from cep.events import Event, Iri
 from tests import reference_parser as p
 from tests.cases_format import difference, read_event, sort_key, write_event
+from tests.long import examples
 from tests.program_maker import LAST_SECOND, SECOND
 from tests.programs import Program, iterations, programs, recursions
 from tests.reference import detect
@@ -49,7 +50,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("pair", SAME, ids=lambda pair: pair[0])
-@settings(max_examples=40)
+@examples(40)
 @given(events=streams())
 def test_two_ways_to_say_the_same(pair: tuple[str, str], events: list[Event]) -> None:
     assert derived(pair[0], events) == derived(pair[1], events)
@@ -59,7 +60,7 @@ RELATIONS = [*intervals.RELATIONS, "SEQ[1, 3]"]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@settings(max_examples=40)
+@examples(40)
 @given(events=streams(), policy=st.sampled_from(("recent", "chronological", "recent(shortest)", "recent(by X)")))
 def test_a_policy_chooses_among_pairs(relation: str, events: list[Event], policy: str) -> None:
     program = f"e(X, Y) <- a(X) {relation} b(Y)."
@@ -68,7 +69,7 @@ def test_a_policy_chooses_among_pairs(relation: str, events: list[Event], policy
     assert bool(chosen) == bool(every), "some partner is chosen where there is one"
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(events=streams())
 def test_chronological_spends_each_event_once(events: list[Event]) -> None:
     unique = {(event.end, event.start): event for event in events}
@@ -78,7 +79,7 @@ def test_chronological_spends_each_event_once(events: list[Event]) -> None:
     assert all(sum(1 for end, _ in found if end == pair[0]) <= most for pair, most in zip(found, by_end))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(events=streams())
 def test_absence_divides_the_sequences(events: list[Event]) -> None:
     absent = derived("e(X, Y) <- NOT(c(_)).[a(X), b(Y)].", events)
@@ -86,7 +87,7 @@ def test_absence_divides_the_sequences(events: list[Event]) -> None:
     assert set(absent) | set(present) == set(derived("e(X, Y) <- a(X) SEQ b(Y).", events))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(program=programs(policies=False, aggregates=False), order=st.randoms(use_true_random=False))
 def test_without_policy_the_order_of_arrival_does_not_matter(program: Program, order: object) -> None:
     shuffled = list(program.events)
@@ -94,7 +95,7 @@ def test_without_policy_the_order_of_arrival_does_not_matter(program: Program, o
     assert not difference(detect(program.text, program.events), detect(program.text, shuffled))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(program=st.one_of(programs(), iterations(), recursions()), cut=st.integers(0, LAST_SECOND))
 def test_the_future_does_not_change_the_past(program: Program, cut: int) -> None:
     limit = cut * SECOND
@@ -103,7 +104,7 @@ def test_the_future_does_not_change_the_past(program: Program, cut: int) -> None
     assert past == [event for event in detect(program.text, known) if event.end <= limit]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(program=st.one_of(programs(), iterations(), recursions()))
 def test_results_are_sorted_sets(program: Program) -> None:
     keys = [sort_key(event) for event in detect(program.text, program.events)]

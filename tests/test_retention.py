@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pyoxigraph as ox
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
@@ -22,6 +22,7 @@ from connectors.rdf.retention import Retention
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.time_tree import TimeTree
 from connectors.rdf.vocabulary import PROV, EventVocabulary
+from tests.long import examples
 
 EIGHT, SECOND = 1_714_550_400_000_000, 1_000_000  # 2024-05-01T08:00:00Z
 BEAT = Schema("beat", (Attribute("n", "int"),), True, False)
@@ -55,7 +56,7 @@ def lines(store: ox.Store) -> list[str]:
     return sorted(str(quad) for quad in store)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(beats, st.lists(st.integers(-100, 9_000), min_size=1, max_size=4).map(sorted), st.integers(1, 7))
 def test_what_stays_is_what_would_be_there_without_what_goes(made: Beats, times: list[int], step: int) -> None:
     """Whatever the steps; in each of them so much at most, and never half an event."""

@@ -25,7 +25,16 @@ def told(program: str) -> list[tuple[str, str]]:
 # --- how mistakes are told ---
 
 
-@pytest.mark.parametrize("path", sorted((FOLDER / "errors").glob("*.case")), ids=lambda path: path.stem)
+LONG = "infinite_static"  # a hundred thousand rounds; tests/test_cases.py has them too
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem == LONG))
+        for path in sorted((FOLDER / "errors").glob("*.case"))
+    ],
+)
 def test_a_mistake_has_a_place_and_is_told_plainly(path: Path) -> None:
     program = read_case(path).program
     with pytest.raises(CepError) as caught:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyoxigraph as ox
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.rdf import evaluation, place_index, selectivity, time_index
@@ -21,6 +21,7 @@ from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.time_index import TimeIndex
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from tests.long import examples
 from tests.test_time_index import END, filled, moment
 
 WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
@@ -167,7 +168,7 @@ def told(store: ox.Store, text: str, index: TimeIndex | None) -> Any:
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(events, known, st.lists(queries(), min_size=1, max_size=12), st.integers(1, 12))
 def test_rows_are_those_of_the_query_as_it_stands(made: Any, places: Known, texts: list[str], few: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

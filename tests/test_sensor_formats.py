@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
@@ -29,6 +29,7 @@ from connectors.points import read_point, record, timed
 from connectors.records import Record
 from connectors.times import of_iso
 from connectors.values import Unreadable
+from tests.long import examples
 
 SECOND = 1_000_000
 
@@ -266,7 +267,7 @@ numbers = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -573,7 +574,7 @@ MIXED = schemas(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(lines, max_size=8))
 def test_influx_the_fast_reader_agrees_with_that_of_single_lines(texts: list[str]) -> None:
     data = "\n".join(texts).encode()

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.app.pipeline import Interrupt, flow
@@ -31,6 +31,7 @@ from connectors.journal import Journal, JournalMark
 from connectors.service import Service
 from tests.brokers import Cluster
 from tests.damage import flipped
+from tests.long import examples
 from tests.serving import EIGHT
 
 SECOND = 1_000_000
@@ -96,7 +97,7 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
 Story = list[tuple[int, str, int] | float]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 3)) | st.sampled_from([0.5, 3.0, 7.0]),

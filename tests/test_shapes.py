@@ -18,6 +18,7 @@ from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.shapes import STATIONS, ValidationResult, undescribed_properties, validate, with_files
+from tests.long import examples
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 ONTOLOGIES = Path(__file__).parent.parent / "ontologies"
@@ -154,7 +155,7 @@ PARTS = [
 ]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.sets(st.sampled_from(PARTS)))
 def test_knowledge_is_judged_as_its_graph_is(parts: set[str]) -> None:
     graph = turtle("\n".join(sorted(parts)))

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError, Source
@@ -15,6 +15,7 @@ from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.language.syntax.tokens import line_starts, tokenise
 from cep.rules.keywords import KEYWORDS
+from tests.long import examples
 
 VALID = """\
 PREFIX wt: <http://example.org/#> # a comment
@@ -66,19 +67,19 @@ def test_the_seed_of_the_mutations_is_valid() -> None:
     assert len(parse(VALID).statements) == 11
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(st.binary(max_size=80))
 def test_any_bytes(data: bytes) -> None:
     check(data.decode("latin-1"))
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(st.lists(st.sampled_from(TOKENS), max_size=25), st.sampled_from(["", " "]))
 def test_any_tokens(tokens: list[str], between: str) -> None:
     check(between.join(tokens))
@@ -88,7 +89,7 @@ pieces = re.findall(r"\w+|\s+|[^\w\s]", VALID)
 edits = st.tuples(st.integers(0, len(pieces) - 1), st.integers(0, 3), st.sampled_from(TOKENS))
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(st.lists(edits, min_size=1, max_size=3))
 def test_a_program_with_pieces_replaced(changes: list[tuple[int, int, str]]) -> None:
     mutated = list(pieces)

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pyoxigraph as ox
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
@@ -26,6 +26,7 @@ from connectors.rdf.store import EventStore
 from connectors.rdf.time_index import TimeIndex
 from connectors.rdf.time_tree import TimeTree
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from tests.long import examples
 
 EIGHT, MINUTE = 1_714_550_400_000_000, 60_000_000  # 2024-05-01T08:00:00Z
 SCHEMAS = [
@@ -184,7 +185,7 @@ def told(store: ox.Store, text: str, index: TimeIndex | None) -> tuple[Any, list
     return (sorted(found["head"]["vars"]), some, len(bindings)), times
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rows, st.lists(queries(), min_size=1, max_size=12))
 def test_rows_are_those_of_the_query_as_it_stands(made: Rows, texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:

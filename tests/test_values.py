@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cep.core.values import MISSING, Pool
 from cep.events import Iri
+from tests.long import examples
 
 texts = st.sampled_from(["", "a", "b", "snow", "é", "1"])
 values: st.SearchStrategy[Any] = st.one_of(
@@ -85,7 +86,7 @@ def test_mixed_columns_are_objects() -> None:
     assert pool.decode(pool.encode_values([2**53 + 1, 0.5]), "any").to_list() == [2**53 + 1, 0.5]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(values, max_size=12), st.booleans())
 def test_equal_codes_are_equal_values(given_values: list[Any], many: bool) -> None:
     pool = Pool()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
@@ -23,6 +23,7 @@ from connectors.dead_letters import DeadLetters
 from connectors.files import read
 from connectors.times import FIRST, LAST, iso, seconds_text
 from connectors.writers import Writer
+from tests.long import examples
 from tests.waiting import until
 
 STORM = Schema(
@@ -146,7 +147,7 @@ maybe = st.one_of(st.none(), ticks)
 rows = st.tuples(ticks, ticks, texts, finite, whole, st.one_of(st.none(), st.booleans()), iris, maybe, whole)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.lists(rows, max_size=5),
     st.sampled_from(["jsonl", "csv", "tsv", "jsonl.gz"]),
@@ -175,7 +176,7 @@ def in_seconds(schema: Schema) -> Schema:
     return replace(schema, attributes=attributes, format=epoch)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(rows, max_size=5))
 def test_what_is_written_as_parquet_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, written: list[tuple[object, ...]]
