@@ -108,6 +108,7 @@ def both(lines: list[str], named: list[str]) -> tuple[Knowledge, rdflib.Dataset]
     return Knowledge.of(quads), data
 
 
+@examples(100)
 @given(lines=maker.knowledge, text=maker.basic())
 def test_triples_are_joined_as_sparql_joins_them(lines: list[str], text: str) -> None:
     knowledge, data = both(lines, [])
@@ -119,6 +120,7 @@ def test_triples_are_joined_as_sparql_joins_them(lines: list[str], text: str) ->
     assert set(found) == by_rdflib(data, text)
 
 
+@examples(100)
 @given(lines=maker.knowledge, named=maker.knowledge, text=maker.patterns())
 def test_every_pattern_has_the_answers_that_rdflib_gives(lines: list[str], named: list[str], text: str) -> None:
     knowledge, data = both(lines, named)

@@ -19,6 +19,7 @@ from knowledge.rdf.interop import of_rdflib, to_rdflib
 from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms
 from knowledge.rdf.triples import TripleSet
+from tests.long import examples
 
 letters = st.text(st.characters(exclude_categories=["Cs"]))
 iris = st.text("abc/é-", max_size=6).map(lambda text: ox.NamedNode("http://ex.org/" + text))
@@ -33,6 +34,7 @@ literals = st.one_of(
 terms = st.one_of(iris, labels, literals)
 
 
+@examples(100)
 @given(st.lists(terms, max_size=30), st.lists(terms, max_size=30))
 def test_a_term_has_one_id_by_every_door(first: list[Any], more: list[Any]) -> None:
     dictionary = Terms()
@@ -218,6 +220,7 @@ def test_more_and_fewer_triples(first: list[Any], second: list[Any], orders: lis
                 )
 
 
+@examples(100)
 @given(rows, st.lists(st.tuples(st.booleans(), rows), max_size=6), few, few)
 def test_many_small_changes_of_triples(first: list[Any], steps: list[tuple[bool, list[Any]]], s: int, p: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

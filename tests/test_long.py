@@ -48,3 +48,10 @@ def test_all_seeds_but_few_are_long() -> None:
     marked = [bool(each.marks) for each in long.seeds(60)]
     assert marked == [False] * 10 + [True] * 50
     assert [each.values for each in long.seeds(3)] == [(0,), (1,), (2,)] and not any(e.marks for e in long.seeds(3))
+
+
+@pytest.mark.xdist_group("one")
+def test_tests_of_a_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    """Else each process would start Spark, and the browser, and make what is made once for a module."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@one"), "pytest-xdist groups no tests with this version of pytest"

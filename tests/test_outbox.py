@@ -52,6 +52,7 @@ def until(running: subprocess.Popen[str], line: str) -> None:
     raise AssertionError(f"it ended before it said `{line}`")
 
 
+@pytest.mark.long
 def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> None:
     chance = random.Random(20130209)
     port, taken, state = free_port(), tmp_path / "taken", tmp_path / "alerts.sqlite"

@@ -37,6 +37,7 @@ from knowledge.graph import Knowledge
 from knowledge.rdf.namespaces import GN, WGS84
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns, TripleSet
+from tests.long import examples
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -242,6 +243,7 @@ def naive(rows: list[dict[str, object]]) -> set[Said]:
     return said
 
 
+@examples(100)
 @given(features())
 def test_every_dump_says_what_its_lines_say(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]

@@ -38,6 +38,7 @@ from connectors.why.lines import tree as lines
 from connectors.why.prov import provenance
 from connectors.why.text import why
 from knowledge.graph import Knowledge
+from tests.long import examples
 from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE, Served, derived, program
 
 TWICE = """
@@ -48,6 +49,7 @@ silent(F) <- reading(F, _) UNLESS reading(F, _) WITHIN 30 min.
 Readings = st.lists(st.tuples(st.integers(0, 90), st.sampled_from("ab"), st.sampled_from([5.0, 8.0])), max_size=12)
 
 
+@examples(100)
 @given(Readings, st.lists(st.integers(0, 12), max_size=4))
 def test_an_occurrence_has_one_name_however_the_input_is_cut(readings: list, cuts: list[int]) -> None:
     readings = sorted(readings, key=lambda one: one[0])

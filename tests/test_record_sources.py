@@ -72,6 +72,7 @@ def test_keys_of_kafka() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("spark")
 def test_spark_reads_records_as_one_process_does(tmp_path: Path) -> None:
     from tests import spark_runs
 

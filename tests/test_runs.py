@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from cep.core.relation import Table
 from cep.operators.goals import runs
 from cep.operators.goals.lineage import DERIVED, Lineage
+from tests.long import examples
 
 SMALL = st.lists(st.integers(0, 30), max_size=20)
 
 
+@examples(100)
 @given(st.lists(SMALL, max_size=12), SMALL)
 def test_pieces_are_found_as_in_one_table(pieces: list[list[int]], asked: list[int]) -> None:
     held: list[Table] = []
