@@ -30,6 +30,8 @@ from demos.blizzard.storms import HOUR, episodes
 from knowledge.graph import Knowledge
 from tests.long import examples
 
+pytestmark = pytest.mark.xdist_group("blizzard")  # what they share is made once
+
 LONGEST = 6  # hours a chain of settling readings may last
 
 

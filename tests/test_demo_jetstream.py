@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from cep.command import app
 from demos.jetstream import demo, positions, routes
 
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
 pytestmark = pytest.mark.xdist_group("jetstream")  # the demo runs once
 
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
 EARTH = Geod(ellps="WGS84")
 
 

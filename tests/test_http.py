@@ -33,6 +33,8 @@ from tests.page_server import Shown, shown
 from tests.serving import Served, served
 from tests.test_slow import guarded
 
+pytestmark = pytest.mark.xdist_group("http")  # what they share is made once
+
 HOUR = 3_600_000_000
 KNOWN = {"application/json": "json", "text/turtle": "ttl", "text/csv": "csv"}
 WHOLE = expected()

@@ -15,6 +15,8 @@ import pytest
 
 from tests import notebooks
 
+pytestmark = pytest.mark.xdist_group("notebook")  # what they share is made once
+
 PATH = Path(__file__).parent.parent / "demos" / "first.ipynb"
 
 

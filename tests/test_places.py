@@ -39,6 +39,8 @@ from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns, TripleSet
 from tests.long import examples
 
+pytestmark = pytest.mark.xdist_group("places")  # what they share is made once
+
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"

@@ -27,6 +27,8 @@ from connectors.serving.negotiation import negotiated
 from connectors.serving.subscribe import PollingRate, Subscriptions, events_named
 from tests.serving import Served, served
 
+pytestmark = pytest.mark.xdist_group("sparql")  # what they share is made once
+
 K = "PREFIX k: <http://example.org/kitchen#> "
 JOINED = (
     K + "SELECT ?fridge ?t { ?e a k:Warming ; k:name ?name ; time:hasEnd/time:inXSDDateTimeStamp ?t . "
