@@ -8,7 +8,7 @@ the examples, others than every other share; of tests that are the same but for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -74,6 +74,11 @@ def examples(number: int, few: int | None = None) -> Callable[[Any], Any]:
         return seed(_chosen.number)(counted) if _chosen.of > 1 and not _fuzz else counted
 
     return limited
+
+
+def some(values: Iterable[Any]) -> list[Any]:
+    """Values for `parametrize`: every sixth, from the first on, always runs, and those between are long tests."""
+    return [pytest.param(each, marks=[pytest.mark.long] if at % FEW else []) for at, each in enumerate(values)]
 
 
 def seeds(number: int) -> list[Any]:

@@ -44,9 +44,11 @@ def test_shares_together_try_all_examples(number: int, few: int | None, monkeypa
     assert all(tried(f"{each}/50") == tried("none") for each in range(1, 51)), "a share tries no fewer"
 
 
-def test_all_seeds_but_few_are_long() -> None:
+def test_all_seeds_and_values_but_few_are_long() -> None:
     marked = [bool(each.marks) for each in long.seeds(60)]
     assert marked == [False] * 10 + [True] * 50
+    marked = [bool(each.marks) for each in long.some("abcdefghijklmn")]
+    assert [at for at, each in enumerate(marked) if not each] == [0, 6, 12]
     assert [each.values for each in long.seeds(3)] == [(0,), (1,), (2,)] and not any(e.marks for e in long.seeds(3))
 
 

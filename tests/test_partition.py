@@ -20,6 +20,7 @@ from cep.plan.partition import Stage, partition
 from cep.runtime.buckets import buckets, deal, hash_words, merged_by_arrival, merged_identical
 from tests.cases_format import FOLDER, difference, known, read_case
 from tests.keyed_programs import keyed_programs
+from tests.long import some
 from tests.program_maker import SECOND
 from tests.programs import Program
 from tests.rounds import Buckets
@@ -476,7 +477,7 @@ def test_what_buckets_give_is_put_in_order_and_made_one() -> None:
 # --- the same as one engine ---
 
 
-@pytest.mark.parametrize("path", CASES, ids=case_name)
+@pytest.mark.parametrize("path", some(CASES), ids=case_name)
 def test_cases(path: Path) -> None:
     case = read_case(path)
     options: dict[str, Any] = {"policy": case.policy}

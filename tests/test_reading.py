@@ -16,6 +16,7 @@ from benchmarks.reading import KINDS, READING, read
 from cep.core.errors import MOST, CepErrors
 from cep.engine import Engine, detect
 from cep.events import Event
+from tests.long import some
 
 GROWN = 1.25
 """The greatest exponent: what is sorted takes a little more than in proportion."""
@@ -62,7 +63,7 @@ def peak(text: str) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in LETTERS])
+@pytest.mark.parametrize("kind", some(kind for kind in KINDS if kind not in LETTERS))
 def test_four_times_as_much_takes_four_times_the_calls(kind: str) -> None:
     size, text = KINDS[kind]
     n = max(2, int(size * OTHERS.get(kind, PART)))

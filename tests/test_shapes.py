@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rdflib import Graph
 
@@ -182,7 +182,7 @@ MORE = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=30)
+@examples(30)
 @given(parts=st.sets(st.sampled_from(PARTS + MORE)))
 def test_any_shape_judges_knowledge_as_it_judges_its_graph(
     tmp_path_factory: pytest.TempPathFactory, shape: str, parts: set[str]

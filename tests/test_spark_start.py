@@ -109,7 +109,11 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     ("options", "told"),
     [
         (["--master", "loal[2]"], "--master: `loal[2]` is none (`local` comes near)"),
-        (["--conf", "spark.master=loal"], "--master: `loal` is none (`local` comes near)"),
+        pytest.param(
+            ["--conf", "spark.master=loal"],
+            "--master: `loal` is none (`local` comes near)",
+            marks=pytest.mark.long,
+        ),
         (["--conf", "spark.driver.memory=much"], "Spark cannot be started: Invalid maximum heap size: -Xmxmuch\n"),
     ],
 )

@@ -58,7 +58,7 @@ class Moving(Buckets):
             return engines
 
 
-@examples(300)
+@examples(300, few=15)
 @given(keyed_programs(), st.data())
 def test_keys_move(program: Program, data: st.DataObject) -> None:
     events = in_order(program.events)
@@ -73,7 +73,14 @@ def test_keys_move(program: Program, data: st.DataObject) -> None:
     check(expected, run.run(batches), "keys that move (+) change what is derived (-)")
 
 
-@pytest.mark.parametrize("keys", [[], [("k0",)], [("k1",), ("k4",), ("none",)]])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param([], marks=pytest.mark.long),
+        pytest.param([("k0",)], marks=pytest.mark.long),
+        [("k1",), ("k4",), ("none",)],
+    ],
+)
 def test_taken_out_and_put_back(keys: list[tuple[str]]) -> None:
     """Every operator, at every event: in one place, with what waits for the watermark."""
     text, options = PROGRAM_BY_KEY, {"lateness": 3 * SECOND}

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from tests.long import some
 
 PREFIXES = "@prefix : <urn:x:> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n"
 RULES = "PREFIX : <urn:x:>\nevent r(s: string) TIME time.\nfound(S{0}) <- r(S) WHERE {1}.\n"
@@ -34,7 +35,7 @@ def explained(folder: Path, rules: str, turtle: str, *options: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", some(FORMS))
 @pytest.mark.parametrize(
     ("attributes", "conditions"),
     [

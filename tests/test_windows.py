@@ -209,11 +209,14 @@ def size(engine: Engine) -> tuple[int, int]:
 
 @pytest.mark.parametrize("window", ["EACH 1 h", "SESSION 1 h", "LAST 2 s EVERY 1 s", "LAST 2 s"])
 @pytest.mark.parametrize("function", ["avg(X)", "median(X)", "mode(S)"])
-def test_what_is_over_is_forgotten(window: str, function: str) -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(3000, marks=pytest.mark.long)])
+def test_what_is_over_is_forgotten(window: str, function: str, count: int) -> None:
     engine = Engine.from_text(f"{READING}e(K, V) <- a(K, X, S) AGGREGATE V = {function} OVER {window} BY K.")
     for hour in range(6):
         base = hour * 3 * HOUR
-        events = [Event("a", (n % 50, n / 7, f"{hour} {n}"), base + n * 10_000, base + n * 10_000) for n in range(3000)]
+        events = [
+            Event("a", (n % 50, n / 7, f"{hour} {n}"), base + n * 10_000, base + n * 10_000) for n in range(count)
+        ]
         engine.push(events)
     many = size(engine)
     engine.advance(20 * HOUR)

@@ -47,7 +47,17 @@ def changes(name: str) -> list[int]:
     return list(struct.unpack(f">{count}q", data[second + 44 : second + 44 + 8 * count]))
 
 
-@pytest.mark.parametrize("first", sorted({name.split("/")[0] for name in names()}))
+MANY = ("Africa", "America", "Asia")
+"""Each has more zones than most others together."""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[pytest.mark.long] * (first in MANY))
+        for first in sorted({name.split("/")[0] for name in names()})
+    ],
+)
 def test_every_change_since_1970(first: str) -> None:
     for name in sorted(each for each in names() if each.split("/")[0] == first):
         assert (np.diff(zone(name).instants) > 0).all()
