@@ -71,7 +71,7 @@ test-all:
 	@$(MAKE) --no-print-directory checked LONG=all
 	@$(MAKE) --no-print-directory test LONG=all
 
-# Two to three minutes of a processor, one of them to compile the kernels for the first time.
+# Four minutes of a processor, two of them to compile the kernels for the first time. LONG as for the tests.
 checked: $(VENV)/.test
 	@$(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --long $(LONG) --timeout 900 $(CHECKED_TESTS)
 
