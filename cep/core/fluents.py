@@ -16,14 +16,26 @@ INITIATED, TERMINATED, ENDED_ALL = range(3)
 
 BEGINS, ENDS, WHOLE, HELD, BEFORE = range(5)
 """What becomes of it: instants of its beginning and its end; a whole maximal interval; one that held from before all
-time, when it ends; that it holds from before all time, at the first step."""
+time, when it ends; that it holds from before all time, at the first step.
+
+Of a change BEGINS and ENDS say that it is from just after the instant on."""
+BEGINS_AT, ENDS_AT, BEGINNING, ENDING = range(5, 9)
+"""Of what formulas define: it holds from the instant itself on, or does not from it on; and as occurrences in patterns
+the instants of a beginning and an end, whichever of the two they are."""
+GIVEN = 9
+"""Its maximal intervals as they are given: GIVEN plus 1 where the start belongs to it, plus 2 where the end does."""
+KINDS = GIVEN + 4
+BOUNDS = ("()", "[)", "(]", "[]")
+"""By what is added to GIVEN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fluent:
     """What a table of a fluent has. `part`: its maximal intervals (HOLDS), what its rules say (TOLD), or when it begins
-    and ends (EDGES); `name`: its own; `valued`: its last attribute is its value."""
+    and ends (EDGES); `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it holds, so
+    that its intervals have bounds of their own."""
 
     part: str
     name: str
     valued: bool
+    defined: bool = False

@@ -10,7 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cep.core.errors import CepError, Source, Span
-from cep.core.fluents import BEGINS, EDGES, ENDED_ALL, ENDS, HELD, HOLDS, INITIATED, TERMINATED, TOLD, WHOLE, Fluent
+from cep.core.fluents import (
+    BEGINNING,
+    BEGINS,
+    EDGES,
+    ENDED_ALL,
+    ENDING,
+    ENDS,
+    HELD,
+    HOLDS,
+    INITIATED,
+    TERMINATED,
+    TOLD,
+    WHOLE,
+    Fluent,
+)
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax import ast
@@ -62,6 +76,7 @@ class Fluents:
         self.deadlines: dict[str, list[Deadline]] = {}
         self.initial: set[str] = set()
         statements = program.statements
+        self.defined = {each.name for each in statements if isinstance(each, ast.WhileRule)}
         for statement in statements:
             if isinstance(statement, ast.FluentDeclaration):
                 self.declare(statement)
@@ -70,6 +85,14 @@ class Fluents:
             if isinstance(each, ast.EventRule | ast.EventDeclaration) and each.name in self.declared:
                 span = each.head_span if isinstance(each, ast.EventRule) else each.span
                 self.error(f"`{each.name}` is a fluent, and no event", span, f"`initiate {each.name}(..) <- ..`")
+                self.flawed.add(id(each))
+            elif isinstance(each, ast.WhileRule):
+                self.check(each, each.head_span)
+                told_of.add(each.name)
+            elif isinstance(each, ast.FluentRule | ast.DeadlineStatement) and each.name in self.defined:
+                span = each.head_span if isinstance(each, ast.FluentRule) else each.span
+                self.error(f"`{each.name}` is defined by WHILE, and events begin and end another kind of fluent", span,
+                           "two fluents, and a third that holds while either does: `f(X) WHILE g(X) OR h(X).`")  # fmt: skip
                 self.flawed.add(id(each))
             elif isinstance(each, ast.FluentRule):
                 self.check(each, each.head_span)
@@ -80,7 +103,7 @@ class Fluents:
                 self.deadline(each)
         for name, declaration in self.declared.items():
             if name not in told_of:
-                hint = f"`initiate {name}(..) <- ..`, or `initially {name}(..).`"
+                hint = f"`initiate {name}(..) <- ..`, `initially {name}(..).` or `{name}(..) WHILE ..`"
                 self.error(f"nothing begins the fluent `{name}`", declaration.span, hint)
             self.acyclic(name, declaration)
 
@@ -103,9 +126,15 @@ class Fluents:
                 self.error(f"`{each.name}` is declared twice", each.span, "each attribute has its own name")
             columns[each.name] = each
         attributes = tuple(Attribute(each.name, each.type, each.optional) for each in columns.values())
-        kind = Attribute("what", "int")
-        for table, part, more in ((name, HOLDS, ()), (told(name), TOLD, (kind,)), (edges(name), EDGES, (kind,))):
-            self.schemas[table] = Schema(table, (*attributes, *more), True, False, fluent=Fluent(part, name, valued))
+        kind, defined = Attribute("what", "int"), name in self.defined
+        rule, bounds = ((Attribute("rule", "int"),), (Attribute("bounds", "string"),)) if defined else ((), ())
+        for table, part, more in (
+            (name, HOLDS, bounds),
+            (told(name), TOLD, (kind, *rule)),
+            (edges(name), EDGES, (kind,)),
+        ):
+            of = Fluent(part, name, valued, defined)
+            self.schemas[table] = Schema(table, (*attributes, *more), True, False, fluent=of)
 
     def written(self, name: str) -> str:
         declaration = self.declared[name]
@@ -113,7 +142,7 @@ class Fluents:
         value = f" = {declaration.value.name}: {declaration.value.type}" if declaration.value else ""
         return f"`{name}({inner}){value}`"
 
-    def check(self, statement: ast.FluentRule | ast.DeadlineStatement, span: Span) -> bool:
+    def check(self, statement: ast.FluentRule | ast.DeadlineStatement | ast.WhileRule, span: Span) -> bool:
         """Whether a statement fits the declaration of its fluent."""
         before = len(self.errors)
         self.fits(statement.name, len(statement.arguments), statement.value, span)
@@ -216,6 +245,8 @@ class Fluents:
         made = []
         for name, statement in self.declared.items():
             valued = statement.value is not None
+            if name in self.defined:
+                continue
             names = tuple(f"{each.name}'" for each in self.schemas[told(name)].attributes)
             span = statement.span
             body = Told(told(name), names, valued, tuple(self.deadlines.get(name, ())), None, span)
@@ -231,6 +262,8 @@ class Fluents:
     def atom(self, atom: ast.EventPattern, lowered: Atom) -> Atom:
         """A fluent in a pattern: its complete maximal intervals, its beginnings or its ends."""
         kind = {None: WHOLE, "BEGIN": BEGINS, "END": ENDS}[atom.edge]
+        if atom.name in self.defined:
+            kind = {None: WHOLE, "BEGIN": BEGINNING, "END": ENDING}[atom.edge]
         arguments = (*lowered.arguments, Constant(kind, "int"))
         return replace(lowered, event=edges(atom.name), arguments=arguments)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cep.core.errors import Source, Warning
+from cep.core.errors import CepError, Source, Warning
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
@@ -73,6 +73,16 @@ def points(
 def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
     """The horizon of a goal; None where it remembers nothing. `points`: which nodes have only instants."""
     return node.horizon([points[part] for part in node.parts])
+
+
+def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> list[CepError]:
+    """The nodes that cannot be over parts that have only instants, or that have others."""
+    found = []
+    for number, node in enumerate(binarised.nodes):
+        wrong = node.refused([points[part] for part in node.parts])
+        if wrong is not None:
+            found.append(CepError(wrong[0], source, binarised.spans[number], wrong[1], "instants"))
+    return found
 
 
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:

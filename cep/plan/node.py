@@ -143,6 +143,10 @@ class Node(WithProperties[NodeProperties]):
         """Whether what it gives depends on the order of simultaneous occurrences. `types`: of its columns."""
         return False
 
+    def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
+        """What is wrong with it, where its parts have only instants or have not, and what to write instead."""
+        return None
+
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
         """The part whose instants can have no place in it, why, and what to write instead."""
         return None

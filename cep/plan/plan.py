@@ -122,6 +122,7 @@ def _horizon(draft: Draft) -> None:
     draft.inputs |= {name for name in given if schemas[name].fluent is None}
     draft.inputs &= schemas.keys()
     draft.points = horizon.points(draft.binarised.nodes, draft.binarised.heads, schemas, draft.inputs)
+    draft.errors += horizon.refused(draft.binarised, draft.points, draft.rules.source)
 
 
 def _lint(draft: Draft) -> None:

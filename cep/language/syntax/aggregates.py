@@ -18,23 +18,24 @@ from cep.rules.windows import DAY, WEEK, Over
 
 def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggregate:
     """What follows AGGREGATE, over the pattern to its left."""
-    results = [_result(cursor)]
+    results = [result(cursor)]
     height = cursor.height
     while cursor.accept(","):
-        results.append(_result(cursor))
+        results.append(result(cursor))
         height = max(height, cursor.height)
     cursor.expect("OVER", "`OVER`", messages.WINDOW)
     events, ticks, over = _window(cursor)
     by: list[Variable] = []
     if cursor.accept("BY"):
-        by.append(_group(cursor))
+        by.append(group(cursor))
         while cursor.accept(","):
-            by.append(_group(cursor))
+            by.append(group(cursor))
     cursor.height = height
     return ast.Aggregate(left, tuple(results), events, ticks, tuple(by), cursor.span(first), over)
 
 
-def _group(cursor: Cursor) -> Variable:
+def group(cursor: Cursor) -> Variable:
+    """A variable behind BY."""
     token = cursor.variable("a variable to group by", messages.WINDOW)
     return Variable(token.text, token.span)
 
@@ -132,7 +133,8 @@ def _zone(cursor: Cursor) -> str:
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-def _result(cursor: Cursor) -> AggregateResult:
+def result(cursor: Cursor) -> AggregateResult:
+    """`A = avg(W)`."""
     first = cursor.variable("a variable for the result", messages.RESULT)
     cursor.expect("=", "`=`", messages.RESULT)
     function = cursor.token

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from cep.core.errors import NOWHERE, Source, Span
 from cep.core.schema import RecordFormat, TimeFormat
+from cep.rules import formulas
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
 from cep.rules.typed_facts import FactDeclaration
 from cep.rules.windows import Over
@@ -208,6 +209,27 @@ class DeadlineStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """`ALWAYS[a, b]` or `HISTORICALLY[a, b]` before the head of a rule."""
+
+    operator: str
+    within: formulas.Within
+
+
+@dataclass(frozen=True, slots=True)
+class WhileRule:
+    """`name(arguments) [= value] WHILE formula.`; `boxes`: what stands before the head."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    value: Expression | None
+    boxes: tuple[Box, ...]
+    formula: formulas.Formula
+    span: Span = field(default=NOWHERE, compare=False)
+    head_span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyStatement:
     """`policy recent.`: the default for the rules that follow."""
 
@@ -265,7 +287,7 @@ class Prefix:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-FluentStatement = FluentDeclaration | FluentRule | DeadlineStatement
+FluentStatement = FluentDeclaration | FluentRule | DeadlineStatement | WhileRule
 Statement = (
     Prefix
     | EventDeclaration

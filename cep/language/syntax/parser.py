@@ -14,6 +14,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | ( "initiate" | "terminate" ) held "<-" pattern "."
                 | "initially" held [ "WHERE" conditions ] "."
                 | held ( "ENDS" | "BECOMES" expression ) "AFTER" duration [ "RENEWED" ] "."
+                | { ( "ALWAYS" | "HISTORICALLY" ) within } held "WHILE" formula "."  (formulas.py)
                 | [ name ":" ] head "<-" pattern "."
                 | head ":-" conditions "."
                 | head "."
@@ -81,6 +82,7 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.language.syntax.facts import begins_facts, fact_declaration
 from cep.language.syntax.fluents import begins_deadline, begins_fluent, deadline, fluent_statement
+from cep.language.syntax.formulas import begins_boxes, begins_while, boxed_rule, while_rule
 from cep.language.syntax.patterns import condition_hint, goes_by_name, join_hint, named_arguments, pattern
 from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
@@ -144,10 +146,12 @@ def _statement(cursor: Cursor) -> ast.Statement:
         return fact_declaration(cursor)
     if token.key == "ALERT" and after.kind in ("name", "variable", "string"):
         return alert(cursor)
+    if begins_boxes(cursor):
+        return boxed_rule(cursor)
     return _rule(cursor)
 
 
-def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement:
+def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement | ast.WhileRule:
     """An event rule, with or without a label, a static rule or a fact."""
     first = cursor.token
     if first.kind == "prefixed" and first.text[0] != ":":  # `storm:e(X) <- a(X)`: a label
@@ -170,6 +174,8 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement:
     head_span = cursor.span(head)
     if label is None and names is None and begins_deadline(cursor):
         return deadline(cursor, first, values)
+    if label is None and names is None and begins_while(cursor):
+        return while_rule(cursor, first, head, head, values)
     if cursor.accept("<-"):
         body = pattern(cursor)
         _end_event_rule(cursor, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cep.core.literals import write_duration
 from cep.language.syntax import ast
 from cep.rules import pattern_text
+from cep.rules.formulas import print_formula
 from cep.rules.pattern_text import Text
 from cep.rules.printing import attribute as print_attribute
 from cep.rules.printing import (
@@ -52,6 +53,9 @@ def print_statement(statement: ast.Statement) -> str:
             ends = "ENDS" if becomes is None else f"BECOMES {print_expression(becomes)}"
             text = f"{pattern_text.held(name, arguments, value)} {ends} AFTER {write_duration(ticks)}"
             return f"{text} RENEWED." if renewed else f"{text}."
+        case ast.WhileRule(name, arguments, value, boxes, formula):
+            before = "".join(f"{box.operator}{box.within.text} " for box in boxes)
+            return f"{before}{pattern_text.held(name, arguments, value)} WHILE {print_formula(formula)}."
         case StaticRule(name, arguments, conditions):
             body_text = f" :- {print_conditions(conditions)}" if conditions else ""
             return f"{name}{print_arguments(arguments)}{body_text}."

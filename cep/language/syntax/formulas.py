@@ -1,0 +1,296 @@
+"""Formulas of defined fluents: `flag(X) WHILE monitors(X, Z) AND HISTORICALLY[0, 4 s] ONCE[0, 2 s] signal(Z).`
+
+    rule     = { box } held "WHILE" formula "."
+    box      = ( "ALWAYS" | "HISTORICALLY" ) within
+    formula  = ( since { "AND" [ "NOT" ] since } | since { "OR" since } ) { postfix }
+    postfix  = "LASTING" ( ">=" | ">" ) duration | "WHERE" conditions | "WITHIN" duration
+             | "AGGREGATE" result { "," result } [ "BY" VARIABLE { "," VARIABLE } ]
+    since    = unary [ ( "SINCE" | "UNTIL" ) [ within ] unary ]
+    unary    = ( "ONCE" | "HISTORICALLY" | "EVENTUALLY" | "ALWAYS" ) [ within ] unary | held | "(" formula ")"
+    within   = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cep.language.syntax import ast
+from cep.language.syntax.aggregates import group, result
+from cep.language.syntax.conditions import conditions
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.declarations import end_statement
+from cep.language.syntax.durations import duration
+from cep.language.syntax.patterns import event
+from cep.language.syntax.terms import arguments, expression
+from cep.language.syntax.tokens import Token
+from cep.rules.formulas import (
+    BINARY,
+    BOXES,
+    FUTURE,
+    UNARY,
+    Aggregated,
+    Alternatives,
+    Conjunction,
+    Formula,
+    Lasting,
+    Plain,
+    Restricted,
+    Timed,
+    Within,
+)
+from cep.rules.terms import Expression, Variable
+
+RULE = "e.g. `adrift(V) WHILE slow(V) AND NOT anchored(V).`"
+FORMULA = "a formula is made of fluents and events: `slow(V) AND ONCE[0, 10 min] signal(V)`"
+INTERVAL = "how far it reaches is written `ONCE[0, 10 min]`, `SINCE(2 s, inf)`"
+LASTING = "e.g. `slow(V) LASTING >= 10 min`"
+BEHIND = ("LASTING", "WHERE", "AGGREGATE", "WITHIN")
+_PAST = {past: future for future, past in FUTURE.items()}
+
+
+def begins_boxes(cursor: Cursor) -> bool:
+    """Whether a rule begins here whose head carries an operator."""
+    return cursor.token.key in (*UNARY, *BINARY) and cursor.peek().key in ("[", "(") and _opens(cursor, 2)
+
+
+def begins_while(cursor: Cursor) -> bool:
+    """Whether WHILE stands behind a head, or behind its value."""
+    ahead = 0
+    if cursor.token.key == "=":
+        while cursor.peek(ahead).key not in ("WHILE", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
+            ahead += 1
+    return cursor.peek(ahead).key == "WHILE"
+
+
+def boxed_rule(cursor: Cursor) -> ast.WhileRule:
+    """`ALWAYS[0, 3 s] head WHILE formula.`"""
+    first = cursor.token
+    boxes: list[ast.Box] = []
+    while (word := cursor.token).key in (*UNARY, *BINARY):
+        if word.key not in BOXES:
+            cursor.stop(f"a head does not carry `{word.text}`", "`ALWAYS[0, 3 s]` or `HISTORICALLY[0, 3 s]`, which "
+                        "hold at all times so far on or back")  # fmt: skip
+        cursor.advance()
+        boxes.append(ast.Box(word.key, _within(cursor)))
+    begin = cursor.token
+    name = cursor.name("a fluent", RULE)
+    values = arguments(cursor) if cursor.token.key == "(" else ()
+    return while_rule(cursor, first, begin, name, values, tuple(boxes))
+
+
+def while_rule(
+    cursor: Cursor,
+    first: Token,
+    begin: Token,
+    name: Token,
+    values: tuple[Expression, ...],
+    boxes: tuple[ast.Box, ...] = (),
+) -> ast.WhileRule:
+    """What follows a head `name(values)`: `[= value] WHILE formula.`"""
+    value = expression(cursor) if cursor.accept("=") else None
+    head = cursor.span(begin)
+    cursor.expect("WHILE", "`WHILE`", RULE)
+    body = formula(cursor)
+    token = cursor.token
+    hint = FORMULA
+    if token.key in (")", "]", "}"):
+        hint = f"nothing was opened that this `{token.text}` closes"
+    elif token.key in ("AND", "OR", *BINARY):
+        hint = f"`{cursor.previous.text}` has ended the formula"
+    end_statement(cursor, "the rule", hint, "an operator or `.`")
+    return ast.WhileRule(name.text, values, value, boxes, body, cursor.span(first), head)
+
+
+def formula(cursor: Cursor) -> Formula:
+    """AND or OR over what binds tighter, then what takes all of it."""
+    cursor.enter()
+    first = cursor.token
+    left = _joined(cursor)
+    while (step := cursor.token).key in BEHIND:
+        height = cursor.height
+        cursor.advance()
+        left = _postfixed(cursor, step, first, left)
+        cursor.grow(max(height, cursor.height), step)
+        if cursor.token.key in ("AND", "OR", *BINARY):
+            word, inner = cursor.token.text, f"(.. {step.text} ..)"
+            cursor.stop(f"`{step.text}` takes all to its left, and `{word}` follows it", f"`{inner} {word} ..`, or "
+                        f"`.. {word} (.. {step.text} ..)`, whichever is meant")  # fmt: skip
+    cursor.depth -= 1
+    return left
+
+
+def _joined(cursor: Cursor) -> Formula:
+    first = cursor.token
+    if first.key == "NOT":
+        cursor.stop("a formula does not begin with NOT: nothing says of whom", "behind what holds: `slow(V) AND NOT "
+                    "anchored(V)`")  # fmt: skip
+    found, negated = [_since(cursor)], [False]
+    height, word = cursor.height, cursor.token.key
+    while cursor.token.key in ("AND", "OR"):
+        if cursor.token.key != word:
+            cursor.stop(
+                "AND beside OR does not say which of the two joins first",
+                "parentheses: `(p AND q) OR r`, or `p AND (q OR r)`",
+            )
+        cursor.advance()
+        denied = cursor.token.key == "NOT"
+        if denied and word == "OR":
+            cursor.stop("`OR NOT` holds for whom nothing says", "`OR (q AND NOT r)`")
+        negated.append(denied)
+        if denied:
+            cursor.advance()
+        found.append(_since(cursor))
+        height = max(height, cursor.height)
+    if len(found) == 1:
+        return found[0]
+    cursor.grow(height, first)
+    span = cursor.span(first)
+    return Alternatives(tuple(found), span) if word == "OR" else Conjunction(tuple(found), tuple(negated), span)
+
+
+def _since(cursor: Cursor) -> Formula:
+    first = cursor.token
+    left = _unary(cursor)
+    if (word := cursor.token).key not in BINARY:
+        return left
+    height = cursor.height
+    cursor.advance()
+    within = _within(cursor) if _opens(cursor) else Within()
+    right = _unary(cursor)
+    cursor.grow(max(height, cursor.height), first)
+    if cursor.token.key in BINARY:
+        cursor.stop(f"`{cursor.token.text}` beside `{word.text}` does not say which of the two comes first",
+                    f"parentheses: `(p {word.text} q) {cursor.token.text} r`")  # fmt: skip
+    return Timed(word.key, (left, right), within, cursor.span(first))
+
+
+def _unary(cursor: Cursor) -> Formula:
+    first = cursor.token
+    if first.key in UNARY:
+        cursor.enter()
+        cursor.advance()
+        within = _within(cursor) if _opens(cursor) else Within()
+        inner = _unary(cursor)
+        cursor.grow(cursor.height, first)
+        cursor.depth -= 1
+        return Timed(first.key, (inner,), within, cursor.span(first))
+    if first.key == "NOT":
+        cursor.stop("NOT stands directly behind an AND only", "`slow(V) AND NOT anchored(V)`; inside an operator in "
+                    "parentheses: `ONCE (p(X) AND NOT q(X))`")  # fmt: skip
+    if first.key == "(":
+        opening = cursor.advance()
+        inside = formula(cursor)
+        cursor.close(opening, ")", "an operator or `)`")
+        return inside
+    if first.key in ("BEGIN", "END") and cursor.peek().key == "OF":
+        cursor.stop(f"`{first.text} OF` is an instant of event patterns", "an event of it, and that in the formula: "
+                    "`started(V) <- BEGIN OF moving(V).`")  # fmt: skip
+    if first.key in (*BINARY, "AND", "OR", "LASTING"):
+        cursor.fail("a fluent or an event", FORMULA)
+    if first.kind in ("number", "time", "string"):
+        cursor.fail("a fluent or an event", FORMULA)
+    read = event(cursor)
+    height = cursor.height
+    value = expression(cursor) if cursor.accept("=") else None
+    cursor.height = max(height, cursor.height)
+    return Plain(read.name, read.arguments, read.names, value, None, cursor.span(first))
+
+
+def _postfixed(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
+    match step.key:
+        case "WHERE":
+            return Restricted(left, conditions(cursor), cursor.span(first))
+        case "LASTING":
+            return _lasting(cursor, first, left)
+        case "WITHIN":
+            if not isinstance(left, Plain) or left.within is not None:
+                cursor.stop(
+                    "WITHIN stands behind one event here: `(trip(V) WITHIN 1 h)`",
+                    f"how long something holds is said by LASTING, {LASTING}, how far back by ONCE",
+                    step.span,
+                )
+            return replace(left, within=duration(cursor), span=cursor.span(first))
+    found = [result(cursor)]
+    height = cursor.height
+    while cursor.accept(","):
+        found.append(result(cursor))
+        height = max(height, cursor.height)
+    if cursor.token.key == "OVER":
+        cursor.stop("the aggregate of a formula is over all that holds at a time, and has no window",
+                    "`AGGREGATE N = count() BY A`; over what held lately: `(ONCE[0, 10 min] p) AGGREGATE ..`")  # fmt: skip
+    by: list[Variable] = []
+    if cursor.accept("BY"):
+        by.append(group(cursor))
+        while cursor.accept(","):
+            by.append(group(cursor))
+    cursor.height = height
+    return Aggregated(left, tuple(found), tuple(by), cursor.span(first))
+
+
+def _lasting(cursor: Cursor, first: Token, left: Formula) -> Formula:
+    sign = cursor.token
+    if sign.key not in (">=", ">"):
+        hint = LASTING
+        if sign.key in ("<", "<="):
+            hint = "what lasts less is what holds and does not last: `p AND NOT (p LASTING >= 10 min)`"
+        elif sign.kind in ("number", "duration"):
+            hint = f"`LASTING >= {sign.text} ..`, or `>`"
+        cursor.fail("`>=` or `>`", hint)
+    cursor.advance()
+    token = cursor.token
+    least = _length(cursor)
+    if least == 0 and sign.key == ">=":
+        cursor.stop("all that holds lasts 0 s", LASTING, token.span)
+    return Lasting(left, least, sign.key == ">", cursor.span(first))
+
+
+# --- how far an operator reaches ---
+
+
+def _opens(cursor: Cursor, ahead: int = 0) -> bool:
+    """Whether an interval comes; a `(` may open a formula as well."""
+    if ahead == 0:
+        if cursor.token.key == "[":
+            return True
+        if cursor.token.key != "(":
+            return False
+        ahead = 1
+    token = cursor.peek(ahead)
+    return token.kind in ("number", "duration") or token.key in ("-", "]") or token.text.lower() == "inf"
+
+
+def _within(cursor: Cursor) -> Within:
+    opening = cursor.token
+    if opening.key not in ("[", "("):
+        cursor.fail("`[`", INTERVAL)
+    cursor.advance()
+    if cursor.token.text.lower() == "inf":
+        cursor.stop("nothing is infinitely far away", INTERVAL)
+    low = _length(cursor)
+    cursor.expect(",", "`,`", INTERVAL)
+    high: int | None = None
+    if cursor.token.text.lower() == "inf":
+        cursor.advance()
+    else:
+        high = _length(cursor)
+    closing = cursor.token
+    if closing.key not in ("]", ")"):
+        cursor.fail("`]` or `)`", INTERVAL)
+    cursor.advance()
+    span = cursor.span(opening)
+    bounds = opening.text + (closing.text if high is not None else ")")
+    if high is not None and low > high:
+        cursor.stop("the interval ends before it begins", f"the shorter time comes first; {INTERVAL}", span)
+    if high == low and bounds != "[]":
+        text = cursor.source.text[opening.start : closing.end]
+        cursor.stop(f"nothing lies in `{text}`", "one time alone is `[2 s, 2 s]`", span)
+    return Within(low, high, bounds)
+
+
+def _length(cursor: Cursor) -> int:
+    if cursor.token.key == "-":
+        cursor.stop(
+            "a time is not negative here",
+            "back in time look ONCE, HISTORICALLY and SINCE, ahead EVENTUALLY, ALWAYS and UNTIL",
+        )
+    return duration(cursor)

@@ -1,0 +1,126 @@
+"""`p AND q`, `p AND NOT q` of formulas: what holds together, and what holds while something does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.holding import KIND
+from cep.operators.where import decided
+from cep.plan.node import Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.binarise import Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Together(Pattern):
+    """`left AND right`, or `left AND NOT right`, all of whose variables are then the left's too. `lates`: how late each
+    is given, in microseconds."""
+
+    left: Pattern
+    right: Pattern
+    negated: bool
+    lates: tuple[int, int]
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        if self.negated:
+            return PatternFacts((self.left,), (self.right,), (self.left,), goal=True)
+        return PatternFacts((self.left, self.right), through=(self.left, self.right), goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, left=self.left.renamed(names), right=self.right.renamed(names))
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        left, mine = self.left.lower(builder, (), None)
+        right, theirs = self.right.lower(builder, (), None)
+        own = [name for name in sorted(mine, key=mine.__getitem__) if name != KIND]
+        key = tuple((mine[name], place) for name, place in theirs.items() if name in mine and name != KIND)
+        fresh = [] if self.negated else [name for name in theirs if name not in mine]
+        take = tuple(theirs[name] for name in fresh)
+        names = (*own, *fresh, KIND)
+        made = Both(left, right, key, mine[KIND], theirs[KIND], take, self.negated, self.lates, len(own))
+        node = builder.add(made, names, self.span)
+        places = {name: place for place, name in enumerate(names)}
+        return decided(builder, node, places, components, self.span), places
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.attempts(self.left, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Both(Node):
+    """Tuples of two formulas that hold together, joined by `key`; `negated`: those of the left while none of the right
+    with their key holds. `left_kind`, `right_kind`: the columns that say what a change is. Columns: the `width` others
+    of the left, those of the right at `take`, then what a change is."""
+
+    left: int
+    right: int
+    key: tuple[tuple[int, int], ...]
+    left_kind: int
+    right_kind: int
+    take: tuple[int, ...]
+    negated: bool
+    lates: tuple[int, int]
+    width: int
+
+    @property
+    def own(self) -> list[int]:
+        """The left's columns without its kind."""
+        return [column for column in range(self.width + 1) if column != self.left_kind]
+
+    def describe(self) -> NodeFacts:
+        mine = {column: place for place, column in enumerate(self.own)}
+        return NodeFacts(
+            "AND NOT" if self.negated else "AND",
+            "formula",
+            remembers=True,
+            shows=(*(((0, column),) for column in mine), *(((1, column),) for column in self.take), ()),
+            looks=((0, self.left_kind), (1, self.right_kind)),
+            equal=() if self.negated else tuple(((0, one), (1, other)) for one, other in self.key),
+            negated=1 if self.negated else None,
+            forbids=tuple(((1, other), mine[one]) for one, other in self.key) if self.negated else (),
+            completes=(0,) if self.negated else (0, 1),
+            meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
+            multiplies=True,
+            needs_instant="a formula",
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        for one, other in self.key:
+            inference.meet(number, (self.left, one), (self.right, other))
+        left, right = inference.columns[self.left], inference.columns[self.right]
+        return (*(left[c] for c in self.own), *(right[c] for c in self.take), inference.column("int", False))
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return True
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return Text(f"{sides[0].text} AND {'NOT ' if self.negated else ''}{sides[1].text}", 0, True)
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        names = rendering.names[number]
+        mine = {column: place for place, column in enumerate(self.own)}
+        return [
+            ("key", ", ".join(names[mine[one]] for one, _ in self.key) or "none: all that holds"),
+            ("remembers", "what holds on both sides"),
+            ("forgets", "when it ends"),
+        ]
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        from cep.operators.goals.conjunction import conjunction_of
+
+        return conjunction_of(self, builder)

@@ -1,0 +1,249 @@
+"""Tuples of formulas, which hold while something supports them: events, what is left of a formula, a fluent's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
+from cep.operators.event import Atom, Scan
+from cep.operators.holding import KIND
+from cep.operators.where import decided
+from cep.plan.node import Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.binarise import Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+EDGES = (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT)
+"""The kinds of rows that are changes."""
+
+
+def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
+    """Variables under other names."""
+    return tuple(names.get(name, name) for name in own)
+
+
+@dataclass(frozen=True, slots=True)
+class Happening(Pattern):
+    """An event in a formula: it holds at its occurrences, of `names` alone; with `longest` over those that are no
+    longer than so many microseconds, without at instants."""
+
+    event: Atom
+    names: tuple[str, ...]
+    longest: int | None = None
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        return PatternFacts((self.event,), binds=(*self.names, KIND), goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        event = self.event.renamed(names)
+        assert isinstance(event, Atom), "it stays one"
+        return replace(self, event=event, names=kept(names, self.names))
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        child, inner = self.event.lower(builder, (), None)
+        take = tuple(inner[name] for name in self.names)
+        node = builder.add(Occurring(child, take, self.longest), (*self.names, KIND), self.span)
+        places = {name: place for place, name in enumerate((*self.names, KIND))}
+        return decided(builder, node, places, components, self.span), places
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.attempts(self.event, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Onto(Pattern):
+    """Of a formula these variables alone: they hold while it does with any values of the others. `late`: how late it
+    is given, in microseconds."""
+
+    formula: Pattern
+    names: tuple[str, ...]
+    late: int
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        return PatternFacts((self.formula,), binds=(*self.names, KIND), goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, formula=self.formula.renamed(names), names=kept(names, self.names))
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        child, inner = self.formula.lower(builder, (), None)
+        take = tuple(inner[name] for name in self.names)
+        node = builder.add(Supported(child, take, inner[KIND], self.late), (*self.names, KIND), self.span)
+        places = {name: place for place, name in enumerate((*self.names, KIND))}
+        return decided(builder, node, places, components, self.span), places
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.attempts(self.formula, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Defined(Pattern):
+    """All that the formulas of a fluent say, from the table `event` of that, as what becomes of it.
+
+    `names`: of its columns: the arguments, the value, what is said, and the number of the rule."""
+
+    event: str
+    names: tuple[str, ...]
+    late: int
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        return PatternFacts(binds=self.names, event=self.event, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, names=kept(names, self.names))
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        child = builder.add(Scan(self.event, (), (), tuple(range(len(self.names)))), self.names, self.span)
+        own = self.names[:-1]
+        node = builder.add(Extent(child, len(own) - 1, self.late), own, self.span)
+        return node, {name: place for place, name in enumerate(own)}
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.of_event(self, bound)
+        return attempts
+
+
+class _Counted(Node):
+    """A node of tuples that are counted."""
+
+    __slots__ = ()
+    child: int
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return True
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        return [("remembers", "how many things support each tuple that holds"), ("forgets", "when it ends")]
+
+
+def counted(word: str, take: Sequence[int], kind: int | None) -> NodeFacts:
+    """The facts of a node that groups by columns of its part."""
+    return NodeFacts(
+        word,
+        "formula",
+        remembers=True,
+        shows=(*(((0, column),) for column in take), ()),
+        looks=() if kind is None else ((0, kind),),
+        groups=tuple((0, column) for column in take),
+        completes=(0,),
+        meeting=Meeting.GROUPS,
+        needs_instant="a formula",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Supported(_Counted):
+    """The columns of a formula at `take`: each tuple of them holds while any does that has it. Columns: these, then
+    what a change is."""
+
+    child: int
+    take: tuple[int, ...]
+    kind: int
+    late: int
+
+    def describe(self) -> NodeFacts:
+        return counted("WHILE", self.take, self.kind)
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        child = inference.columns[self.child]
+        return tuple(child[column] for column in (*self.take, self.kind))
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return sides[0]
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        from cep.operators.goals.supports import supports_of
+
+        return supports_of(self, builder)
+
+
+@dataclass(frozen=True, slots=True)
+class Occurring(_Counted):
+    """Occurrences of an event as what holds: those no longer than `within`, at instants where that is None. Columns:
+    those at `take`, then what a change is."""
+
+    child: int
+    take: tuple[int, ...]
+    within: int | None
+
+    def describe(self) -> NodeFacts:
+        return counted("an event in a formula", self.take, None)
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        child = inference.columns[self.child]
+        return (*(child[column] for column in self.take), inference.column("int", False))
+
+    def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
+        if self.within is not None or parts[0]:
+            return None
+        return "an event that is no instant stands in a formula", "`(e(X) WITHIN 1 h)`: it is known at its end alone, so say how long it is at most; or TIME in its declaration"  # noqa: E501
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return sides[0]
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        from cep.operators.goals.supports import occurring_of
+
+        return occurring_of(self, builder)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent(_Counted):
+    """What formulas say of a fluent of so many columns (`width`) as what becomes of it. Columns: these, then which kind
+    of row it is (`cep.core.fluents`)."""
+
+    child: int
+    width: int
+    late: int
+
+    def describe(self) -> NodeFacts:
+        return counted("a fluent", range(self.width), self.width)
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return False
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        return inference.columns[self.child][: self.width + 1]
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return Text(f"extent of {sides[0].text}")
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        from cep.operators.goals.supports import extent_of
+
+        return extent_of(self, builder, kinds_read(builder, number, EDGES))
+
+
+def kinds_read(builder: Builder, number: int, changes: Sequence[int]) -> list[int]:
+    """Which kinds of rows anything reads of a fluent's node: who names none goes by its changes."""
+    events = {head.event for head in builder.plan.heads if head.child == number}
+    read: set[int] = set()
+    for node in builder.plan.nodes:
+        if isinstance(node, Scan) and node.event in events:
+            last = len(builder.plan.schemas[node.event].attributes) - 1
+            kinds = [int(constant.value) for place, constant in node.constants if place == last]
+            read.update(kinds or changes)
+    return sorted(read)
