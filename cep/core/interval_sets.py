@@ -19,6 +19,8 @@ from cep.core.time import FARTHEST
 
 INFINITE = 2**62 + 1
 """The code of an end without end: odd, as such an end is open; no sum of finite codes and displacements comes near."""
+NOWHERE = INFINITE + 1
+"""Beyond every end: where nothing starts. Nothing ends at -NOWHERE."""
 FAR = 2 * FARTHEST
 """The code of the last time there is; before -FAR there is none."""
 
@@ -59,6 +61,12 @@ def reach(low: int, high: int | None = None, bounds: str = "[]") -> Reach:
 def code(time: int, closed: bool, end: bool) -> int:
     """The code of a finite end at a time in microseconds."""
     return 2 * time + (0 if closed else -1 if end else 1)
+
+
+def first_reached(code: int, by: Reach) -> int:
+    """The first code that a dilation by this reach makes of a code: before it nothing depends on what comes from the
+    code on."""
+    return -INFINITE if by.low == -INFINITE else code + by.low - (code & by.low & 1)
 
 
 def coalesce(key: Codes, start: Codes, end: Codes) -> Intervals:
@@ -133,7 +141,7 @@ def _within(code):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _dilated_start(start, low):  # type: ignore[no-untyped-def]
+def dilated_start(start, low):  # type: ignore[no-untyped-def]
     """An end of the sum is open where one of the two is."""
     if start == -INFINITE or low == -INFINITE:
         return -INFINITE
@@ -141,10 +149,27 @@ def _dilated_start(start, low):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _dilated_end(end, high):  # type: ignore[no-untyped-def]
+def dilated_end(end, high):  # type: ignore[no-untyped-def]
+    """The same of the end."""
     if end == INFINITE or high == INFINITE:
         return INFINITE
     return _within(end + high + (end & high & 1))
+
+
+@njit(cache=True, inline="always")
+def eroded_start(start, high):  # type: ignore[no-untyped-def]
+    """It is open where it was and `high` is closed; NOWHERE: there is none."""
+    if start == -INFINITE:
+        return -INFINITE
+    return NOWHERE if high == INFINITE else _within(start + high + (~start & high & 1))
+
+
+@njit(cache=True, inline="always")
+def eroded_end(end, low):  # type: ignore[no-untyped-def]
+    """The same of the end; -NOWHERE: there is none."""
+    if end == INFINITE:
+        return INFINITE
+    return -NOWHERE if low == -INFINITE else _within(end + low - (~end & low & 1))
 
 
 @njit(linear=True, cache=True)
@@ -166,25 +191,17 @@ def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
     """As many rows at most: order stays, and what comes to touch is one."""
     starts, ends = np.empty_like(start), np.empty_like(end)
     for i in range(len(key)):
-        starts[i], ends[i] = _dilated_start(start[i], low), _dilated_end(end[i], high)
+        starts[i], ends[i] = dilated_start(start[i], low), dilated_end(end[i], high)
     return _coalesced(key, starts, ends)
 
 
 @njit(linear=True, cache=True)
 def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """As many rows at most. The left end is open where it was and `high` is closed, the right likewise with `low`."""
+    """As many rows at most."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):
-        first, last = start[i], end[i]
-        if first != -INFINITE:
-            if high == INFINITE:
-                continue
-            first = _within(first + high + (~first & high & 1))
-        if last != INFINITE:
-            if low == -INFINITE:
-                continue
-            last = _within(last + low - (~last & low & 1))
+        first, last = eroded_start(start[i], high), eroded_end(end[i], low)
         if first <= last:
             keys[count], starts[count], ends[count] = key[i], first, last
             count += 1
@@ -279,8 +296,8 @@ def _stretches(key, start, end, other_key, other_start, other_end, low, high):  
             j += 1
         place = j
         while place < m and other_key[place] == key[i] and other_start[place] <= closed:
-            first = max(_dilated_start(max(other_start[place], opened), low), opened)
-            last = min(_dilated_end(min(other_end[place], closed), high), closed)
+            first = max(dilated_start(max(other_start[place], opened), low), opened)
+            last = min(dilated_end(min(other_end[place], closed), high), closed)
             place += 1
             if first > last:
                 continue
