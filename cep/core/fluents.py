@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cep.core.time import BEGINNING
+from cep.core.time import BEGINNING as BEFORE_TIME
+from cep.core.time import END_OF_TIME
 
-SINCE_EVER = BEGINNING + 1
+SINCE_EVER = BEFORE_TIME + 1
 """The start of what holds from before all times that there are."""
+
+FOREVER = END_OF_TIME
+"""How late, in microseconds, is what is known at the end of the input alone."""
 
 HOLDS, TOLD, EDGES = "holds", "told", "edges"
 

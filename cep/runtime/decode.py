@@ -38,6 +38,8 @@ def _ends(table: pl.DataFrame) -> list[pl.Series]:
     """Start and end of intervals that lack them where they are infinite, and which of the two belong to it."""
     start = table["start"].set(table["start"] == SINCE_EVER, None)
     end = table["end"].set(table["end"] == END_OF_TIME, None)
+    if "bounds" in table.columns:  # of its own; what is infinite is open
+        return [start, end, table["bounds"]]
     bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
     return [start, end, bounds.set(end.is_null(), "()")]
 

@@ -16,6 +16,7 @@ from cep.core.suggest import did_you_mean
 from cep.language.alerts import Alerting, alert_variables, alerting
 from cep.language.asking import Asking
 from cep.language.fluents import statement_variables
+from cep.language.formulas import Formulas
 from cep.language.heads import placed
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
@@ -71,6 +72,7 @@ class _Lowering:
         self.asking = Asking("triple" in statics or "triple" in tables)
         named = Schemas(program, types)
         self.schemas, self.errors, self.fluents = named.found, named.errors, named.fluents
+        self.formulas = Formulas(program, self.fluents, self.asking, self.atom)
         # Rules that cannot be lowered, and whether the one at hand is one of them.
         self.bad = named.flawed
         self.flawed = False
@@ -111,6 +113,10 @@ class _Lowering:
                     self.flawed = id(statement) in self.bad
                     rule = self.fluent_rule(statement, policy)
                     rules += [] if self.flawed or rule is None else [rule]
+                case ast.WhileRule():
+                    self.flawed = id(statement) in self.bad
+                    rule = None if self.flawed else self.formulas.rule(statement)
+                    rules += [] if self.flawed or rule is None else [rule]
                 case ast.AlertStatement():
                     alert = self.alert(statement, [each.name for each in alerts])
                     rules += [] if alert is None else [alert.rule]
@@ -118,6 +124,7 @@ class _Lowering:
                 case _:
                     pass
         rules += self.fluents.inertia()
+        rules += self.formulas.extents()
         self.fluents.ill_placed(rules)
         self.errors += self.fluents.errors
         return Rules(

@@ -13,15 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, SINCE_EVER
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, FOREVER, SINCE_EVER
 from cep.core.interval_sets import FAR, INFINITE
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.changes import stable_order
 from cep.operators.goals.contract import Ints
 
-FOREVER = END_OF_TIME
-"""How late is what is known at the end of the input alone."""
 NOTHING = -INFINITE - 1
 """Decided up to here: nothing."""
 _CHANGES = np.isin(np.arange(16), (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT))
