@@ -27,17 +27,17 @@ BEGINS_AT, ENDS_AT, BEGINNING, ENDING = range(5, 9)
 """Of what formulas define: it holds from the instant itself on, or does not from it on; and as occurrences in patterns
 the instants of a beginning and an end, whichever of the two they are."""
 GIVEN = 9
-"""Its maximal intervals as they are given: GIVEN plus 1 where the start belongs to it, plus 2 where the end does."""
-KINDS = GIVEN + 4
+"""A maximal interval as it is given: the column of the order of arrival says which ends belong to it."""
+KINDS = GIVEN + 1
 BOUNDS = ("()", "[)", "(]", "[]")
-"""By what is added to GIVEN."""
+"""By that number: 1 where the start belongs to an interval, 2 where the end does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fluent:
     """What a table of a fluent has. `part`: its maximal intervals (HOLDS), what its rules say (TOLD), or when it begins
-    and ends (EDGES); `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it holds, so
-    that its intervals have bounds of their own."""
+    and ends (EDGES); `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it
+    holds, so that its intervals have bounds of their own."""
 
     part: str
     name: str

@@ -91,8 +91,11 @@ class Fluents:
                 told_of.add(each.name)
             elif isinstance(each, ast.FluentRule | ast.DeadlineStatement) and each.name in self.defined:
                 span = each.head_span if isinstance(each, ast.FluentRule) else each.span
-                self.error(f"`{each.name}` is defined by WHILE, and events begin and end another kind of fluent", span,
-                           "two fluents, and a third that holds while either does: `f(X) WHILE g(X) OR h(X).`")  # fmt: skip
+                self.error(
+                    f"`{each.name}` is defined by WHILE, and events begin and end another kind of fluent",
+                    span,
+                    "two fluents, and a third that holds while either does: `f(X) WHILE g(X) OR h(X).`",
+                )
                 self.flawed.add(id(each))
             elif isinstance(each, ast.FluentRule):
                 self.check(each, each.head_span)
@@ -127,9 +130,9 @@ class Fluents:
             columns[each.name] = each
         attributes = tuple(Attribute(each.name, each.type, each.optional) for each in columns.values())
         kind, defined = Attribute("what", "int"), name in self.defined
-        rule, bounds = ((Attribute("rule", "int"),), (Attribute("bounds", "string"),)) if defined else ((), ())
+        rule = (Attribute("rule", "int"),) if defined else ()
         for table, part, more in (
-            (name, HOLDS, bounds),
+            (name, HOLDS, ()),
             (told(name), TOLD, (kind, *rule)),
             (edges(name), EDGES, (kind,)),
         ):

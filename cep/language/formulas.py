@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cep.core.errors import Span
-from cep.core.fluents import BOUNDS, FOREVER, GIVEN
+from cep.core.fluents import FOREVER, GIVEN
 from cep.core.interval_sets import reach
 from cep.language.asking import Asking
 from cep.language.fluents import Fluents, edges, told
@@ -40,7 +40,17 @@ from cep.rules.formulas import (
     parts,
     plain,
 )
-from cep.rules.terms import Call, Condition, Constant, Expression, Variable, condition_variables, each_condition
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Predicate,
+    Variable,
+    condition_variables,
+    each_condition,
+)
 
 Names = frozenset[str]
 _HEADS = {"ALWAYS": "ONCE", "HISTORICALLY": "EVENTUALLY"}
@@ -98,7 +108,7 @@ class Formulas:
     def rule(self, statement: ast.WhileRule) -> Rule | None:
         """What a statement says, as a rule; None where something is wrong."""
         before = len(self.fluents.errors)
-        heads = (*statement.arguments, *([] if statement.value is None else [statement.value]))
+        heads: tuple[Expression, ...] = (*statement.arguments, *([] if statement.value is None else [statement.value]))
         wanted: dict[str, None] = {}
         for each in heads:
             if isinstance(each, Call):
@@ -125,7 +135,7 @@ class Formulas:
         if variables(body) != keep | {KIND}:
             body = Onto(body, tuple(sorted(keep)), self.late_of(formula), None, statement.span)
         number = Constant(self.numbers[id(statement)], "int")
-        arguments = (*heads, Variable(KIND), number)
+        arguments: tuple[Expression, ...] = (*heads, Variable(KIND), number)
         return Rule(told(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
@@ -137,10 +147,8 @@ class Formulas:
             own = tuple(map(Variable, names[:-1]))
             body = Defined(told(name), names, self.late(name), None, span)
             made.append(Rule(edges(name), own, body, None, span, span))
-            for more, text in enumerate(BOUNDS):
-                atom = Atom(edges(name), (*own[:-1], Constant(GIVEN + more, "int")), None, span)
-                arguments = (*own[:-1], Constant(text, "string"))
-                made.append(Rule(name, arguments, atom, None, span, span))
+            atom = Atom(edges(name), (*own[:-1], Constant(GIVEN, "int")), None, span)
+            made.append(Rule(name, own[:-1], atom, None, span, span))
         return made
 
     # --- how late things are known ---
@@ -233,8 +241,13 @@ class Formulas:
         """Refuse a variable of the head that nothing binds."""
         name = variable.name
         if name in formula_variables(formula):
-            self.error(f"`{name}` of the head has no value: it occurs only under NOT, in one side of an OR, or in what "
-                       "is aggregated", variable.span, "a fluent that holds of it: `.. AND p(X)`", "unsafe")  # fmt: skip
+            self.error(
+                f"`{name}` of the head has no value: it occurs only under NOT, in one side of an OR, or in "
+                "what is aggregated",
+                variable.span,
+                "a fluent that holds of it: `.. AND p(X)`",
+                "unsafe",
+            )
         else:
             self.error(f"`{name}` of the head is not bound by the formula", variable.span,
                        "name it in the formula, or bind it: `WHERE X = ..`", "unsafe")  # fmt: skip
@@ -395,14 +408,11 @@ def _asked(conditions: Sequence[Condition]) -> Names:
     return frozenset(name for each in conditions for name in condition_variables(each) if name != "_")
 
 
-def _sides(condition: object) -> Sequence[Expression]:
-    return getattr(condition, "arguments", None) or (
-        getattr(condition, "left", None),
-        getattr(condition, "right", None),
-    )
+def _sides(condition: Comparison | Predicate) -> Sequence[Expression]:
+    return condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)
 
 
-def _times(expression: object) -> bool:
+def _times(expression: Expression) -> bool:
     if not isinstance(expression, Call):
         return False
     if expression.function in ("start", "end", "duration") and not expression.arguments:

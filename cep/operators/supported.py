@@ -199,7 +199,10 @@ class Occurring(_Counted):
     def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
         if self.within is not None or parts[0]:
             return None
-        return "an event that is no instant stands in a formula", "`(e(X) WITHIN 1 h)`: it is known at its end alone, so say how long it is at most; or TIME in its declaration"  # noqa: E501
+        return (
+            "an event that is no instant stands in a formula",
+            "`(e(X) WITHIN 1 h)`: it is known at its end, so say how long it is at most; or TIME in its declaration",
+        )
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return sides[0]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.core.fluents import HOLDS, SINCE_EVER
+from cep.core.fluents import BOUNDS, HOLDS, SINCE_EVER
 from cep.core.relation import END, FIRST, ORDER, START, Table, column, concat, rows
 from cep.core.schema import ARRIVAL, CODED, TIE, Schema
 from cep.core.time import END_OF_TIME
@@ -30,16 +30,18 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
         kind = schemas[name].fluent
         if kind is not None and kind.part == HOLDS:
-            found[name] = found[name].with_columns(*_ends(found[name]))
+            order = concat(tables)[ORDER] if kind.defined else None
+            found[name] = found[name].with_columns(*_ends(found[name], order))
     return found
 
 
-def _ends(table: pl.DataFrame) -> list[pl.Series]:
-    """Start and end of intervals that lack them where they are infinite, and which of the two belong to it."""
+def _ends(table: pl.DataFrame, order: NDArray[np.int64] | None) -> list[pl.Series]:
+    """Start and end of intervals that lack them where they are infinite, and which of the two belong to it: `order`
+    says it of each; None: all are of events that began and ended them."""
     start = table["start"].set(table["start"] == SINCE_EVER, None)
     end = table["end"].set(table["end"] == END_OF_TIME, None)
-    if "bounds" in table.columns:  # of its own; what is infinite is open
-        return [start, end, table["bounds"]]
+    if order is not None:
+        return [start, end, pl.Series("bounds", np.array(BOUNDS)[order], dtype=pl.String)]
     bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
     return [start, end, bounds.set(end.is_null(), "()")]
 

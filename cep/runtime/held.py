@@ -22,9 +22,8 @@ def held_of(
         schema = schemas[name]
         if schema.fluent is None or schema.fluent.part != HOLDS:
             continue
-        attributes = [each for each in schema.attributes if each.name != "bounds"]
-        columns: list[list[Value]] = [table[attribute.name].to_list() for attribute in attributes]
-        for column, attribute in zip(columns, attributes, strict=True):
+        columns: list[list[Value]] = [table[attribute.name].to_list() for attribute in schema.attributes]
+        for column, attribute in zip(columns, schema.attributes):
             if attribute.type == "iri":
                 column[:] = [None if value is None else Iri(str(value)) for value in column]
         ends = zip(table["start"].to_list(), table["end"].to_list(), table["bounds"].to_list(), strict=True)

@@ -290,7 +290,7 @@ class _Lowering:
             chain = Pair("SEQ", chain, link, policy, within, None, times.span)
         return Repeat(tuple(links), chain, within, times.span)
 
-    def atom(self, atom: ast.EventPattern, within: int | None) -> Pattern:
+    def atom(self, atom: ast.EventPattern, within: int | None) -> Atom:
         schema = self.schemas.get(atom.name)
         arguments: tuple[Expression, ...] = atom.arguments
         if schema is None:

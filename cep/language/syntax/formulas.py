@@ -1,13 +1,13 @@
 """Formulas of defined fluents: `flag(X) WHILE monitors(X, Z) AND HISTORICALLY[0, 4 s] ONCE[0, 2 s] signal(Z).`
 
-    rule     = { box } held "WHILE" formula "."
-    box      = ( "ALWAYS" | "HISTORICALLY" ) within
-    formula  = ( since { "AND" [ "NOT" ] since } | since { "OR" since } ) { postfix }
-    postfix  = "LASTING" ( ">=" | ">" ) duration | "WHERE" conditions | "WITHIN" duration
-             | "AGGREGATE" result { "," result } [ "BY" VARIABLE { "," VARIABLE } ]
-    since    = unary [ ( "SINCE" | "UNTIL" ) [ within ] unary ]
-    unary    = ( "ONCE" | "HISTORICALLY" | "EVENTUALLY" | "ALWAYS" ) [ within ] unary | held | "(" formula ")"
-    within   = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
+rule     = { box } held "WHILE" formula "."
+box      = ( "ALWAYS" | "HISTORICALLY" ) within
+formula  = ( since { "AND" [ "NOT" ] since } | since { "OR" since } ) { postfix }
+postfix  = "LASTING" ( ">=" | ">" ) duration | "WHERE" conditions | "WITHIN" duration
+         | "AGGREGATE" result { "," result } [ "BY" VARIABLE { "," VARIABLE } ]
+since    = unary [ ( "SINCE" | "UNTIL" ) [ within ] unary ]
+unary    = ( "ONCE" | "HISTORICALLY" | "EVENTUALLY" | "ALWAYS" ) [ within ] unary | held | "(" formula ")"
+within   = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
 """
 
 from __future__ import annotations
@@ -216,8 +216,10 @@ def _postfixed(cursor: Cursor, step: Token, first: Token, left: Formula) -> Form
         found.append(result(cursor))
         height = max(height, cursor.height)
     if cursor.token.key == "OVER":
-        cursor.stop("the aggregate of a formula is over all that holds at a time, and has no window",
-                    "`AGGREGATE N = count() BY A`; over what held lately: `(ONCE[0, 10 min] p) AGGREGATE ..`")  # fmt: skip
+        cursor.stop(
+            "the aggregate of a formula is over all that holds at a time, and has no window",
+            "`AGGREGATE N = count() BY A`; over what held lately: `(ONCE[0, 10 min] p) AGGREGATE ..`",
+        )
     by: list[Variable] = []
     if cursor.accept("BY"):
         by.append(group(cursor))

@@ -334,5 +334,5 @@ def conjunction_of(node: Both, builder: Builder) -> Goal:
     ):
         wide = [*types, *others(pairs, types)]
         sides.append(Side(len(wide), kind, key, codes_of(wide), take))
-    goal = Conjunction(ConjunctionSpec(*sides, node.negated, node.lates), builder.lineage)
+    goal = Conjunction(ConjunctionSpec(sides[0], sides[1], node.negated, node.lates), builder.lineage)
     return widened(goal, (left_added, right_added), (left, right))

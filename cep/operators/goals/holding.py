@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from cep.core.fluents import BEFORE, BEGINS, ENDS
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, empty, rows
 from cep.core.time import Frontier
@@ -49,12 +49,16 @@ CELLS = 5
 def _meet(  # type: ignore[no-untyped-def]
     left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs
 ):
-    """Arrivals of both sides in order, those of the left first at one instant. Gives pairs (row of the left, tuple,
-    name), which grow as they must, and how many; `negated`: one for each left that meets nothing."""
+    """Arrivals of both sides in order; of one instant first what the right is from it on, then the left's. Gives pairs
+    (row of the left, tuple, name), which grow as they must, and how many; `negated`: one for each left that meets
+    nothing."""
     n, m = left.shape[1], right.shape[1]
     i = j = made = 0
     while i < n or j < m:
-        if i < n and (j == m or left[END, i] <= right[END, j]):
+        first = i < n and (j == m or left[END, i] <= right[END, j])
+        if first and j < m and left[END, i] == right[END, j]:  # what is so from the instant itself on comes first
+            first = right[kind_row, j] != BEGINS_AT and right[kind_row, j] != ENDS_AT
+        if first:
             slot = left_slots[i]
             p = chains[slot, 0] if slot >= 0 else -1
             if negated:
@@ -73,7 +77,7 @@ def _meet(  # type: ignore[no-untyped-def]
             i += 1
             continue
         p, slot, kind = tuples[j], right_slots[j], right[kind_row, j]
-        if slot >= 0 and (kind == BEGINS or kind == BEFORE) and not state[p, HOLDS]:
+        if slot >= 0 and (kind == BEGINS or kind == BEFORE or kind == BEGINS_AT) and not state[p, HOLDS]:
             state[p, HOLDS], state[p, KEY], state[p, NAME] = 1, slot, right[IDENTITY, j]
             last = chains[slot, 1]
             state[p, AFTER], state[p, BEFORE_IT] = -1, last
@@ -82,7 +86,7 @@ def _meet(  # type: ignore[no-untyped-def]
             else:
                 chains[slot, 0] = p
             chains[slot, 1] = p
-        elif slot >= 0 and kind == ENDS and state[p, HOLDS]:
+        elif slot >= 0 and (kind == ENDS or kind == ENDS_AT) and state[p, HOLDS]:
             before, after = state[p, BEFORE_IT], state[p, AFTER]
             if before >= 0:
                 state[before, AFTER] = after

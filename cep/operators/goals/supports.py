@@ -17,7 +17,6 @@ from cep.core.fluents import (
     BEGINNING,
     BEGINS,
     BEGINS_AT,
-    BOUNDS,
     ENDING,
     ENDS,
     ENDS_AT,
@@ -28,18 +27,27 @@ from cep.core.fluents import (
 )
 from cep.core.interval_sets import INFINITE
 from cep.core.kernels import njit
-from cep.core.relation import END, FIRST, IDENTITY, START, Table, empty, rows
+from cep.core.relation import END, FIRST, ORDER, START, Table, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.changes import stable_order
-from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, StateKeys, Translation, between, demand
-from cep.operators.goals.contract import from_arrow, restored, to_arrow
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
 from cep.operators.goals.edges import Waiting, phased, put_changes, sorted_rows
 from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.relational import constant_bits
-from cep.rules.terms import Constant
 
 if TYPE_CHECKING:
     from cep.operators.build import Builder
@@ -78,14 +86,14 @@ def _counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
 
 @njit(linear=True, cache=True)
 def _give(given, count, start, end, row, kind):  # type: ignore[no-untyped-def]
-    given[count, 0], given[count, 1], given[count, 2], given[count, 3] = start, end, row, kind
+    given[count, 0], given[count, 1], given[count, 2], given[count, 3], given[count, 4] = start, end, row, kind, 0
 
 
 @njit(linear=True, cache=True)
 def _become(code, begins, since, wanted):  # type: ignore[no-untyped-def]
-    """What becomes of a fluent by changes of its tuples: rows (start, end, change, kind), MOST a change at most, for
-    which there is room, and how many."""
-    given = np.empty((MOST * len(code), 4), np.int64)
+    """What becomes of a fluent by changes of its tuples: rows (start, end, change, kind, order), MOST a change at most,
+    for which there is room, and how many."""
+    given = np.empty((MOST * len(code), 5), np.int64)
     count = 0
     for i in range(len(code)):
         at = code[i]
@@ -113,9 +121,9 @@ def _become(code, begins, since, wanted):  # type: ignore[no-untyped-def]
         if wanted[WHOLE] and not ever:
             _give(given, count, start, end, i, WHOLE)
             count += 1
-        kind = GIVEN + (1 if since[i] & 1 == 0 else 0) + (2 if at & 1 else 0)
-        if wanted[kind]:
-            _give(given, count, start, end, i, kind)
+        if wanted[GIVEN]:
+            _give(given, count, start, end, i, GIVEN)
+            given[count, 4] = (1 if since[i] & 1 == 0 else 0) + (2 if at & 1 else 0)
             count += 1
     return given, count
 
@@ -124,7 +132,7 @@ def _become(code, begins, since, wanted):  # type: ignore[no-untyped-def]
 class SupportsSpec:
     """Of an input of so many columns (`width`) those at `take` make a tuple, `codes` of them hold pool codes; `kind`
     says what a change is, None: rows are occurrences, those no longer than `within`. `late`: how late the input is
-    given. `wanted`: of a fluent's extent, which kinds of rows anything reads; `bounds`: its texts, as codes."""
+    given. `wanted`: of a fluent's extent, which kinds of rows anything reads."""
 
     width: int
     take: tuple[int, ...]
@@ -133,7 +141,6 @@ class SupportsSpec:
     within: int | None
     late: int
     wanted: Ints | None = None
-    bounds: tuple[int, ...] = ()
 
 
 class Supports(KeyedState):
@@ -191,21 +198,21 @@ class Supports(KeyedState):
         if not len(given):
             return empty(len(self.spec.take) + 1)
         made = np.zeros((FIRST + len(self.spec.take) + 1, len(given)), np.int64)
-        made[START], made[END], made[-1] = given[:, 0], given[:, 1], given[:, 3]
+        made[START], made[END], made[ORDER], made[-1] = given[:, 0], given[:, 1], given[:, 4], given[:, 3]
         made[FIRST:-1] = self.tuples.known[slots[given[:, 2]]].T
         if self.lineage is not None:
             self.lineage.name(made)
         return made
 
     def open(self) -> Table:
-        """What still holds at the end of the input: its intervals, with an end after every time, and their bounds."""
+        """What still holds at the end of the input: its intervals, with an end after every time."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
-        made = np.zeros((FIRST + len(self.spec.take) + 1, len(slots)), np.int64)
+        made = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
         made[START] = np.where(since == -INFINITE, SINCE_EVER, since >> 1)
         made[END] = END_OF_TIME
-        made[FIRST:-1] = self.tuples.known[slots].T
-        made[-1] = np.array(self.spec.bounds, np.int64)[((since & 1) == 0).astype(np.int64)]
+        made[ORDER] = (since & 1) == 0
+        made[FIRST:] = self.tuples.known[slots].T
         return made[:, np.lexsort((slots, made[START]))]
 
     def due(self) -> int | None:
@@ -321,6 +328,5 @@ def extent_of(node: Extent, builder: Builder, kinds: Sequence[int]) -> Goal:
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1
     take = tuple(range(node.width))
-    bounds = tuple(constant_bits(builder, Constant(text, "string"), "string") for text in BOUNDS)
-    spec = SupportsSpec(len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted, bounds)
+    spec = SupportsSpec(len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted)
     return Supports(spec, builder.lineage)

@@ -17,8 +17,18 @@ from cep.core.interval_sets import INFINITE, Reach
 from cep.core.relation import FIRST, Table, empty
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.changes import Changes
-from cep.operators.goals.contract import Arrays, Goal, Ints, StateKeys, Translation, between, demand
-from cep.operators.goals.contract import from_arrow, restored, to_arrow
+from cep.operators.goals.contract import (
+    Arrays,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
 from cep.operators.goals.edges import Waiting, decided, due, put_changes
 from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
