@@ -134,13 +134,13 @@ def _cut(rows: tuple[Codes, Codes, Codes, int]) -> Intervals:
 # --- kernels: each gives columns with room, and how many rows are used ---
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _within(code):  # type: ignore[no-untyped-def]
     """A finite code that lies within the times there are."""
     return min(max(code, -FAR), FAR)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def dilated_start(start, low):  # type: ignore[no-untyped-def]
     """An end of the sum is open where one of the two is."""
     if start == -INFINITE or low == -INFINITE:
@@ -148,7 +148,7 @@ def dilated_start(start, low):  # type: ignore[no-untyped-def]
     return _within(start + low - (start & low & 1))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def dilated_end(end, high):  # type: ignore[no-untyped-def]
     """The same of the end."""
     if end == INFINITE or high == INFINITE:
@@ -156,7 +156,7 @@ def dilated_end(end, high):  # type: ignore[no-untyped-def]
     return _within(end + high + (end & high & 1))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def eroded_start(start, high):  # type: ignore[no-untyped-def]
     """It is open where it was and `high` is closed; NOWHERE: there is none."""
     if start == -INFINITE:
@@ -164,7 +164,7 @@ def eroded_start(start, high):  # type: ignore[no-untyped-def]
     return NOWHERE if high == INFINITE else _within(start + high + (~start & high & 1))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def eroded_end(end, low):  # type: ignore[no-untyped-def]
     """The same of the end; -NOWHERE: there is none."""
     if end == INFINITE:

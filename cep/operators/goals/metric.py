@@ -7,7 +7,8 @@ tuples whose result changes with time alone, never how many tuples hold.
 
 The operators are those of DatalogMTL. What is kept of a tuple is the intervals of its result that are not over yet:
 of `[a, b]` at most b / (b - a) + 2, the bound of Wałęga, Kaminski and Cuenca Grau (*Reasoning over streaming data in
-metric temporal Datalog*, AAAI 2019), however many changes came; only a shift `[a, a]` keeps what came in its time.
+metric temporal Datalog*, AAAI 2019), however many changes came. Only a shift `[a, a]` keeps what came in its time, and
+UNTIL, which no bound is known for, where the left began and the right held without it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from cep.operators.goals.metric_kernels import (
     LAST,
     OPENED,
     P_WIDTH,
+    R_KIND,
+    R_LEAST,
     R_WIDTH,
     SINCE,
     TAIL,
@@ -78,7 +81,7 @@ class Metric:
         by = reach(0) if by is None else by
         assert by.low >= 0, "a reach is written with displacements from 0 on"
         self._by = by.mirrored if ahead else by
-        self._rule: Ints = np.array([kind, self._by.low, self._by.high, least], np.int64)
+        self._rule: Ints = np.array([kind, self._by.low, self._by.high, least if kind == LAST else 0], np.int64)
         assert len(self._rule) == R_WIDTH
         self.inputs = 2 if kind in (SINCE, UNTIL) else 1
         self._clear()
@@ -129,17 +132,17 @@ class Metric:
         code = int(next_due(self._state, self._pool, self._heap, self._counts))
         if code == INFINITE or self._known(INFINITE - 1) < code:
             return None
-        back = 2 * int(self._rule[3]) if self._rule[0] == LAST else -min(self._by.low, 0)
+        back = 2 * int(self._rule[R_LEAST]) if self._rule[R_KIND] == LAST else -min(self._by.low, 0)
         return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
 
     def _known(self, decided: int) -> int:
         """Up to where the result is decided if the inputs are up to a code."""
         if decided >= INFINITE:
             return INFINITE
-        if self._rule[0] == LAST:
-            return 2 * (((decided + 1) >> 1) - int(self._rule[3])) + 1
+        if self._rule[R_KIND] == LAST:
+            return min(2 * (((decided + 1) >> 1) - int(self._rule[R_LEAST])) + 1, decided)
         known = first_reached(decided + 1, self._by) - 1
-        return min(known, decided) if self._rule[0] == SINCE else known
+        return min(known, decided) if self._rule[R_KIND] == SINCE else known
 
     # --- what is kept ---
 
