@@ -43,10 +43,10 @@ from cep.operators.goals.metric_kernels import (
     WAITING,
     advance,
     due_keys,
+    edges_of,
     intervals_kept,
     keep_intervals,
     next_due,
-    waiting_of,
 )
 
 OPERATORS: Mapping[str, tuple[int, bool]] = {
@@ -107,14 +107,15 @@ class Metric:
         self.given = max(self.given, min(self._known(decided), decided if until is None else until))
         keyed = [_by_key(each) for each in inputs]
         left, right = keyed[0], keyed[-1] if self.inputs == 2 else no_changes()
-        due = due_keys(self._state, self._pool, self._heap, self._counts, self.given)
+        due = np.sort(due_keys(self._state, self._pool, self._heap, self._counts, self.given))
         some = len(left.key) + len(right.key)
         if not some and not len(due):
             return no_changes(), self.given
         self._reserve(
             max((int(keys[-1]) + 1 for keys in (left.key, right.key) if len(keys)), default=0), some, len(due)
         )
-        room = 2 * (some + sum(int(waiting_of(self._state, keys)) for keys in (left.key, right.key, due)))
+        rows = ((left.key, left.begins), (right.key, right.begins), (due, np.zeros_like(due)))
+        room = sum(int(edges_of(self._state, *each)) for each in rows)
         made = advance(
             self._rule, *left, *right, due, self.given, room, self._state, self._pool, self._counts, self._heap
         )

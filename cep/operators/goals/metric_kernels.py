@@ -11,7 +11,7 @@ import numpy as np
 
 from cep.core.interval_sets import INFINITE, dilated_end, dilated_start, eroded_end, eroded_start
 from cep.core.kernels import njit
-from cep.operators.goals.timers import drop_timer, put_timer
+from cep.operators.goals.timers import drop_timer, order_timers, put_timer
 
 DILATE, ERODE, LAST, SINCE, UNTIL = range(5)
 """The kinds: ONCE and EVENTUALLY, HISTORICALLY and ALWAYS, LASTING, and those of two inputs."""
@@ -31,7 +31,7 @@ C_USED, C_FREE, C_TIMERS, C_GIVEN, C_WIDTH = range(5)
 """How many rows of the pool were ever used, the first free one, how many timers, how many changes were given."""
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
     """The key's last interval from now on, without an end, starts there; what it touches is one with it."""
     state[key, FLAGS] |= OPEN
@@ -57,7 +57,7 @@ def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
     state[key, WAITING] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
     """One of the key's intervals, the first or the last, goes."""
     following, before = pool[row, P_NEXT], pool[row, P_BEFORE]
@@ -74,7 +74,7 @@ def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
     state[key, WAITING] -= 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
     """The key's last interval ends there; one that is none, or too short, goes."""
     state[key, FLAGS] &= ~OPEN
@@ -87,7 +87,7 @@ def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
         pool[tail, P_END] = end
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """A change of the only input."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
@@ -109,7 +109,7 @@ def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
         _end(state, pool, counts, key, end, rule[R_LEAST])
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """A change of the right of SINCE and UNTIL. With a displacement of nothing it counts wherever it holds."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
@@ -128,7 +128,7 @@ def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
             _end(state, pool, counts, key, dilated_end(code - 1, high) if held else code - 1, 0)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """A change of the left of SINCE and UNTIL, which need not hold at its ends: there, too, the right may have held."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
@@ -153,7 +153,7 @@ def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unty
         pool[state[key, TAIL], P_END] = min(pool[state[key, TAIL], P_END], closed)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _next(state, pool, key):  # type: ignore[no-untyped-def]
     """The code at which the key's result changes next, as far as is known; INFINITE: never."""
     head = state[key, HEAD]
@@ -164,7 +164,7 @@ def _next(state, pool, key):  # type: ignore[no-untyped-def]
     return INFINITE if pool[head, P_END] == INFINITE else pool[head, P_END] + 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore[no-untyped-def]
     """The changes of a key's result up to a code."""
     given = counts[C_GIVEN]
@@ -184,23 +184,48 @@ def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore
 
 @njit(linear=True, cache=True)
 def due_keys(state, pool, heap, counts, until):  # type: ignore[no-untyped-def]
-    """The keys whose result changes up to a code, ascending; their timers go. As many as timers at most."""
+    """The keys whose result changes up to a code, in no order; their timers go. As many as timers at most.
+
+    One by one they are taken off the heap; where they are many of all timers, all are looked at instead.
+    """
     due = np.empty(counts[C_TIMERS], np.int64)
-    found = 0
-    while counts[C_TIMERS] > 0 and heap[0, 0] <= until:
+    found = left = 0
+    fewest = counts[C_TIMERS] - (counts[C_TIMERS] >> 4) - 16
+    while counts[C_TIMERS] > max(fewest, 0) and heap[0, 0] <= until:
         code, key = heap[0, 0], heap[0, 1]
         counts[C_TIMERS] = drop_timer(heap, counts[C_TIMERS])
-        if state[key, TIMER] != code:
-            continue
-        state[key, TIMER] = _next(state, pool, key)
-        if state[key, TIMER] <= until:
+        following = _due(state, pool, code, key, until)
+        if following <= until:
             due[found] = key
             found += 1
-            state[key, TIMER] = INFINITE
-        elif state[key, TIMER] < INFINITE:  # one has gone for it
-            put_timer(heap, counts[C_TIMERS], state[key, TIMER], key)
+        elif following < INFINITE:  # one has gone for it
+            put_timer(heap, counts[C_TIMERS], following, key)
             counts[C_TIMERS] += 1
-    return np.sort(due[:found])
+    if counts[C_TIMERS] > 0 and heap[0, 0] <= until:
+        for i in range(counts[C_TIMERS]):
+            following, key = heap[i, 0], heap[i, 1]
+            if following <= until:
+                following = _due(state, pool, following, key, until)
+            if following <= until:
+                due[found] = key
+                found += 1
+            elif following < INFINITE:  # no further on than where it was
+                heap[left, 0], heap[left, 1] = following, key
+                left += 1
+        counts[C_TIMERS] = left
+        order_timers(heap, left)
+    return due[:found]
+
+
+@njit(cache=True, inline="always")
+def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
+    """Of a timer that goes: when the key's result changes next; INFINITE: it was not the key's, or that is never. What
+    is not due yet waits for then."""
+    if state[key, TIMER] != code:
+        return INFINITE
+    following = _next(state, pool, key)
+    state[key, TIMER] = INFINITE if following <= until else following
+    return following
 
 
 @njit(linear=True, cache=True)
@@ -255,12 +280,13 @@ def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-un
 
 
 @njit(linear=True, cache=True)
-def waiting_of(state, keys):  # type: ignore[no-untyped-def]
-    """How many intervals of these keys wait, of one that comes again and again once."""
+def edges_of(state, keys, begins):  # type: ignore[no-untyped-def]
+    """How many changes at most the changes of these keys make: two for each interval that begins, or waits already."""
     count = 0
     for i in range(len(keys)):
+        count += 2 * begins[i]
         if i == 0 or keys[i] != keys[i - 1]:
-            count += state[keys[i], WAITING]
+            count += 2 * state[keys[i], WAITING]
     return count
 
 
@@ -273,8 +299,7 @@ def advance(  # type: ignore[no-untyped-def]
 
     Of equal codes that of the right goes first at a point, that of the left in a gap: so what holds between two points
     holds with its ends, where the right may have held. `pool` has room for an interval more a change, `heap` for a
-    timer more a change and key of `due`; `room` is twice that and the intervals that wait for these keys, each of which
-    begins and ends once.
+    timer more a change and key of `due`; as many as `room` changes are made at most (`edges_of`).
     """
     keys, codes, begins = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     n, m, d = len(left_key), len(right_key), len(due)
