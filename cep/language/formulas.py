@@ -12,12 +12,14 @@ from dataclasses import replace
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN
 from cep.core.interval_sets import reach
+from cep.core.suggest import did_you_mean
 from cep.language.asking import Asking
 from cep.language.fluents import Fluents, edges, told
 from cep.language.syntax import ast
 from cep.operators.conjunction import Together
 from cep.operators.either import Either
 from cep.operators.event import Atom
+from cep.operators.grouped import Grouped
 from cep.operators.holding import KIND
 from cep.operators.supported import Defined, Happening, Onto
 from cep.operators.temporal import Temporal
@@ -50,9 +52,11 @@ from cep.rules.terms import (
     Variable,
     condition_variables,
     each_condition,
+    expression_variables,
 )
 
 Names = frozenset[str]
+_IN_ORDER = ("first", "last", "mode", "slope", "rate", "ewma")
 _HEADS = {"ALWAYS": "ONCE", "HISTORICALLY": "EVENTUALLY"}
 """What a head's operator makes of its formula: `ALWAYS[a, b] p WHILE q` is `p WHILE ONCE[a, b] q`."""
 
@@ -198,8 +202,11 @@ class Formulas:
         before = len(self.fluents.errors)
         fluent = formula.name in self.fluents.declared
         if fluent and formula.within is not None:
-            self.error(f"`{formula.name}` is a fluent, and WITHIN bounds an event", formula.span,
-                       "how long it holds is said by LASTING: `moving(V) LASTING >= 10 min`")  # fmt: skip
+            self.error(
+                f"`{formula.name}` is a fluent, and WITHIN bounds an event",
+                formula.span,
+                "how long it holds is said by LASTING: `moving(V) LASTING >= 10 min`",
+            )
             return None
         written = ast.EventPattern(formula.name, formula.arguments, formula.names, formula.span, formula.value)
         atom = self.atom(written, None)
@@ -249,8 +256,12 @@ class Formulas:
                 "unsafe",
             )
         else:
-            self.error(f"`{name}` of the head is not bound by the formula", variable.span,
-                       "name it in the formula, or bind it: `WHERE X = ..`", "unsafe")  # fmt: skip
+            self.error(
+                f"`{name}` of the head is not bound by the formula",
+                variable.span,
+                "name it in the formula, or bind it: `WHERE X = ..`",
+                "unsafe",
+            )
 
     # --- formulas ---
 
@@ -272,8 +283,7 @@ class Formulas:
             case Restricted():
                 return self.restricted(formula, keep, outside)
             case Aggregated():
-                self.error("AGGREGATE in formulas does not run yet", formula.span)
-                return self.lowered(formula.formula, keep, outside)
+                return self.aggregated(formula, keep, outside)
 
     def onto(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
         """The pattern with these variables alone."""
@@ -336,8 +346,12 @@ class Formulas:
         for part, names in zip(formula.parts, mine, strict=True):
             if names != every:
                 missing = ", ".join(f"`{name}`" for name in sorted(every - names))
-                self.error(f"both sides of an OR bind the same variables: this one lacks {missing}", part.span,
-                           "`_` for what only one side has, or two rules of the same fluent", "unsafe")  # fmt: skip
+                self.error(
+                    f"both sides of an OR bind the same variables: this one lacks {missing}",
+                    part.span,
+                    "`_` for what only one side has, or two rules of the same fluent",
+                    "unsafe",
+                )
         own = every & keep
         found = [self.lowered(part, own, outside) for part in formula.parts]
         lates = [self.late_of(part) for part in formula.parts]
@@ -390,6 +404,38 @@ class Formulas:
         again = replace(again, span=right.span)
         return self.lowered(again, keep, outside), again
 
+    def aggregated(self, formula: Aggregated, keep: Names, outside: Names) -> Pattern:
+        inner = self.bound(formula.formula)
+        known = sorted(name for name in inner if "'" not in name)
+        for result in formula.results:
+            if result.function in _IN_ORDER:
+                self.error(
+                    f"`{result.function}` goes by the order of time, and what holds at one time has none",
+                    result.span,
+                    "`count`, `sum`, `avg`, `min`, `max`, `stddev`, `median` or `percentile`",
+                )
+            if result.variable in inner or [each.variable for each in formula.results].count(result.variable) > 1:
+                self.error(f"`{result.variable}` has a value already", result.span, "a new variable for each result")
+            for name in [] if result.argument is None else expression_variables(result.argument):
+                if name not in inner:
+                    self.error(
+                        f"`{name}` is not bound by the aggregated formula",
+                        result.span,
+                        did_you_mean(name, known) or f"it binds {', '.join(known) or 'nothing'}",
+                        "unsafe",
+                    )
+        for each in formula.by:
+            if each.name not in inner:
+                self.error(
+                    f"`{each.name}` is not bound by the aggregated formula",
+                    each.span,
+                    did_you_mean(each.name, known) or f"it binds {', '.join(known) or 'nothing'}",
+                    "unsafe",
+                )
+        body = self.lowered(formula.formula, inner, outside | inner)
+        late = self.late_of(formula.formula)
+        return self.onto(Grouped(body, formula.results, formula.by, late, None, formula.span), keep, formula)
+
     def restricted(self, formula: Restricted, keep: Names, outside: Names) -> Pattern:
         asked = _asked(formula.conditions)
         uses = dict.fromkeys(asked, 2)
@@ -397,8 +443,11 @@ class Formulas:
         for each in conditions:
             self.fluents.elsewhere(each)
             if any(_times(side) for one in each_condition([each]) for side in _sides(one)):
-                self.error("a formula has no start and no end: it holds at single times", each.span,
-                           "how long it holds is said by LASTING, how long ago by ONCE")  # fmt: skip
+                self.error(
+                    "a formula has no start and no end: it holds at single times",
+                    each.span,
+                    "how long it holds is said by LASTING, how long ago by ONCE",
+                )
         inner = formula.formula
         body = self.lowered(inner, self.bound(inner) & (keep | asked), outside | asked)
         return self.onto(Given(body, conditions, None, formula.span), keep, formula)

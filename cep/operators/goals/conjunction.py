@@ -49,7 +49,7 @@ HEAD, TAIL = range(2)
 
 
 @njit(cache=True)
-def _link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
+def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
     """A tuple holds from now on, the last under its key (-1: under none)."""
     state[p, HOLDS], state[p, AFTER], state[p, BEFORE], state[p, TURN] = 1, -1, -1, turn
     if key < 0:
@@ -64,7 +64,7 @@ def _link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
+def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
     """It holds no more."""
     state[p, HOLDS] = 0
     if key < 0:
@@ -84,7 +84,7 @@ def _unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
 def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
     """All tuples hold, in this order; their cells and those of their keys are there."""
     for p in range(len(keys)):
-        _link(state, chains, p, keys[p], p)
+        link(state, chains, p, keys[p], p)
 
 
 @njit(linear=True, cache=True)
@@ -106,9 +106,9 @@ def _meet(  # type: ignore[no-untyped-def]
             continue
         if begun:
             alone = key < 0 or chains[key, HEAD] < 0
-            _link(own, chains, p, key, turn + at)
+            link(own, chains, p, key, turn + at)
         else:
-            _unlink(own, chains, p, key)
+            unlink(own, chains, p, key)
             alone = key < 0 or chains[key, HEAD] < 0
         if negated and mine:
             if key < 0 or facing[key, HEAD] < 0:
@@ -211,8 +211,8 @@ class Conjunction(KeyedState):
 
     def _reserve(self) -> None:
         for side in range(2):
-            self.state[side] = _room(self.state[side], self.tuples[side].count, 0)
-            self.chains[side] = _room(self.chains[side], self.keys.count, -1)
+            self.state[side] = room(self.state[side], self.tuples[side].count, 0)
+            self.chains[side] = room(self.chains[side], self.keys.count, -1)
 
     def due(self) -> int | None:
         return self.waiting.due()
@@ -313,7 +313,7 @@ class Conjunction(KeyedState):
         return held + self.waiting.count, int(arrays + self.keys.nbytes + sum(keys.nbytes for keys in self.tuples))
 
 
-def _room(array: Ints, needed: int, fill: int) -> Ints:
+def room(array: Ints, needed: int, fill: int) -> Ints:
     if needed <= len(array):
         return array
     larger = np.full((max(needed, 2 * len(array)), array.shape[1]), fill, np.int64)
