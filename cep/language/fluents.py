@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from cep.core.errors import CepError, Source, Span
 from cep.core.fluents import (
@@ -64,6 +65,14 @@ def edges(name: str) -> str:
     return f"times of {name}"
 
 
+class Late(Protocol):
+    """What is known of fluents that are decided late."""
+
+    def refuse(self, name: str, span: Span) -> None:
+        """Refuse what asks one when time has not come so far."""
+        ...
+
+
 class Fluents:
     """The fluents of a program: `declared` by name; `errors`: what is wrong with their statements, `flawed`: these."""
 
@@ -75,6 +84,7 @@ class Fluents:
         self.flawed: set[int] = set()
         self.deadlines: dict[str, list[Deadline]] = {}
         self.initial: set[str] = set()
+        self.late: Late | None = None
         statements = program.statements
         self.defined = {each.name for each in statements if isinstance(each, ast.WhileRule)}
         for statement in statements:
@@ -322,6 +332,8 @@ class Fluents:
 
     def holds(self, pattern: Pattern, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Pattern:
         name, arguments, negated = asked
+        if self.late is not None:
+            self.late.refuse(name, span)
         plain: list[Variable | Constant] = []
         for argument in arguments:
             if isinstance(argument, Call):

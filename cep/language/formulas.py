@@ -6,12 +6,13 @@ is, and is kept for X alone. Below what asks of one value throughout (HISTORICAL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN
 from cep.core.interval_sets import reach
+from cep.core.literals import say_duration, write_duration
 from cep.core.suggest import did_you_mean
 from cep.language.asking import Asking
 from cep.language.fluents import Fluents, edges, told
@@ -26,7 +27,7 @@ from cep.operators.temporal import Temporal
 from cep.operators.where import Given
 from cep.plan.algebra import Rule
 from cep.plan.order import components
-from cep.plan.pattern import Pattern, variables
+from cep.plan.pattern import Pattern, events, variables
 from cep.rules.formulas import (
     FUTURE,
     Aggregated,
@@ -80,6 +81,8 @@ class Formulas:
         self.lates: dict[str, int] = {}
         self.fresh = 0
         self.recursive = self._recursive()
+        self.whole_of: dict[str, None] = {}
+        fluents.late = self
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         self.fluents.error(message, span, hint, code)
@@ -103,14 +106,27 @@ class Formulas:
         self.error(
             f"`{rule.name}` is defined by itself, and recursion among formulas does not run yet",
             rule.head_span,
-            "a fluent that events begin and end may ask what held just before: `initiate .. <- .. WHERE ..`",
+            "events begin and end a fluent by what held just before: `initiate f(X) <- e(X) WHERE g(X).`",
             "recursion",
         )
 
+    def cyclic(self, rules: Sequence[Rule]) -> None:
+        """Refuse formulas on a cycle through event rules."""
+        needs: dict[str, list[str]] = {}
+        for rule in rules:
+            needs.setdefault(rule.event, []).extend(events(rule.body))
+        for component in components(list(needs), lambda event: needs.get(str(event), [])):
+            for name, own in self.rules.items():
+                if len(component) > 1 and told(name) in component:
+                    self.cycle(own[0])
+                    return
+
     # --- rules ---
 
-    def rule(self, statement: ast.WhileRule) -> Rule | None:
-        """What a statement says, as a rule; None where something is wrong."""
+    def rule(self, statement: ast.WhileRule, number: int | None = None) -> Rule | None:
+        """What a statement says, as a rule of this number among those of its fluent; None: something is wrong."""
+        if statement.name in self.recursive:
+            return None
         before = len(self.fluents.errors)
         heads: tuple[Expression, ...] = (*statement.arguments, *([] if statement.value is None else [statement.value]))
         wanted: dict[str, None] = {}
@@ -126,20 +142,19 @@ class Formulas:
             return None
         keep = frozenset(wanted)
         bound = self.bound(formula)
-        for each in heads:
-            if isinstance(each, Variable) and each.name not in bound:
-                self.unbound(each, formula)
-        if len(self.fluents.errors) > before:
-            return None
         for box in reversed(statement.boxes):
             formula = Timed(_HEADS[box.operator], (formula,), box.within, statement.span)
         body = self.lowered(formula, keep, keep)
+        if len(self.fluents.errors) == before:
+            for each in heads:
+                if isinstance(each, Variable) and each.name not in bound:
+                    self.unbound(each, formula)
         if len(self.fluents.errors) > before:
             return None
         if variables(body) != keep | {KIND}:
             body = Onto(body, tuple(sorted(keep)), self.late_of(formula), None, statement.span)
-        number = Constant(self.numbers[id(statement)], "int")
-        arguments: tuple[Expression, ...] = (*heads, Variable(KIND), number)
+        place = Constant(self.numbers[id(statement)] if number is None else number, "int")
+        arguments: tuple[Expression, ...] = (*heads, Variable(KIND), place)
         return Rule(told(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
@@ -153,7 +168,21 @@ class Formulas:
             made.append(Rule(edges(name), own, body, None, span, span))
             atom = Atom(edges(name), (*own[:-1], Constant(GIVEN, "int")), None, span)
             made.append(Rule(name, own[:-1], atom, None, span, span))
-        return made
+        return [*made, *(each for name in self.whole_of for each in self.asked_by_lasting(name))]
+
+    def asked_by_lasting(self, name: str) -> list[Rule]:
+        """What the LASTING of a fluent asks, as a fluent of its own that nothing gives out."""
+        own, rule = _inner(name), self.rules[name][0]
+        for of in (told, edges):
+            schema = self.fluents.schemas[of(name)]
+            assert schema.fluent is not None, "it is a fluent's"
+            self.fluents.schemas[of(own)] = replace(schema, name=of(own), fluent=replace(schema.fluent, name=own))
+        assert isinstance(rule.formula, Lasting), "that is seen before"
+        made = self.rule(replace(rule, name=own, formula=rule.formula.formula), 0)
+        names = tuple(f"{each.name}'" for each in self.fluents.schemas[told(own)].attributes)
+        body = Defined(told(own), names, 0, None, rule.span)
+        extent = Rule(edges(own), tuple(map(Variable, names[:-1])), body, None, rule.span, rule.span)
+        return [] if made is None else [made, extent]
 
     # --- how late things are known ---
 
@@ -182,6 +211,64 @@ class Formulas:
                 return inner + least + strictly
             case _:
                 return inner
+
+    def refuse(self, name: str, span: Span) -> None:
+        """Refuse an event rule that asks a fluent which is decided late."""
+        if name in self.recursive or not self.late(name):
+            return
+        hint = "what looks back is known in time"
+        for each in self.everything(name):
+            if isinstance(each, Timed) and each.operator in FUTURE:
+                hint = f"`{each.operator}` looks ahead; `{FUTURE[each.operator]}` looks back as far"
+            elif isinstance(each, Lasting):
+                hint = (
+                    f"LASTING is known at the end alone; `HISTORICALLY[0, {write_duration(each.least)}] p` holds "
+                    "when p has held so long"
+                )
+            elif isinstance(each, Plain) and each.within:
+                hint = f"`{each.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
+        after = "the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
+        self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
+
+    def everything(self, name: str) -> Iterator[Formula]:
+        """All formulas of the rules of a fluent, and of the fluents that they speak of."""
+        stack: list[Formula] = []
+        for rule in self.rules.get(name, ()):
+            stack.append(rule.formula)
+            stack += [Timed("EVENTUALLY", (), box.within) for box in rule.boxes if box.operator == "HISTORICALLY"]
+        while stack:
+            each = stack.pop()
+            yield each
+            if isinstance(each, Plain):
+                stack += [rule.formula for rule in self.rules.get(each.name, ())]
+            stack += parts(each)
+
+    def whole(self, name: str) -> bool:
+        """Whether a fluent's maximal intervals are known when they end: it is not late, or a LASTING over what is not
+        and whose variables are all in the head. Then its occurrences are those of what it asks, the long ones."""
+        if name in self.recursive or not self.late(name):
+            return not self.late(name)
+        rules = self.rules[name]
+        if len(rules) != 1 or rules[0].boxes or not isinstance(rules[0].formula, Lasting):
+            return False
+        rule, inner = rules[0], rules[0].formula
+        heads = [*rule.arguments, *([] if rule.value is None else [rule.value])]
+        names = {each.name for each in heads if isinstance(each, Variable)}
+        return not self.late_of(inner.formula) and "_" not in self.bound(inner) and names == self.bound(inner)
+
+    def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
+        """A fluent in an event pattern as it is lowered: of a LASTING what it asks, where that lasts long enough."""
+        name = written.name
+        if name not in self.rules or name in self.recursive or not self.late(name):
+            return atom
+        if written.edge is not None or not self.whole(name):
+            self.refuse(name, written.span)
+            return atom
+        lasting = self.rules[name][0].formula
+        assert isinstance(lasting, Lasting), "that is seen before"
+        self.whole_of[name] = None
+        long = Comparison(">=", Call("duration", ()), Constant(lasting.least + lasting.strictly, "duration"))
+        return Given(replace(atom, event=edges(_inner(name))), (long,), atom.within, atom.span)
 
     # --- names ---
 
@@ -467,6 +554,11 @@ def _times(expression: Expression) -> bool:
     if expression.function in ("start", "end", "duration") and not expression.arguments:
         return True
     return any(map(_times, expression.arguments))
+
+
+def _inner(name: str) -> str:
+    """The fluent that the LASTING of another asks."""
+    return f"what lasts in {name}"
 
 
 def _high(within: Within) -> int:

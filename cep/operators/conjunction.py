@@ -96,7 +96,6 @@ class Both(Node):
             completes=(0,) if self.negated else (0, 1),
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
             multiplies=True,
-            needs_instant="a formula",
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

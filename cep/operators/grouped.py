@@ -94,7 +94,6 @@ class Grouping(Node):
             groups=tuple((0, column) for column in self.by),
             completes=(0,),
             meeting=Meeting.GROUPS,
-            needs_instant="an aggregate",
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

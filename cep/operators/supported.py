@@ -150,7 +150,6 @@ def counted(word: str, take: Sequence[int], kind: int | None) -> NodeFacts:
         groups=tuple((0, column) for column in take),
         completes=(0,),
         meeting=Meeting.GROUPS,
-        needs_instant="a formula",
     )
 
 

@@ -92,7 +92,6 @@ class Metrical(Node):
             groups=tuple(each[0] for each in first),
             completes=(0,),
             meeting=Meeting.GROUPS if self.right is None else Meeting.PAIRS,
-            needs_instant="a formula",
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

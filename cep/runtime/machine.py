@@ -150,7 +150,9 @@ class Machine:
         for unit, goal in self.goals():
             for head in self.plan.heads if isinstance(unit, int) else ():
                 fluent = self.plan.schemas[head.event].fluent
-                if head.child == unit and fluent is not None and fluent.part == EDGES:
+                if head.child != unit or fluent is None or fluent.part != EDGES:
+                    continue
+                if fluent.name in self.plan.schemas:
                     table = cast(Holder, goal).open()
                     if rows(table):
                         found[fluent.name] = [table]

@@ -125,6 +125,7 @@ class _Lowering:
                     pass
         rules += self.fluents.inertia()
         rules += self.formulas.extents()
+        self.formulas.cyclic(rules)
         self.fluents.ill_placed(rules)
         self.errors += self.fluents.errors
         return Rules(
@@ -162,7 +163,7 @@ class _Lowering:
     ) -> Pattern:
         match pattern:
             case ast.EventPattern():
-                return self.atom(pattern, within)
+                return self.formulas.occurrence(self.atom(pattern, within), pattern)
             case ast.TimePoint(ticks, span):
                 return Point(ticks, within, span)
             case ast.Within(inner, duration, _):

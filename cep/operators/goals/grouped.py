@@ -39,7 +39,7 @@ from cep.operators.goals.edges import Waiting, put_changes
 from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.intrinsics import as_bits, as_float
 from cep.operators.goals.keyed_state import KeyedState, Parts
-from cep.operators.goals.keys import Keys
+from cep.operators.goals.keys import NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import columns_of
 from cep.rules.evaluate import Evaluation, compile
@@ -72,7 +72,7 @@ def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
                 kinds += 1
         return kinds
     if count == 0:
-        return partial.NAN
+        return NAN
     floats = np.empty(count, np.float64)
     for i in range(count):
         floats[i] = as_float(found[i])
