@@ -1,0 +1,78 @@
+"""The drawings of formulas in `docs/fluents.md`: each is run and drawn again.
+
+A block `formula` has a rule; what `p` and `q` (fluents, begun and ended by events), `e` and `f` (events) are; the axis;
+and what the rule makes of it. A second takes a few columns of the axis.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cep.engine import holds
+from cep.events import Event, Held
+from tests.test_docs import DOCS, Block, blocks
+
+SECOND = 1_000_000
+PAGE: Path = DOCS / "fluents.md"
+DRAWN = [block for block in blocks(PAGE) if block.kind == "formula"]
+_PIECE = re.compile(r"[\[(]=*[\])]?|\|")
+
+
+@pytest.mark.parametrize("block", DRAWN, ids=lambda block: str(block.line))
+def test_a_drawing(block: Block) -> None:
+    rule, *lines = block.text.splitlines()
+    head = rule.split(" WHILE ")[0].split(" ")[-1].split("(")[0]
+    axis = next(line for line in lines if line.startswith("seconds"))
+    ticks = [(match.start(), int(match[0])) for match in re.finditer(r"\d+", axis)]
+    (left, first), (right, second) = ticks[:2]
+    per_second = (right - left) // (second - first)
+    given: dict[str, str] = {}
+    for line in lines[: lines.index(axis)]:
+        given[line.split(" ")[0]] = line
+    events: list[Event] = []
+
+    def time(column: int) -> int:
+        assert (column - left) % per_second == 0, f"{column} is no second"
+        return ((column - left) // per_second + first) * SECOND
+
+    program = [rule + "."] if f"fluent {head}" in rule else [f"fluent {head}.", rule + "."]
+    for name, line in given.items():
+        pieces = list(_PIECE.finditer(line, left))
+        if name in "ef":
+            program.append(f"event {name} TIME time.")
+            events += [Event(name, (), time(each.start()), time(each.start())) for each in pieces]
+            continue
+        program += [f"event {word}_{name} TIME time." for word in ("begin", "end")]
+        program += [f"fluent {name}.", f"initiate {name} <- begin_{name}.", f"terminate {name} <- end_{name}."]
+        for each in pieces:
+            assert each[0][0] == "(", "an event begins it, so the beginning is open"
+            events.append(Event(f"begin_{name}", (), time(each.start()), time(each.start())))
+            if each[0][-1] == "]":
+                events.append(Event(f"end_{name}", (), time(each.end() - 1), time(each.end() - 1)))
+    found = [each for each in holds("\n".join(program), sorted(events, key=lambda e: e.end)) if each.type == head]
+    row = f"{head:{left}}" + "".ljust(len(axis) - left)
+    for each in found:
+        row = drawn(row, each, left, first, per_second, len(axis))
+    shown = [*lines[: lines.index(axis) + 1], row.rstrip()]
+    assert lines == shown, "the drawing should be:\n" + "\n".join([rule, *shown])
+
+
+def drawn(row: str, held: Held, left: int, first: int, per_second: int, width: int) -> str:
+    """The row with an interval in it."""
+
+    def column(time: int) -> int:
+        place = left + (time // SECOND - first) * per_second
+        assert time % SECOND == 0 and left <= place < width, f"{time} has no column"
+        return place
+
+    begin = left if held.start is None else column(held.start)
+    end = width - 1 if held.end is None else column(held.end)
+    bar = "|" if begin == end else held.bounds[0] + "=" * (end - begin - 1) + held.bounds[1]
+    if held.end is None:
+        bar = bar[:-1] + "="
+    if held.start is None:
+        bar = "=" + bar[1:]
+    return row[:begin] + bar + row[begin + len(bar) :]
