@@ -75,4 +75,6 @@ def drawn(row: str, held: Held, left: int, first: int, per_second: int, width: i
         bar = bar[:-1] + "="
     if held.start is None:
         bar = "=" + bar[1:]
+    if row[begin] == ")":  # a hole
+        bar = "o" + bar[1:]
     return row[:begin] + bar + row[begin + len(bar) :]
