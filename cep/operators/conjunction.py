@@ -94,6 +94,7 @@ class Both(Node):
             negated=1 if self.negated else None,
             forbids=tuple(((1, other), mine[one]) for one, other in self.key) if self.negated else (),
             completes=(0,) if self.negated else (0, 1),
+            waits=(0, 1),
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
             multiplies=True,
         )
