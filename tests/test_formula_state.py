@@ -14,10 +14,10 @@ from tests.rounds import Buckets
 from tests.test_formulas import ordered, random_case
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_formulas_by_key_in_buckets(seed: int) -> None:
     rng = random.Random(f"buckets {seed}")
-    case = random_case(rng, FEATURES, rng.choice((1, 2)), rng.choice((1, 2, 3)))
+    case = random_case(rng, FEATURES - {"INF"}, rng.choice((1, 2)), rng.choice((1, 2, 3)))
     buckets = Buckets(case.program, rng.choice((1, 2, 7)), rng)
     tables: list[dict] = []
     rest = list(enumerate(case.events))

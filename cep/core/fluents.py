@@ -37,9 +37,11 @@ BOUNDS = ("()", "[)", "(]", "[]")
 class Fluent:
     """What a table of a fluent has. `part`: its maximal intervals (HOLDS), what its rules say (TOLD), or when it begins
     and ends (EDGES); `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it
-    holds, so that its intervals have bounds of their own."""
+    holds, so that its intervals have bounds of their own; `late`: their ends, and those of all rows of its tables,
+    are so many microseconds late, when they are known."""
 
     part: str
     name: str
     valued: bool
     defined: bool = False
+    late: int = 0

@@ -83,6 +83,12 @@ class Formulas:
         self.recursive = self._recursive()
         self.whole_of: dict[str, None] = {}
         fluents.late = self
+        for name in self.rules:
+            late = 0 if self.late(name) >= FOREVER else self.late(name)
+            for table in (name, told(name), edges(name)):
+                schema = fluents.schemas[table]
+                assert schema.fluent is not None, "it is a fluent's"
+                fluents.schemas[table] = replace(schema, fluent=replace(schema.fluent, late=late))
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         self.fluents.error(message, span, hint, code)
@@ -151,8 +157,10 @@ class Formulas:
                     self.unbound(each, formula)
         if len(self.fluents.errors) > before:
             return None
-        if variables(body) != keep | {KIND}:
-            body = Onto(body, tuple(sorted(keep)), self.late_of(formula), None, statement.span)
+        late = self.late(statement.name)
+        delay = 0 if number is not None or late >= FOREVER else late
+        if variables(body) != keep | {KIND} or delay:
+            body = Onto(body, tuple(sorted(keep)), self.late_of(formula), delay, None, statement.span)
         place = Constant(self.numbers[id(statement)] if number is None else number, "int")
         arguments: tuple[Expression, ...] = (*heads, Variable(KIND), place)
         return Rule(told(statement.name), arguments, body, None, statement.span, statement.head_span)
@@ -176,7 +184,9 @@ class Formulas:
         for of in (told, edges):
             schema = self.fluents.schemas[of(name)]
             assert schema.fluent is not None, "it is a fluent's"
-            self.fluents.schemas[of(own)] = replace(schema, name=of(own), fluent=replace(schema.fluent, name=own))
+            self.fluents.schemas[of(own)] = replace(
+                schema, name=of(own), fluent=replace(schema.fluent, name=own, late=0)
+            )
         assert isinstance(rule.formula, Lasting), "that is seen before"
         made = self.rule(replace(rule, name=own, formula=rule.formula.formula), 0)
         names = tuple(f"{each.name}'" for each in self.fluents.schemas[told(own)].attributes)
@@ -227,7 +237,7 @@ class Formulas:
                 )
             elif isinstance(each, Plain) and each.within:
                 hint = f"`{each.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
-        after = "the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
+        after = "at the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
         self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
 
     def everything(self, name: str) -> Iterator[Formula]:
@@ -377,7 +387,7 @@ class Formulas:
         mine = variables(pattern) - {KIND}
         if mine <= keep:
             return pattern
-        return Onto(pattern, tuple(sorted(mine & keep)), self.late_of(formula), None, formula.span)
+        return Onto(pattern, tuple(sorted(mine & keep)), self.late_of(formula), 0, None, formula.span)
 
     def plain(self, formula: Plain, keep: Names) -> Pattern:
         arguments = formula.arguments
@@ -445,7 +455,7 @@ class Formulas:
         made = found[0]
         for right in found[1:]:
             made = Either(made, right, None, formula.span)
-        return Onto(made, tuple(sorted(own)), max(lates), None, formula.span)
+        return Onto(made, tuple(sorted(own)), max(lates), 0, None, formula.span)
 
     def timed(self, formula: Timed, keep: Names, outside: Names) -> Pattern:
         operator, within, span = formula.operator, formula.within, formula.span
@@ -478,7 +488,7 @@ class Formulas:
             late = max(self.late_of(left), self.late_of(ever[1]))
             held = Together(held, ever[0], False, (self.late_of(left), self.late_of(ever[1])), None, left.span)
             if variables(held) != variables(body):
-                held = Onto(held, tuple(sorted(variables(body) - {KIND})), late, None, left.span)
+                held = Onto(held, tuple(sorted(variables(body) - {KIND})), late, 0, None, left.span)
         else:
             late = self.late_of(left)
         return self.onto(Temporal(operator, held, body, by, 0, (late, its), None, span), keep, formula)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from cep.core.errors import NOWHERE, Span
 from cep.operators.holding import KIND
 from cep.operators.where import decided
-from cep.plan.node import Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,10 @@ class Together(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
+    def describe(self) -> PatternProperties:
         if self.negated:
-            return PatternFacts((self.left,), (self.right,), (self.left,), goal=True)
-        return PatternFacts((self.left, self.right), through=(self.left, self.right), goal=True)
+            return PatternProperties((self.left,), (self.right,), (self.left,), goal=True)
+        return PatternProperties((self.left, self.right), through=(self.left, self.right), goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return replace(self, left=self.left.renamed(names), right=self.right.renamed(names))
@@ -82,9 +81,9 @@ class Both(Node):
         """The left's columns without its kind."""
         return [column for column in range(self.width + 1) if column != self.left_kind]
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         mine = {column: place for place, column in enumerate(self.own)}
-        return NodeFacts(
+        return NodeProperties(
             "AND NOT" if self.negated else "AND",
             "formula",
             remembers=True,
@@ -99,7 +98,7 @@ class Both(Node):
             multiplies=True,
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         for one, other in self.key:
             inference.meet(number, (self.left, one), (self.right, other))
         left, right = inference.columns[self.left], inference.columns[self.right]
@@ -120,7 +119,7 @@ class Both(Node):
             ("forgets", "when it ends"),
         ]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.conjunction import conjunction_of
 
         return conjunction_of(self, builder)

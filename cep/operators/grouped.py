@@ -10,18 +10,17 @@ from cep.core.errors import NOWHERE, Span
 from cep.operators.holding import KIND
 from cep.operators.where import decided
 from cep.plan.names import used_variables
-from cep.plan.node import Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts, renamer
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, renamer
 from cep.plan.render import places_of
 from cep.rules.pattern_text import Text
 from cep.rules.terms import AggregateResult, Variable, rename_expression
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +34,9 @@ class Grouped(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
+    def describe(self) -> PatternProperties:
         arguments = [each.argument for each in self.results if each.argument is not None]
-        return PatternFacts(
+        return PatternProperties(
             (self.formula,),
             binds=(*(each.name for each in self.by), *(each.variable for each in self.results), KIND),
             mentions=(*used_variables(arguments), *self.by),
@@ -83,9 +82,9 @@ class Grouping(Node):
     kind: int
     late: int
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         arguments = [each.argument for each in self.results if each.argument is not None]
-        return NodeFacts(
+        return NodeProperties(
             "AGGREGATE",
             "formula",
             remembers=True,
@@ -96,7 +95,7 @@ class Grouping(Node):
             meeting=Meeting.GROUPS,
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]
         results = [inference.result(self.child, result) for result in self.results]
         return (*(child[column] for column in self.by), *results, inference.column("int", False))
@@ -118,7 +117,7 @@ class Grouping(Node):
             ("forgets", "when it ends"),
         ]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.grouped import grouped_of
 
         return grouped_of(self, builder)

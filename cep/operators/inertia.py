@@ -10,6 +10,7 @@ from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import BEFORE, BEGINS, ENDS, SINCE_EVER
 from cep.core.literals import say_duration
 from cep.operators.event import Scan
+from cep.operators.supported import kinds_read
 from cep.operators.time_point import Tick
 from cep.operators.where import decided
 from cep.plan.node import Meeting, Node, NodeProperties
@@ -136,15 +137,4 @@ class Inertia(Node):
     def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.inertia import inertia_of
 
-        return inertia_of(self, builder, number, self._read(builder, number))
-
-    def _read(self, builder: GoalBuilder, number: int) -> list[int]:
-        """Which kinds of rows anything reads: who asks what holds goes by beginnings, ends and what was before."""
-        events = {head.event for head in builder.plan.heads if head.child == number}
-        read: set[int] = set()
-        for node in builder.plan.nodes:
-            if isinstance(node, Scan) and node.event in events:
-                last = len(builder.plan.schemas[node.event].attributes) - 1
-                kinds = [int(constant.value) for place, constant in node.constants if place == last]
-                read.update(kinds or (BEGINS, ENDS, BEFORE))
-        return sorted(read)
+        return inertia_of(self, builder, number, kinds_read(builder, number, (BEGINS, ENDS, BEFORE)))

@@ -7,20 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, KINDS
 from cep.operators.event import Atom, Scan
 from cep.operators.holding import KIND
 from cep.operators.where import decided
-from cep.plan.node import Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 EDGES = (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT)
 """The kinds of rows that are changes."""
@@ -42,8 +41,8 @@ class Happening(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts((self.event,), binds=(*self.names, KIND), goal=True)
+    def describe(self) -> PatternProperties:
+        return PatternProperties((self.event,), binds=(*self.names, KIND), goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         event = self.event.renamed(names)
@@ -67,16 +66,17 @@ class Happening(Pattern):
 @dataclass(frozen=True, slots=True)
 class Onto(Pattern):
     """Of a formula these variables alone: they hold while it does with any values of the others. `late`: how late it
-    is given, in microseconds."""
+    is given, in microseconds; `delay`: how much later the rows say that they are known."""
 
     formula: Pattern
     names: tuple[str, ...]
     late: int
+    delay: int = 0
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts((self.formula,), binds=(*self.names, KIND), goal=True)
+    def describe(self) -> PatternProperties:
+        return PatternProperties((self.formula,), binds=(*self.names, KIND), goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return replace(self, formula=self.formula.renamed(names), names=kept(names, self.names))
@@ -86,7 +86,7 @@ class Onto(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.formula.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        node = builder.add(Supported(child, take, inner[KIND], self.late), (*self.names, KIND), self.span)
+        node = builder.add(Supported(child, take, inner[KIND], self.late, self.delay), (*self.names, KIND), self.span)
         places = {name: place for place, name in enumerate((*self.names, KIND))}
         return decided(builder, node, places, components, self.span), places
 
@@ -107,8 +107,8 @@ class Defined(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
-        return PatternFacts(binds=self.names, event=self.event, goal=True)
+    def describe(self) -> PatternProperties:
+        return PatternProperties(binds=self.names, event=self.event, goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return replace(self, names=kept(names, self.names))
@@ -139,9 +139,9 @@ class _Counted(Node):
         return [("remembers", "how many things support each tuple that holds"), ("forgets", "when it ends")]
 
 
-def counted(word: str, take: Sequence[int], kind: int | None) -> NodeFacts:
+def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
     """The facts of a node that groups by columns of its part."""
-    return NodeFacts(
+    return NodeProperties(
         word,
         "formula",
         remembers=True,
@@ -162,18 +162,19 @@ class Supported(_Counted):
     take: tuple[int, ...]
     kind: int
     late: int
+    delay: int = 0
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         return counted("WHILE", self.take, self.kind)
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]
         return tuple(child[column] for column in (*self.take, self.kind))
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return sides[0]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.supports import supports_of
 
         return supports_of(self, builder)
@@ -188,10 +189,10 @@ class Occurring(_Counted):
     take: tuple[int, ...]
     within: int | None
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         return counted("an event in a formula", self.take, None)
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]
         return (*(child[column] for column in self.take), inference.column("int", False))
 
@@ -206,7 +207,7 @@ class Occurring(_Counted):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return sides[0]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.supports import occurring_of
 
         return occurring_of(self, builder)
@@ -221,26 +222,29 @@ class Extent(_Counted):
     width: int
     late: int
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         return counted("a fluent", range(self.width), self.width)
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return False
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return inference.columns[self.child][: self.width + 1]
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text(f"extent of {sides[0].text}")
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.supports import extent_of
 
         return extent_of(self, builder, kinds_read(builder, number, EDGES))
 
 
-def kinds_read(builder: Builder, number: int, changes: Sequence[int]) -> list[int]:
-    """Which kinds of rows anything reads of a fluent's node: who names none goes by its changes."""
+def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:
+    """Which kinds of rows anything reads of a fluent's node: who names none goes by its changes. Of a stage all are
+    wanted, since others may read them."""
+    if builder.plan.origin is not None:
+        return list(range(KINDS))
     events = {head.event for head in builder.plan.heads if head.child == number}
     read: set[int] = set()
     for node in builder.plan.nodes:

@@ -11,17 +11,16 @@ from cep.core.interval_sets import INFINITE, Reach
 from cep.core.literals import say_duration
 from cep.operators.holding import KIND
 from cep.operators.where import decided
-from cep.plan.node import Meeting, Node, NodeFacts
-from cep.plan.pattern import Pattern, PatternFacts
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
 from cep.plan.types import grown
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
-    from cep.plan.binarise import Builder as Binariser
-    from cep.plan.binarise import Component
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
-    from cep.plan.types import Column, Inference
+    from cep.plan.types import ColumnType, Inference
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,9 @@ class Temporal(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternFacts:
+    def describe(self) -> PatternProperties:
         both = (self.left,) if self.right is None else (self.left, self.right)
-        return PatternFacts(both, through=both, goal=True)
+        return PatternProperties(both, through=both, goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         right = None if self.right is None else self.right.renamed(names)
@@ -79,10 +78,10 @@ class Metrical(Node):
     least: int
     lates: tuple[int, ...]
 
-    def describe(self) -> NodeFacts:
+    def describe(self) -> NodeProperties:
         places = [tuple((part, column) for part, column in enumerate(columns)) for columns in zip(*self.take)]
         first = places[:-1]
-        return NodeFacts(
+        return NodeProperties(
             self.operator,
             "formula",
             remembers=True,
@@ -94,7 +93,7 @@ class Metrical(Node):
             meeting=Meeting.GROUPS if self.right is None else Meeting.PAIRS,
         )
 
-    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left = [inference.columns[self.left][column] for column in self.take[0]]
         if self.right is None:
             return tuple(left)
@@ -121,7 +120,7 @@ class Metrical(Node):
             ("forgets", "never" if never else f"after {say_duration(reached)}"),
         ]
 
-    def goal(self, builder: Builder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
         from cep.operators.goals.temporal import temporal_of
 
         return temporal_of(self, builder, number)

@@ -31,15 +31,15 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
         kind = schemas[name].fluent
         if kind is not None and kind.part == HOLDS:
             order = concat(tables)[ORDER] if kind.defined else None
-            found[name] = found[name].with_columns(*_ends(found[name], order))
+            found[name] = found[name].with_columns(*_ends(found[name], order, kind.late))
     return found
 
 
-def _ends(table: pl.DataFrame, order: NDArray[np.int64] | None) -> list[pl.Series]:
+def _ends(table: pl.DataFrame, order: NDArray[np.int64] | None, late: int) -> list[pl.Series]:
     """Start and end of intervals that lack them where they are infinite, and which of the two belong to it: `order`
-    says it of each; None: all are of events that began and ended them."""
+    says it of each; None: all are of events that began and ended them. Ends are `late`."""
     start = table["start"].set(table["start"] == SINCE_EVER, None)
-    end = table["end"].set(table["end"] == END_OF_TIME, None)
+    end = table["end"].set(table["end"] == END_OF_TIME, None) - late
     if order is not None:
         return [start, end, pl.Series("bounds", np.array(BOUNDS)[order], dtype=pl.String)]
     bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)

@@ -38,7 +38,7 @@ from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.widened import widened
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
     from cep.operators.conjunction import Both
 
 # of each tuple of a side: whether it holds, its neighbours under its key, when it began among all
@@ -321,7 +321,7 @@ def room(array: Ints, needed: int, fill: int) -> Ints:
     return larger
 
 
-def conjunction_of(node: Both, builder: Builder) -> Goal:
+def conjunction_of(node: Both, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)

@@ -1,9 +1,9 @@
 """Tables of changes: when tuples of a formula begin and end to hold, as occurrences go from goal to goal.
 
-A row is an instant (START, END) with a column that says which code of the instant it is and whether the tuple holds
-from it on (`cep.core.fluents`: BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT); rows of other kinds are no changes. Of one
-tuple changes take turns, and no two are at one code. All changes up to the code that is decided have come; a formula
-that looks ahead gives its own so many microseconds late.
+A row is an instant, START (END is when it is known, which is later of a fluent that is decided late), with a column
+that says which code of the instant it is and whether the tuple holds from it on (`cep.core.fluents`: BEGINS, ENDS,
+BEFORE, BEGINS_AT, ENDS_AT); rows of other kinds are no changes. Of one tuple changes take turns, and no two are at one
+code. All changes up to the code that is decided have come; a formula that looks ahead gives its own late.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ def due(code: int, late: int) -> int:
     return max(code, -FAR) // 2 + late
 
 
+def delay_of(late: int) -> int:
+    """How much later than its time a change is known, that is given so late; of what is known at the end of the input
+    alone the rows have their own times."""
+    return 0 if late >= FOREVER else late
+
+
 def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
     """The changes of a table, their codes, and whether the tuple holds from there on."""
     kinds = table[kind_row]
@@ -48,16 +54,16 @@ def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
     if not chosen.all():
         table = np.ascontiguousarray(table[:, chosen])
         kinds = table[kind_row]
-    code = 2 * table[END] + _AFTER[kinds]
+    code = 2 * table[START] + _AFTER[kinds]
     code[kinds == BEFORE] = -INFINITE
     return table, code, _BEGIN[kinds]
 
 
-def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints) -> None:
-    """Write codes and what begins there into a table."""
+def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: int = 0) -> None:
+    """Write codes and what begins there into a table; it is known `delay` microseconds later."""
     ever = code == -INFINITE
     times = np.where(ever, SINCE_EVER, code >> 1)
-    table[START] = table[END] = times
+    table[START], table[END] = times, times + delay if delay else times
     table[START + 2 : FIRST] = 0
     after = (code & 1) == 1
     kinds = np.where(begins == 1, np.where(after, BEGINS, BEGINS_AT), np.where(after, ENDS, ENDS_AT))
@@ -124,7 +130,7 @@ class Waiting:
 
     def state(self) -> list[Ints]:
         """What waits, a row each."""
-        return [np.concatenate([table[[END]], table[FIRST:]]).T for table in self.tables]
+        return [np.concatenate([table[[START]], table[FIRST:]]).T for table in self.tables]
 
     @property
     def count(self) -> int:

@@ -42,12 +42,12 @@ from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import columns_of
-from cep.rules.evaluate import Evaluation, compile
+from cep.rules.evaluate import Evaluation, compile_expression
 from cep.rules.expressions import check
 from cep.rules.typed import coerced
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
     from cep.operators.grouped import Grouping
 
 # of each group: how many of its tuples hold, whether it has results; then three words a result, and the result
@@ -322,7 +322,7 @@ class HeldGroups(KeyedState):
         return held + self.waiting.count, int(arrays + self.keys.nbytes + self.tuples.nbytes)
 
 
-def grouped_of(node: Grouping, builder: Builder) -> Goal:
+def grouped_of(node: Grouping, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
     names = {f"v{i}": type for i, type in enumerate(types)}
@@ -340,7 +340,7 @@ def grouped_of(node: Grouping, builder: Builder) -> Goal:
         fitted = coerced(typed, wanted)
         assert fitted is not None, "arguments that are no numbers were refused"
         kinds.append(kind_of(result.function, wanted, result.distinct))
-        evaluations.append(compile(fitted, builder.pool))
+        evaluations.append(compile_expression(fitted, builder.pool))
 
     def values(table: Table) -> Ints:
         named = columns_of(table, types)

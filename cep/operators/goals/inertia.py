@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from cep.core.fluents import KINDS
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
@@ -241,7 +242,7 @@ def _chosen(state: Arrays, chosen: Bools) -> Arrays:
 
 def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:
     """The goal of a node, of whose rows somebody reads those of these kinds."""
-    wanted = np.zeros(5, np.int64)
+    wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1
     types = builder.types(number)
     type = types[node.keys]

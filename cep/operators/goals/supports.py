@@ -43,14 +43,14 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.edges import Waiting, phased, put_changes, sorted_rows
+from cep.operators.goals.edges import Waiting, delay_of, phased, put_changes, sorted_rows
 from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
     from cep.operators.supported import Extent, Occurring, Supported
 
 # of each tuple: how many things support it, and since which code
@@ -132,7 +132,8 @@ def _become(code, begins, since, wanted):  # type: ignore[no-untyped-def]
 class SupportsSpec:
     """Of an input of so many columns (`width`) those at `take` make a tuple, `codes` of them hold pool codes; `kind`
     says what a change is, None: rows are occurrences, those no longer than `within`. `late`: how late the input is
-    given. `wanted`: of a fluent's extent, which kinds of rows anything reads."""
+    given. `wanted`: of a fluent's extent, which kinds of rows anything reads. `delay`: how
+    much later all is known."""
 
     width: int
     take: tuple[int, ...]
@@ -141,6 +142,7 @@ class SupportsSpec:
     within: int | None
     late: int
     wanted: Ints | None = None
+    delay: int = 0
 
 
 class Supports(KeyedState):
@@ -191,7 +193,7 @@ class Supports(KeyedState):
         width = len(self.spec.take)
         made = np.empty((FIRST + width + 1, len(slots)), np.int64)
         made[FIRST:-1] = self.tuples.known[slots].T
-        put_changes(made, FIRST + width, code, begins)
+        put_changes(made, FIRST + width, code, begins, self.spec.delay)
         return made
 
     def _rows(self, given: Ints, slots: Ints) -> Table:
@@ -199,6 +201,7 @@ class Supports(KeyedState):
             return empty(len(self.spec.take) + 1)
         made = np.zeros((FIRST + len(self.spec.take) + 1, len(given)), np.int64)
         made[START], made[END], made[ORDER], made[-1] = given[:, 0], given[:, 1], given[:, 4], given[:, 3]
+        made[END] += self.spec.delay
         made[FIRST:-1] = self.tuples.known[slots[given[:, 2]]].T
         if self.lineage is not None:
             self.lineage.name(made)
@@ -307,14 +310,16 @@ def _chosen(state: Arrays, chosen: dict[str, Bools]) -> Arrays:
     }
 
 
-def supports_of(node: Supported, builder: Builder) -> Goal:
+def supports_of(node: Supported, builder: GoalBuilder) -> Goal:
     """The goal of a node that leaves columns of a formula out."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
-    return Supports(SupportsSpec(len(types), node.take, codes, node.kind, None, node.late), builder.lineage)
+    return Supports(
+        SupportsSpec(len(types), node.take, codes, node.kind, None, node.late, None, node.delay), builder.lineage
+    )
 
 
-def occurring_of(node: Occurring, builder: Builder) -> Goal:
+def occurring_of(node: Occurring, builder: GoalBuilder) -> Goal:
     """The goal of a node of events in a formula."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
@@ -322,11 +327,13 @@ def occurring_of(node: Occurring, builder: Builder) -> Goal:
     return Supports(SupportsSpec(len(types), node.take, codes, None, node.within, late), builder.lineage)
 
 
-def extent_of(node: Extent, builder: Builder, kinds: Sequence[int]) -> Goal:
+def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
     """The goal of a node of a fluent, of whose rows somebody reads those of these kinds."""
     types = builder.types(node.child)
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1
     take = tuple(range(node.width))
-    spec = SupportsSpec(len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted)
+    spec = SupportsSpec(
+        len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted, delay_of(node.late)
+    )
     return Supports(spec, builder.lineage)

@@ -35,10 +35,11 @@ from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.metric import Metric
-from cep.operators.goals.relational import Evaluation, project
+from cep.operators.goals.relational import project
+from cep.rules.evaluate import Evaluation
 
 if TYPE_CHECKING:
-    from cep.operators.build import Builder
+    from cep.operators.build import GoalBuilder
     from cep.operators.temporal import Metrical
 
 _AHEAD = ("EVENTUALLY", "ALWAYS", "UNTIL")
@@ -204,7 +205,7 @@ class WhatWasHolding(KeyedState):
         return self.metric.rows + self.waiting.count, int(self.metric.nbytes + self.tuples.nbytes)
 
 
-def temporal_of(node: Metrical, builder: Builder, number: int) -> Goal:
+def temporal_of(node: Metrical, builder: GoalBuilder, number: int) -> Goal:
     """The goal of a node."""
     wanted = builder.types(number)
     types = [builder.types(part) for part in node.parts]

@@ -1,0 +1,109 @@
+"""What is wrong with formulas is said where it is written, with what to write instead; and they are printed as read."""
+
+from __future__ import annotations
+
+import pytest
+
+from cep.core.errors import CepError
+from cep.engine import Engine
+from cep.language.syntax.parser import parse
+from cep.language.syntax.printer import print_program
+
+BASE = """event tick(p: string, x: int) TIME time.
+event off(p: string) TIME time.
+event trip(p: string) START begun END done.
+fluent on(p: string).
+fluent at(p: string) = place: string.
+initiate on(P) <- tick(P, X).
+terminate on(P) <- off(P).
+initiate at(P) = home <- off(P).
+fluent h(p: string).
+"""
+
+MISTAKES = [
+    # how they are read
+    ("h(P) WHILE on(P) AND off(P) OR tick(P, _).", "AND beside OR", "parentheses"),
+    ("h(P) WHILE on(P) OR off(P) AND tick(P, _).", "AND beside OR", "parentheses"),
+    ("h(P) WHILE on(P) SINCE off(P) SINCE off(P).", "`SINCE` beside `SINCE`", "parentheses"),
+    ("h(P) WHILE on(P) SINCE off(P) UNTIL off(P).", "`UNTIL` beside `SINCE`", "parentheses"),
+    ("h(P) WHILE ONCE(2 s, 2 s] off(P).", "nothing lies in `(2 s, 2 s]`", "`[2 s, 2 s]`"),
+    ("h(P) WHILE ONCE[3 s, 2 s] off(P).", "the interval ends before it begins", "the shorter time comes first"),
+    ("h(P) WHILE ONCE[-1 s, 2 s] off(P).", "a time is not negative here", "ahead EVENTUALLY"),
+    ("h(P) WHILE ONCE[inf, inf) off(P).", "nothing is infinitely far away", "ONCE[0, 10 min]"),
+    ("h(P) WHILE ONCE[2 s] off(P).", "expected `,`", "ONCE[0, 10 min]"),
+    ("h(P) WHILE NOT on(P).", "a formula does not begin with NOT", "slow(V) AND NOT anchored(V)"),
+    ("h(P) WHILE on(P) OR NOT off(P).", "`OR NOT` holds for whom nothing says", "`OR (q AND NOT r)`"),
+    ("h(P) WHILE ONCE NOT on(P).", "NOT stands directly behind an AND only", "ONCE (p(X) AND NOT q(X))"),
+    ("h(P) WHILE tick(P, X) WHERE X > 1 AND on(P).", "`WHERE` takes all to its left", "(.. WHERE ..) AND .."),
+    ("h(P) WHILE on(P) LASTING >= 1 s AND off(P).", "`LASTING` takes all to its left", "(.. LASTING ..) AND .."),
+    ("h(P) WHILE on(P) LASTING 3 s.", "expected `>=` or `>`", "LASTING >= 3"),
+    ("h(P) WHILE on(P) LASTING < 3 s.", "expected `>=` or `>`", "p AND NOT (p LASTING >= 10 min)"),
+    ("h(P) WHILE on(P) LASTING >= 0 s.", "all that holds lasts 0 s", "LASTING >= 10 min"),
+    ("ONCE[0, 1 s] h(P) WHILE on(P).", "a head does not carry `ONCE`", "ALWAYS[0, 3 s]"),
+    ("h(P) WHILE BEGIN OF on(P).", "`BEGIN OF` is an instant of event patterns", "started(V) <- BEGIN OF"),
+    ("h(P) WHILE (on(P) AND off(P)) WITHIN 3 s.", "WITHIN stands behind one event", "LASTING"),
+    ("h(P) WHILE tick(P, X) AGGREGATE N = count() OVER LAST 3 s.", "has no window", "ONCE[0, 10 min]"),
+    ("h(P) WHILE on(P)", "", "`.`"),
+    ("h(P) WHILE on(P)).", "", "nothing was opened"),
+    # what they speak of
+    ("h(P) WHILE on(P, P).", "fluent `on` is `on(p: string)`, here it has 2 arguments", ""),
+    ("h(P) WHILE at(P).", "fluent `at` has a value", "at(..) = Place"),
+    ("h(P) WHILE on(P) = 3.", "fluent `on` has no value", ""),
+    ("h(P) WHILE on(P) WITHIN 3 s.", "`on` is a fluent, and WITHIN bounds an event", "LASTING"),
+    ("h(P) WHILE trip(P).", "an event that is no instant stands in a formula", "WITHIN 1 h"),
+    ("h(P) WHILE tick(P, X + 1).", "variables and constants only", "WHERE X = ..."),
+    ("h(P + 1) WHILE on(P).", "a head holds variables and constants", "WHERE X = .."),
+    ("h(_) WHILE on(P).", "`_` has no value in a head", ""),
+    ("h(P) WHILE tick(P, X) AND tick(_, X) AND tick(X, P).", "never joins", ""),
+    ("h(P) = 3 WHILE on(P).", "fluent `h` has no value", ""),
+    ("off(P) WHILE on(P).", "`off` is an event: there is no fluent of that name", ""),
+    ("initiate h(P) <- off(P). h(P) WHILE on(P).", "`h` is defined by WHILE", "WHILE g(X) OR h(X)"),
+    ("h(P) ENDS AFTER 3 s. h(P) WHILE on(P).", "`h` is defined by WHILE", "WHILE g(X) OR h(X)"),
+    ("h(P) WHILE on(P) WHERE at(P) = home.", "the fluent `at` cannot be asked so", ""),
+    ("h(P) WHILE on(P) WHERE duration() > 3 s.", "a formula has no start and no end", "LASTING"),
+    # variables without a value
+    ("h(P) WHILE on(Q).", "`P` of the head is not bound by the formula", "WHERE X = .."),
+    ("h(P) WHILE on(Q) AND NOT on(P).", "`P` has no value: in these ANDs it occurs under NOT alone", "AND NOT q(P)"),
+    ("h(P) WHILE on(P) AND (off(P) AND NOT tick(P, X)) AND tick(P, X).", "`X` has no value", "parentheses close"),
+    ("h(P) WHILE on(P) OR off(Q).", "both sides of an OR bind the same variables: this one lacks `Q`", "`_`"),
+    ("h(P) WHILE tick(P, X) SINCE on(P).", "`X` of the left of SINCE does not occur on its right", "some(X) WHILE"),
+    ("h(P) WHILE tick(P, _) SINCE on(P).", "`_` of the left of SINCE does not occur on its right", "some(X) WHILE"),
+    ("h(P) WHILE on(P) WHERE X > 3.", "`X` is not bound", ""),
+    ("h(P) WHILE tick(P, X) AGGREGATE N = count() BY X.", "`P` of the head has no value", ""),
+    ("h(P) WHILE tick(P, X) AGGREGATE N = sum(Y) BY P.", "`Y` is not bound by the aggregated formula", ""),
+    ("h(P) WHILE tick(P, X) AGGREGATE X = sum(X) BY P.", "`X` has a value already", "a new variable"),
+    ("h(P) WHILE tick(P, X) AGGREGATE N = last(X) BY P.", "`last` goes by the order of time", "`median`"),
+    # themselves, and what is known late
+    ("h(P) WHILE ONCE[1 s, 1 s] h(P) OR off(P).", "`h` is defined by itself", "initiate f(X)"),
+    ("h(P) WHILE on(P). terminate on(P) <- off(P) WHERE h(P).", "`h` is defined by itself", "initiate f(X)"),
+    ("h(P) WHILE EVENTUALLY[0, 2 s] on(P). c(P) <- off(P) WHERE h(P).", "is known 2 s later only", "`ONCE`"),
+    ("h(P) WHILE ALWAYS on(P). c(P) <- h(P).", "is known at the end of the input only", "`HISTORICALLY`"),
+    ("h(P) WHILE on(P) LASTING >= 3 s. c(P) <- off(P) WHERE not h(P).", "is known 3 s later", "HISTORICALLY[0, 3 s]"),
+    ("h(P) WHILE on(P) LASTING >= 3 s. c(P) <- END OF h(P).", "is known 3 s later", "HISTORICALLY[0, 3 s]"),
+    ("HISTORICALLY[0, 2 s] h(P) WHILE on(P). c(P) <- h(P).", "is known 2 s later", "`ONCE`"),
+    ("h(P) WHILE (trip(P) WITHIN 5 s). c(P) <- h(P).", "is known 5 s later", "`trip` is known when it ends"),
+    ("h(P) WHILE g(P). fluent g(p: string). g(P) WHILE EVENTUALLY[0, 2 s] on(P). c(P) <- h(P).", "2 s later", "`ONCE`"),
+]
+
+
+@pytest.mark.parametrize(("statement", "message", "hint"), MISTAKES)
+def test_mistakes(statement: str, message: str, hint: str) -> None:
+    with pytest.raises(CepError) as raised:
+        Engine.from_text(BASE + statement)
+    text = str(raised.value)
+    assert message in text
+    assert "^" in text
+    assert not hint or hint in text.split("hint:", 1)[1]
+
+
+def test_what_is_printed_is_read_back() -> None:
+    text = """happy(P) WHILE rich(P) OR location(P) = "a b" OR (a(P) AND NOT b(p: P)).
+flag(X, Z) WHILE monitors(X, Z) AND HISTORICALLY[0, 4 s] ONCE(0, 2 s] signal(Z).
+ALWAYS[0, 3 s] HISTORICALLY(1 s, 3 s) monitors(X, Z) WHILE flag(Y, Z) WHERE linked(X, Y), X > 3.
+crowded(A, N) WHILE in_area(V, A) AGGREGATE N = count(), M = percentile(V, 95) BY A WHERE N >= 3.
+at(X) = v WHILE (e(X) WITHIN 3 s) SINCE(2 s, inf) (p(X) AND q(X)) AND NOT (r(X, _) LASTING > 3 min).
+a WHILE (p SINCE q) UNTIL (ONCE (q OR r) LASTING >= 3 s).
+"""
+    program = parse(text)
+    assert parse(print_program(program)) == program
+    assert print_program(parse("a WHILE ONCE p SINCE[0, inf) q.")) == "a WHILE ONCE p SINCE q.\n"
