@@ -112,6 +112,7 @@ class Engine:
         if events is not None:
             found.take(events)
         else:
+            _refuse_order(self.inner.inputs)
             for batch in read_data(data, self.inner.inputs, _only(self.inner), self.inner.position):
                 found.take(batch)
         return found.derived()
@@ -252,6 +253,14 @@ def _only(engine: Running) -> str | None:
     """The event of rows that do not say theirs: the only one that is read and not derived."""
     names = [name for name in engine.inputs if name not in engine.outputs] or list(engine.inputs)
     return names[0] if len(names) == 1 else None
+
+
+def _refuse_order(schemas: Mapping[str, Schema]) -> None:
+    """CepError: times go by the order of records that may be pushed in pieces."""
+    for name, schema in schemas.items():
+        if schema.format is not None and schema.format.fold == "order":
+            hint = "`detect` takes all of it at once; or write the offset (`%z`), or `FOLD earlier`"
+            raise CepError(f"{name}: `FOLD order` needs the data from their beginning", hint=hint, code="input")
 
 
 def _program(program: str | Path) -> tuple[str, str]:

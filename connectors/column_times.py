@@ -52,6 +52,11 @@ def mismatch(file: str, column: pl.Series, attribute: Attribute) -> CepError:
     )
 
 
+def _instants(file: str, column: pl.Series) -> CepError:
+    message = f"{file}: the column `{column.name}` holds {column.dtype}: instants, which no clock shows twice"
+    return CepError(message, hint="leave out `FOLD order`", code="input")
+
+
 def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
     """Microseconds; nanoseconds and decimals of seconds round half to even. A float's NaN is missing."""
     format = attribute.format
@@ -62,6 +67,8 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
     else:
         if column.dtype.is_numeric() and (format is None or format.unit is None):
             column = _seconds(column, attribute, reasons, code)
+        if format is not None and format.fold == "order" and not _by_clock(column.dtype):
+            raise _instants(file, column)
         ticks = _counted(file, column, attribute, reasons, code)
         if format is not None and format.zone is not None and _by_clock(column.dtype):
             ticks = _of_zone(ticks, column, attribute, format, reasons, code)

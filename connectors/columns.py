@@ -180,6 +180,8 @@ def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None
         times, absolute, states = read_ticks(*where, cells.textual, calendar, cells.point)
     if format is not None and format.zone is not None:
         local = (states == GOOD) & ~absolute
+        if format.fold == "order":
+            states[(states == GOOD) & absolute] = BAD
         if local.all():
             times, there = zone(format.zone).utc(times, format.later)
             states[~there] = BAD

@@ -17,6 +17,7 @@ from cep.core.signals import stops
 from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.csv import read_csv
+from connectors.double_hours import FoldedTables
 from connectors.influx import PointReader
 from connectors.inputs import PACKS, RDF, TABLES, Input, inputs, sure
 from connectors.jsonl import LineReader, read_jsonl
@@ -133,9 +134,10 @@ def _read(
     for one, size in zip(found, known):
         if one in feeds:
             continue
+        folded = FoldedTables(schemas)
         for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle):
             stops.look()
-            tables = {type: table for type, table in tables.items() if table.height}
+            tables = folded.settled({type: table for type, table in tables.items() if table.height})
             if block is None:
                 yield Batch({}, [], [], done + position, total, silence=silence)
             else:

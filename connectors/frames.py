@@ -19,6 +19,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.rules.materialized import type_of
 from connectors.batch import Batch, Block
+from connectors.double_hours import FoldedTables
 from connectors.header import bind
 from connectors.parquet import columns_of, read_batches
 from connectors.records import closest
@@ -47,18 +48,24 @@ class _Table:
 
 
 def read_data(
-    data: Any, schemas: Mapping[str, Schema], only: str | None, first: int = 0, rows: int = ROWS
+    data: Any,
+    schemas: Mapping[str, Schema],
+    only: str | None,
+    first: int = 0,
+    rows: int = ROWS,
+    folded: FoldedTables | None = None,
 ) -> Iterator[Batch]:
     """Batches of whatever has columns or is records, or of `{event: data}`; the first row has the number `first`.
 
     `only`: the event of rows that do not say theirs, None: they have to. The `file` of a block is how its data are
-    called: `data`, or `data["reading"]`. CepError: what is there does not fit the declarations, or is nothing that can
-    be read.
+    called: `data`, or `data["reading"]`. `folded`: of the data before these, None: there are none. CepError: what is
+    there does not fit the declarations, or is nothing that can be read.
     """
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
+    folded = folded or FoldedTables(schemas)
     if not _by_event(data, schemas):
-        yield from _read("data", data, schemas, only, False, first, rows)
+        yield from _read("data", data, schemas, only, False, first, rows, folded)
         return
     for name, one in data.items():
         if name not in schemas:
@@ -69,7 +76,7 @@ def read_data(
                 hint=f"input events are {known}",
                 code="input",
             )
-        for batch in _read(f'data["{name}"]', one, schemas, name, True, first, rows):
+        for batch in _read(f'data["{name}"]', one, schemas, name, True, first, rows, folded):
             yield batch
             first = batch.blocks[-1].beyond
 
@@ -104,11 +111,18 @@ def _tabular(data: Any) -> bool:
 
 
 def _read(
-    label: str, data: Any, schemas: Mapping[str, Schema], event: str | None, named: bool, first: int, rows: int
+    label: str,
+    data: Any,
+    schemas: Mapping[str, Schema],
+    event: str | None,
+    named: bool,
+    first: int,
+    rows: int,
+    folded: FoldedTables,
 ) -> Iterator[Batch]:
     found = None if hasattr(data, "dtype") else _opened(label, data)
     if found is not None:
-        yield from _columns(label, found, _schema(label, schemas, event), first, rows)
+        yield from _columns(label, found, _schema(label, schemas, event), first, rows, folded)
         return
     if not isinstance(data, Iterable) or isinstance(data, str | bytes) or hasattr(data, "dtype"):
         raise _no_table(label, data)
@@ -118,14 +132,14 @@ def _read(
         return
     pieces = chain([head], pieces)
     if isinstance(head, Mapping) and not _in_turn(head, schemas):
-        yield from _records(label, pieces, schemas, event, named, first)
+        yield from _records(label, pieces, schemas, event, named, first, folded)
         return
     counts: dict[str, int] = {}
     for piece in pieces:
         if not named and isinstance(piece, Mapping) and not any(map(_is_column, piece.values())):
-            batches = read_data(piece, schemas, event, first, rows)
+            batches = read_data(piece, schemas, event, first, rows, folded)
         else:
-            batches = _read(label, piece, schemas, event, named, first, rows)
+            batches = _read(label, piece, schemas, event, named, first, rows, folded)
         before = dict(counts)
         for batch in batches:
             (block,) = batch.blocks
@@ -161,7 +175,7 @@ def _schema(label: str, schemas: Mapping[str, Schema], event: str | None) -> Sch
     return schemas[event]
 
 
-def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int) -> Iterator[Batch]:
+def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int, folded: FoldedTables) -> Iterator[Batch]:
     try:
         bound = bind(label, schema, found.names, found.types)
     except CepError as error:
@@ -171,7 +185,7 @@ def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int) -
     try:
         for read, dead, block in read_batches(label, _cut(batches, rows), bound, first):
             dead = [replace(letter, event=schema.name) for letter in dead]
-            yield Batch({schema.name: read} if read.height else {}, dead, [block])
+            yield Batch(folded.settled({schema.name: read} if read.height else {}), dead, [block])
     except CepError as error:
         hint = error.hint or "declare the attribute as what its column holds, or convert the column"
         raise CepError(error.message, hint=hint, code=error.code) from None
@@ -184,7 +198,13 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
 
 
 def _records(
-    label: str, records: Iterator[Any], schemas: Mapping[str, Schema], event: str | None, named: bool, first: int
+    label: str,
+    records: Iterator[Any],
+    schemas: Mapping[str, Schema],
+    event: str | None,
+    named: bool,
+    first: int,
+    folded: FoldedTables,
 ) -> Iterator[Batch]:
     """Records are read as lines of JSON are: by the same words, with the same reasons."""
     from connectors.jsonl import LineReader  # with its scanner, which tables do not need
@@ -195,7 +215,7 @@ def _records(
     while some := list(islice(records, ROWS)):
         tables, dead, block = lines.read(label, as_lines(label, some), 0, line, first)
         dead = [replace(letter, event=letter.event or event) for letter in dead]
-        yield Batch({name: one for name, one in tables.items() if one.height}, dead, [block])
+        yield Batch(folded.settled({name: one for name, one in tables.items() if one.height}), dead, [block])
         line, first = line + len(some), block.beyond
 
 

@@ -217,6 +217,10 @@ def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | N
 
 def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
     found = address(path)
+    for one in schemas.values():
+        if one.format is not None and one.format.fold == "order" and name in (None, one.name):
+            hint = "write the offset (`%z`), or `FOLD earlier`: every time is read by itself then"
+            raise found.refused(f"messages have no order that `FOLD order` of {one.name} could go by", hint)
     declared = _declared_format(name, schemas)
     format = found.options.get("format", format) or (declared if declared in (*PACKS, "influx") else "jsonl")
     if format not in (*TYPED, *RDF, *PACKS):

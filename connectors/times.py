@@ -21,6 +21,7 @@ OUTSIDE = "is no time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 FAR = 7_258_118_400
 """The year 2200 in seconds: a number beyond it is rather one of another unit, unless FORMAT says that it is not."""
+_SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """By unit the power of ten of microseconds."""
 
@@ -110,9 +111,13 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
         except ValueError as error:
             raise ValueError(f"`{shown(text)}` {error}") from None
     elif numbers and is_number(text):
+        if format.fold == "order":
+            raise ValueError(f"`{shown(text)}` {_SURE}")
         return since_epoch(text)
     else:
         ticks, absolute = of_iso_clock(text)
+    if absolute and format.fold == "order":
+        raise ValueError(f"`{shown(text)}` {_SURE}")
     if format.zone is not None and not absolute:
         found, there = zone(format.zone).utc(np.array([ticks]), format.later)
         if not there[0]:

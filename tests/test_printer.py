@@ -219,11 +219,10 @@ patterns: st.SearchStrategy[ast.PatternTree] = st.recursive(
 )
 
 
+folds = st.sampled_from([None, "earlier", "later"])
 formats = st.one_of(
     st.builds(TimeFormat, st.none(), st.sampled_from(["s", "ms", "us", "ns"])),
-    st.builds(
-        TimeFormat, st.sampled_from(["%d.%m.%Y %H:%M", '"%Y"\\']), st.none(), st.just("Asia/Tokyo"), st.booleans()
-    ),
+    st.builds(TimeFormat, st.sampled_from(["%d.%m.%Y %H:%M", '"%Y"\\']), st.none(), st.just("Asia/Tokyo"), folds),
 )
 missing = st.lists(
     st.one_of(st.integers(-LARGEST, LARGEST), st.floats(allow_nan=False, allow_infinity=False), texts),
@@ -291,7 +290,9 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
         declared,
         st.just("a"),
         clock=st.one_of(st.none(), texts),
-        format=st.sampled_from([None, TimeFormat("%d.%m.%Y"), TimeFormat(None, None, "UTC")]),
+        format=st.sampled_from(
+            [None, TimeFormat("%d.%m.%Y"), TimeFormat(None, None, "UTC"), TimeFormat(None, None, "UTC", "order")]
+        ),
         missing=st.one_of(st.none(), missing),
         records=st.one_of(st.none(), st.builds(RecordFormat, st.just("csv"), options)),
     ),

@@ -114,8 +114,11 @@ def test_local_times_are_those_of_zoneinfo(second: int, zone: str, later: bool, 
     exists = instant.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == clock
     expected = (instant - EPOCH) // MICROSECOND if exists else None
     for format, text in (
-        (TimeFormat("%d.%m.%Y %H:%M:%S.%f", None, zone, later), clock.strftime("%d.%m.%Y %H:%M:%S.%f")),
-        (TimeFormat(None, None, zone, later), clock.isoformat()),
+        (
+            TimeFormat("%d.%m.%Y %H:%M:%S.%f", None, zone, "later" if later else None),
+            clock.strftime("%d.%m.%Y %H:%M:%S.%f"),
+        ),
+        (TimeFormat(None, None, zone, "later" if later else None), clock.isoformat()),
     ):
         assert judged(text, format) == expected
         assert fast(text, format) == expected

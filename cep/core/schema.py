@@ -18,13 +18,19 @@ class TimeFormat:
     """How times are written: by a `pattern` of strptime's directives, or as counts of a `unit` (`s` `ms` `us` `ns`)
     since 1970; neither: in ISO 8601, or as numbers of seconds. Durations are counts of a unit.
 
-    `zone`: of times without an offset, None: UTC. `later`: of a time that the zone has twice, the later is meant.
+    `zone`: of times without an offset, None: UTC. `fold`: which one of a time that the zone has twice is meant:
+    `later`, `earlier` (None: likewise, and nobody has said so), or the one that the order of the records tells
+    (`order`).
     """
 
     pattern: str | None = None
     unit: str | None = None
     zone: str | None = None
-    later: bool = False
+    fold: str | None = None
+
+    @property
+    def later(self) -> bool:
+        return self.fold == "later"
 
 
 @dataclass(frozen=True, slots=True)

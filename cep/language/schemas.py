@@ -181,7 +181,8 @@ def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFo
     own = attribute.format or TimeFormat()
     if own.zone is not None or own.unit is not None:
         return own
-    return TimeFormat(own.pattern, None, event.format.zone, event.format.later)
+    fold = event.format.fold
+    return TimeFormat(own.pattern, None, event.format.zone, "earlier" if fold == "order" else fold)
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:

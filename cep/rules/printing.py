@@ -97,7 +97,7 @@ def _times(format: TimeFormat | None, since: str) -> str:
     text = f" FORMAT {since}{format.unit}" if format.unit is not None else ""
     text += f" FORMAT {print_string(format.pattern)}" if format.pattern is not None else ""
     text += f" ZONE {print_string(format.zone)}" if format.zone is not None else ""
-    return text + (" FOLD later" if format.later else "")
+    return text + (f" FOLD {format.fold}" if format.fold is not None else "")
 
 
 def _missing(values: tuple[int | float | str, ...] | None) -> str:

@@ -33,6 +33,7 @@ class RunStats:
     `unseen` are the events that the program reads and does not derive of which the input held none.
     `batches` are those that are through; `with_records` are the files that held records, `empty` those that
     held none.
+    `twice`, by time zone: how many times it has twice of which no FOLD says which is meant.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
 
@@ -43,6 +44,7 @@ class RunStats:
     unseen: list[str] = field(default_factory=list)
     with_records: set[str] = field(default_factory=set)
     empty: list[str] = field(default_factory=list)
+    twice: Counter[str] = field(default_factory=Counter)
     batches: int = 0
     watermark: int | None = None
     state_rows: int = 0
@@ -69,6 +71,10 @@ class RunStats:
             parts.append(
                 f"no {'readable ' if self.dead else ''}{_listed([f'`{one}`' for one in self.unseen])} in the input"
             )
+        parts += [
+            f"{count(number, 'time')} that {name} has twice read as the earlier (FOLD says which)"
+            for name, number in ranked(self.twice)
+        ]
         derived = count(self.derived.total(), "derived event")
         written = self.derived if self.written is None else self.written
         if written.total() != self.derived.total():
@@ -85,6 +91,7 @@ class RunStats:
             "dead": dict(self.dead),
             "derived": dict(self.derived),
             "written": dict(written),
+            **({"twice": dict(self.twice)} if self.twice else {}),
             "seconds": round(self.seconds, 3),
         }
 

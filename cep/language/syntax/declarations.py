@@ -96,7 +96,7 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
         cursor.expect("END", "`END`", "an interval has two columns: `START departed END landed`")
         end = _column(cursor, sources)
     arrays(name.text, sources, cursor)
-    clauses = Clauses(timed=time is not None or start is not None)
+    clauses = Clauses(timed=time is not None or start is not None, pointed=time is not None)
     while cursor.token.key in CLAUSES:
         clauses.read(cursor)
     times = clauses.times(cursor)

@@ -20,7 +20,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | head "."
     attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri | written }
     written     = "FORMAT" ( STRING | [ "epoch" ] ( "s" | "ms" | "us" | "ns" ) | name "(" option { "," option } ")" )
-                | "ZONE" STRING | "FOLD" ( "earlier" | "later" ) | "MISSING" missing { "," missing }
+                | "ZONE" STRING | "FOLD" ( "earlier" | "later" | "order" ) | "MISSING" missing { "," missing }
     option      = name ":" STRING
     missing     = [ "-" ] number | STRING
     iri         = PREFIXED | "<" IRI ">"

@@ -19,6 +19,7 @@ from cep.language.syntax.tokens import Token
 
 CLAUSES = ("FORMAT", "ZONE", "FOLD", "MISSING")
 UNITS = ("s", "ms", "us", "ns")
+FOLDS = ("earlier", "later", "order")
 RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
     "csv": ("separator", "decimal", "comment", "quote", "encoding"),
     "senml": ("now",),
@@ -43,11 +44,12 @@ Missing = tuple[int | float | str, ...]
 
 @dataclass(slots=True)
 class Clauses:
-    """What was said so far of an attribute's value or of an event's records; `of`: the type of an attribute, `times`:
-    whether the event says which column is its time, or None where that does not matter."""
+    """What was said so far of an attribute's value or of an event's records; `of`: the type of an attribute, `timed`:
+    whether the event says which column is its time; `pointed`: and it is one time, no interval."""
 
     of: str | None = None
     timed: bool = False
+    pointed: bool = False
     optional: bool = True
     pattern: str | None = None
     unit: str | None = None
@@ -71,10 +73,15 @@ class Clauses:
                 cursor.read(_known_zone, cursor.previous, self.zone)
             case "FOLD":
                 self._timely(cursor, first)
-                hint = "of a time that the zone has twice `FOLD earlier` (as without it) or `FOLD later` is meant"
-                if cursor.token.text.lower() not in ("earlier", "later"):
-                    cursor.fail("`earlier` or `later`", hint)
+                hint = "of a time that the zone has twice `FOLD earlier` (as without it) or `FOLD later` is meant; "
+                hint += "with `FOLD order` the later from where times go back"
+                if cursor.token.text.lower() not in FOLDS:
+                    cursor.fail("`earlier`, `later` or `order`", hint)
                 self.fold, self.fold_at = cursor.advance().text.lower(), first
+                if self.fold == "order" and not self.pointed:
+                    which = "attributes" if self.of is not None else "intervals"
+                    hint = '`FOLD order` stands behind the time of an event: `TIME ts ZONE "Europe/Zurich" FOLD order`'
+                    cursor.stop(f"the order of records says nothing about times of {which}", hint, cursor.span(first))
             case _:
                 if self.missing is not None:
                     cursor.stop("a second MISSING", 'values are separated by commas: `MISSING -999, "n/a"`', first.span)
@@ -89,7 +96,11 @@ class Clauses:
             cursor.stop("FOLD is about a zone", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
         if self.pattern is None and self.unit is None and self.zone is None:
             return None
-        return TimeFormat(self.pattern, self.unit, self.zone, self.fold == "later")
+        if self.fold == "order" and (self.unit is not None or "%z" in (self.pattern or "")):
+            assert self.fold_at is not None, "it was read"
+            hint = "without it: counts since 1970 and times with an offset are of one instant"
+            cursor.stop("no time of this format is there twice", hint, self.fold_at.span)
+        return TimeFormat(self.pattern, self.unit, self.zone, self.fold)
 
     def _timely(self, cursor: Cursor, first: Token) -> None:
         if self.of is None and not self.timed:

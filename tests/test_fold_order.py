@@ -1,0 +1,134 @@
+"""`FOLD order`: of an hour that clocks show twice, the second pass begins where times go back; else it is counted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from cep import Engine, detect
+from cep.command import app
+from cep.core.errors import CepError
+from connectors.double_hours import OrderedTimes
+from connectors.files import read
+
+ZURICH = ZoneInfo("Europe/Zurich")
+BEGIN = datetime(2024, 10, 26, 20, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PROGRAM = 'event r(x: int) TIME t FORMAT "%d.%m.%Y %H:%M" ZONE "Europe/Zurich" FOLD order.\nn(X) <- r(X).\n'
+
+
+def ticks(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def clocks(moments: list[datetime]) -> list[str]:
+    return [each.astimezone(ZURICH).strftime("%d.%m.%Y %H:%M") for each in moments]
+
+
+def written(folder: Path, moments: list[datetime]) -> Path:
+    """A CSV file; every third number has blanks, and is read by itself."""
+    rows = [f"{clock},{' ' if x % 3 == 0 else ''}{x}" for x, clock in enumerate(clocks(moments))]
+    path = folder / "r.csv"
+    path.write_text("\n".join(["t,x", *rows]) + "\n")
+    return path
+
+
+@given(st.sets(st.integers(0, 12 * 60), min_size=1), st.lists(st.integers(0, 60), max_size=6))
+def test_a_logger_that_writes_in_order_is_read_right_however_it_is_cut(minutes: set[int], cuts: list[int]) -> None:
+    moments = [BEGIN + timedelta(minutes=each) for each in sorted(minutes)]
+    told = [each.astimezone(ZURICH).replace(tzinfo=None) for each in moments]
+    pairs = list(zip(told, told[1:]))
+    hour = datetime(2024, 10, 27, 2), datetime(2024, 10, 27, 3)
+    first = [
+        each
+        for each, real in zip(told, moments)
+        if hour[0] <= each < hour[1] and real < datetime(2024, 10, 27, 1, tzinfo=UTC)
+    ]
+    second = [
+        each
+        for each, real in zip(told, moments)
+        if hour[0] <= each < hour[1] and real >= datetime(2024, 10, 27, 1, tzinfo=UTC)
+    ]
+    seen = any(a > b for a, b in pairs)
+    expected = [ticks(each) for each in moments]
+    if second and not seen:  # nothing tells which pass it was
+        expected = [ticks(each.replace(tzinfo=ZURICH).astimezone(UTC)) for each in told]
+    assert seen == bool(first and second and min(second) < max(first))
+    earlier = np.array([ticks(each.replace(tzinfo=ZURICH).astimezone(UTC)) for each in told], np.int64)
+    series = OrderedTimes("Europe/Zurich")
+    found = [series.settled(part) for part in np.split(earlier, sorted(cut for cut in cuts if cut < len(earlier)))]
+    assert np.concatenate(found).tolist() == expected
+
+
+def test_files_of_any_block_and_frames_are_read_by_order(tmp_path: Path) -> None:
+    moments = [BEGIN + timedelta(minutes=15 * each) for each in range(40)]
+    expected = [ticks(each) for each in moments]
+    path = written(tmp_path, moments)
+    schemas = Engine.from_text(PROGRAM).inputs
+    for chunk in (40, 100, 10**6):
+        tables = [batch.tables["r"] for batch in read([str(path)], schemas, chunk=chunk) if batch.tables]
+        assert pl.concat(tables)["start"].to_list() == expected
+    frame = pl.DataFrame({"t": clocks(moments), "x": range(40)})
+    records = [{"type": "r", **row} for row in frame.to_dicts()]
+    for data in (frame, records, iter([frame[:19], frame[19:]]), {"r": frame}):
+        assert detect(PROGRAM, data).tables["n"]["start"].to_list() == moments
+    parquet = tmp_path / "r.parquet"
+    frame.with_columns(pl.col("t").str.to_datetime("%d.%m.%Y %H:%M")).write_parquet(parquet)
+    (batch,) = read([str(parquet)], Engine.from_text(PROGRAM.replace('FORMAT "%d.%m.%Y %H:%M"', "")).inputs)
+    assert batch.tables["r"]["start"].to_list() == expected
+
+
+def test_several_series_one_after_the_other_begin_anew() -> None:
+    moments = [BEGIN + timedelta(minutes=15 * each) for each in range(40)] * 2
+    frame = pl.DataFrame({"t": clocks(moments), "x": range(80)})
+    found = detect(PROGRAM, frame).tables["n"].sort("x")
+    assert found["start"].to_list() == moments
+
+
+def test_what_says_its_instant_is_no_record_of_an_order(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    times = ["2024-10-27T02:30:00", "2024-10-27T02:10:00", "2024-10-27T02:10:00+01:00"]
+    path.write_text("".join(f'{{"type": "r", "t": "{time}", "x": {x}}}\n' for x, time in enumerate(times)))
+    schemas = Engine.from_text('event r(x: int) TIME t ZONE "Europe/Zurich" FOLD order.\nn(X) <- r(X).').inputs
+    (batch,) = read([str(path)], schemas)
+    assert batch.tables["r"]["start"].to_list() == [1_729_989_000_000_000, 1_729_991_400_000_000]
+    assert [(one.line, "FOLD order" in one.reason) for one in batch.dead] == [(3, True)]
+    with pytest.raises(CepError, match="messages have no order"):
+        list(read(["mqtt://localhost/t"], schemas))
+    with pytest.raises(CepError, match="needs the data from their beginning"):
+        Engine.from_text(PROGRAM).push(pl.DataFrame({"t": ["27.10.2024 02:00"], "x": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("clause", "told"),
+    [
+        ("", "4 times that Europe/Zurich has twice read as the earlier (FOLD says which)"),
+        (" FOLD earlier", None),
+        (" FOLD later", None),
+        (" FOLD order", None),
+    ],
+)
+def test_times_that_are_there_twice_are_counted(tmp_path: Path, clause: str, told: str | None) -> None:
+    moments = [BEGIN + timedelta(minutes=30 * each) for each in range(20)]
+    rules = tmp_path / "p.cep"
+    rules.write_text(PROGRAM.replace(" FOLD order", clause))
+    result = CliRunner().invoke(app, ["run", str(rules), "--input", str(written(tmp_path, moments))])
+    assert result.exit_code == 0
+    assert (told in result.stderr) if told else "twice" not in result.stderr
+
+
+def test_times_with_offsets_are_in_no_doubt(tmp_path: Path) -> None:
+    moments = [BEGIN + timedelta(minutes=30 * each) for each in range(20)]
+    rules, path = tmp_path / "p.cep", tmp_path / "r.csv"
+    rules.write_text('event r(x: int) TIME t ZONE "Europe/Zurich".\nn(X) <- r(X).')
+    path.write_text("t,x\n" + "".join(f"{each.astimezone(ZURICH).isoformat()},1\n" for each in moments))
+    result = CliRunner().invoke(app, ["run", str(rules), "--input", str(path)])
+    assert result.exit_code == 0 and "20 records" in result.stderr and "twice" not in result.stderr
