@@ -18,13 +18,18 @@ from cep.rules import geodesy
 from cep.rules.areas import WrongArea, read_all
 from cep.rules.relations import Mask, Probe
 from knowledge.point_index import PointIndex
-from knowledge.rdf.namespaces import GEO, WGS84
+from knowledge.rdf.namespaces import GEO, SCHEMA, WGS84
 from knowledge.rdf.terms import IRI, NONE, Terms
 from knowledge.rdf.triples import TripleSet
 
-GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry")
+GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry", *(schema + "geo" for schema in SCHEMA))
 LINKS = (WGS84 + "location", *GEOMETRIES)
-PROPERTIES = (WGS84 + "lat", WGS84 + "long", WGS84 + "lat_long", GEO + "asWKT", *LINKS)
+NUMBERS = (
+    (WGS84 + "lat", WGS84 + "long", "wgs84:lat", "wgs84:long"),
+    *((schema + "latitude", schema + "longitude", "schema:latitude", "schema:longitude") for schema in SCHEMA),
+)
+"""Properties of a latitude and a longitude, and how they are called."""
+PROPERTIES = (*(each for pair in NUMBERS for each in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
 """What says where something is."""
 
 _OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
@@ -34,9 +39,9 @@ _PIECE = 1 << 20  # rows that are looked at together
 class Geometries:
     """Where the things of the knowledge are, read when first asked for.
 
-    A thing is at its `wgs84:lat` and `wgs84:long`, at its `wgs84:lat_long`, at its `geo:asWKT`, and where its
-    `wgs84:location`, its `geo:hasGeometry` and its `geo:hasDefaultGeometry` are. Raises CepError for numbers and WKT
-    that cannot be read.
+    A thing is at its `wgs84:lat` and `wgs84:long`, at its `schema:latitude` and `schema:longitude`, at its
+    `wgs84:lat_long`, at its `geo:asWKT`, and where its `wgs84:location`, its `schema:geo`, its `geo:hasGeometry` and
+    its `geo:hasDefaultGeometry` are. Raises CepError for numbers and WKT that cannot be read.
     """
 
     def __init__(self, terms: Terms, triples: TripleSet) -> None:
@@ -70,8 +75,8 @@ class Geometries:
 
     def check(self) -> None:
         """Raises CepError for what cannot be read."""
-        self._numbers("lat", 90.0)
-        self._numbers("long", np.inf)
+        for pair in NUMBERS:
+            self._both(*pair)
         self._pairs_of_numbers()
         self._read_shapes()
 
@@ -109,11 +114,16 @@ class Geometries:
     @cached_property
     def _points(self) -> pl.DataFrame:
         """Columns thing, lat, long: each latitude of a thing with each longitude, and those written together."""
-        lat = self._numbers("lat", 90.0)
-        return pl.concat([lat.join(self._numbers("long", np.inf), on="thing"), self._pairs_of_numbers()])
+        return pl.concat([*(self._both(*pair) for pair in NUMBERS), self._pairs_of_numbers()]).unique(
+            maintain_order=True
+        )
 
-    def _numbers(self, name: str, most: float) -> pl.DataFrame:
-        pairs = self._pairs(WGS84 + name, "thing", "value")
+    def _both(self, lat: str, long: str, lat_name: str, long_name: str) -> pl.DataFrame:
+        found = self._numbers(lat, lat_name, "lat", 90.0)
+        return found.join(self._numbers(long, long_name, "long", np.inf), on="thing")
+
+    def _numbers(self, property: str, called: str, name: str, most: float) -> pl.DataFrame:
+        pairs = self._pairs(property, "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
         numbers = texts.str.strip_chars().cast(pl.Float64, strict=False)
         wrong = (~(numbers.is_finite() & (numbers.abs() <= most))).fill_null(True)
@@ -122,7 +132,7 @@ class Geometries:
             what = f"`{texts[row]}` is no number"
             if numbers[row] is not None:
                 what = f"a latitude lies between -90 and 90, and not at `{texts[row]}`"
-            raise self._refused(int(pairs["thing"][row]), f"wgs84:{name}", what, int(wrong.sum()))
+            raise self._refused(int(pairs["thing"][row]), called, what, int(wrong.sum()))
         return pairs.select("thing", numbers.alias(name))
 
     def _pairs_of_numbers(self) -> pl.DataFrame:

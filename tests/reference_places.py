@@ -19,7 +19,9 @@ from tests.reference_knowledge import Term, Triple
 ELLIPSOID = Geod(ellps="WGS84")
 WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 GEO = "http://www.opengis.net/ont/geosparql#"
-GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry")
+SCHEMA = ("http://schema.org/", "https://schema.org/")
+GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry", *(each + "geo" for each in SCHEMA))
+LONGITUDES = {WGS84 + "lat": WGS84 + "long"} | {each + "latitude": each + "longitude" for each in SCHEMA}
 QUDT = rdflib.Namespace("http://qudt.org/schema/qudt/")
 ONTOLOGY = Path(__file__).parent.parent / "ontologies" / "units.ttl"
 LITERAL = re.compile(r"\s*(?:<(.*)>)?\s*([A-Z]+)\s*(\(.*\))\s*", re.DOTALL)
@@ -120,8 +122,8 @@ def places(triples: list[Triple]) -> list[tuple[Iri, str]]:
     """IRIs, each with a literal of WKT for every place it has."""
     own: dict[Term, list[str]] = {}
     for thing, property, found in triples:
-        if property.text == WGS84 + "lat":
-            longs = [o.text for s, p, o in triples if s == thing and p.text == WGS84 + "long"]
+        if property.text in LONGITUDES:
+            longs = [o.text for s, p, o in triples if s == thing and p.text == LONGITUDES[property.text]]
             own.setdefault(thing, []).extend(f"POINT({long} {found.text})" for long in longs)
         elif property.text == GEO + "asWKT":
             own.setdefault(thing, []).append(found.text)

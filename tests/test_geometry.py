@@ -179,6 +179,9 @@ FORMS = """
 :many geo:asWKT "MULTIPOINT EMPTY", "MULTIPOINT(-73 40.5)" .
 :written wgs84:lat_long " 40.5, -73.0" .
 :written_elsewhere wgs84:location [ wgs84:lat_long "40.5,-73" ] .
+:web <https://schema.org/latitude> 40.5 ; <https://schema.org/longitude> -73 .
+:web_shop <http://schema.org/geo> [ <http://schema.org/latitude> "40.5" ; <http://schema.org/longitude> "-73" ] .
+:mixed <http://schema.org/latitude> 40.5 ; wgs84:long -73 .
 """
 
 
@@ -186,7 +189,7 @@ def test_where_things_are() -> None:
     known = places(FORMS)
     found = Asked(known).answers({0: [40.5], 1: [-73.0], 2: [1.0]}, (3, 4))
     names = ["at_a_feature", "default", "located", "many", "own", "several", "shaped", "text"]
-    names += ["written", "written_elsewhere"]
+    names += ["web", "web_shop", "written", "written_elsewhere"]
     assert found == [(0, Iri(f"http://e/{name}"), 0.0) for name in names]
     asked = [
         "http://e/" + name for name in ("own", "area", "polygon", "line", "empty", "half", "point", "text", "unknown")
@@ -208,6 +211,10 @@ def test_where_things_are() -> None:
         (':a wgs84:lat "NaN"^^xsd:double ; wgs84:long 3 .', "wgs84:lat of <http://e/a>: "),
         (':a wgs84:lat_long "40.5 -73" .', "wgs84:lat_long of <http://e/a>: `40.5 -73` is no latitude and longitude"),
         (':a wgs84:lat_long "-73,100,1", "100,3" .', "wgs84:lat_long of <http://e/a>: `"),
+        (
+            ':a <https://schema.org/latitude> "47° N" ; <https://schema.org/longitude> 8 .',
+            "schema:latitude of <http://e/a>: `47° N` is no number",
+        ),
         (':a geo:asWKT "POINT(3 4" .', "geo:asWKT of <http://e/a>: this is no WKT: "),
         (':a geo:asWKT "<http://x> POINT(3 4)" .', "geo:asWKT of <http://e/a>: <http://x> is no coordinate system"),
     ],

@@ -10,6 +10,7 @@ GEOF = "http://www.opengis.net/def/function/geosparql/"
 GN = "http://www.geonames.org/ontology#"
 PROV = "http://www.w3.org/ns/prov#"
 SKOS = "http://www.w3.org/2004/02/skos/core#"
+SCHEMA = ("http://schema.org/", "https://schema.org/")
 DCTERMS = "http://purl.org/dc/terms/"
 
 RDF_TYPE = RDF + "type"
