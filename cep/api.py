@@ -13,11 +13,13 @@ import polars as pl
 from cep.compile import COMPILED, compile
 from cep.core.errors import CepError, Warning
 from cep.core.schema import Schema
+from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
 from cep.derived import Derived
 from cep.engine import Engine as Running
 from cep.engine import Frames
 from cep.events import Event, types_of
+from cep.language.asked import facts_declared, predicates_asked
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from connectors.batch import Batch
@@ -68,7 +70,7 @@ def detect(
     events, data = _events(data)
     text, name = _program(program)
     types = None if events is None else types_of(events)
-    made = compile(text, name, policy=policy, facts=_facts(facts), knowledge=knowledge, types=types)
+    made = compile(text, name, policy=policy, facts=_facts(facts, text, name), knowledge=knowledge, types=types)
     engine = Running(made, lateness=None if lateness is None else _ticks(lateness))
     found = _Found(engine, strict)
     if events is not None:
@@ -97,7 +99,7 @@ class Engine:
         """For a program text. `options` are those of `cep.compile.compile` and of `cep.engine.Engine`. Raises
         CepError."""
         given = {option: options.pop(option) for option in COMPILED if option in options}
-        given["facts"] = _facts(given.get("facts"))
+        given["facts"] = _facts(given.get("facts"), text, name)
         return cls(Running(compile(text, name, **given), lateness=_ticks(lateness), **options))
 
     @classmethod
@@ -273,8 +275,17 @@ def _program(program: str | Path) -> tuple[str, str]:
     return program, "<program>"
 
 
-def _facts(facts: Mapping[str, Any] | None) -> dict[str, pl.DataFrame] | None:
-    return None if facts is None else {name: whole_table(one, f'facts["{name}"]') for name, one in facts.items()}
+def _facts(facts: Mapping[str, Any] | None, text: str, program: str) -> dict[str, pl.DataFrame] | None:
+    """The tables of facts. CepError: one is no table, or the program neither declares its predicate nor asks for it."""
+    if facts is None:
+        return None
+    known = predicates_asked(text, program) | facts_declared(text).keys() if facts else set()
+    for name in facts:
+        if name not in known:
+            listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
+            hint = did_you_mean(name, sorted(known)) or f"predicates of the program: {listed}"
+            raise CepError(f'facts["{name}"]: no condition of the program asks for `{name}`', hint=hint, code="input")
+    return {name: whole_table(one, f'facts["{name}"]') for name, one in facts.items()}
 
 
 def _ticks(lateness: Duration) -> int:

@@ -157,7 +157,6 @@ def check(options: CheckOptions) -> int:
 
     refused = False
     shapes = options.knowledge.shapes
-    tables = facts_of(options.knowledge.facts)
     known = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
     if known is None and not options.rules and not shapes:
         raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
@@ -166,6 +165,7 @@ def check(options: CheckOptions) -> int:
     for path in options.rules:
         try:
             text = text_of(path)
+            tables = facts_of(options.knowledge.facts, text)
             engine = ProgramSource(path, text, tables, known, None).engine(alerts=True)
         except CepError as error:
             refused = True

@@ -19,7 +19,7 @@ from cep.language.syntax.parser import parse
 from cep.plan.advice import arrowed
 from cep.plan.alerts import without_alerts
 from cep.plan.algebra import Rules
-from cep.plan.lint.empty import empty
+from cep.plan.lint.empty import by_order, empty
 from cep.plan.plan import Plan, plan
 from cep.rules.alert import Alert
 from cep.rules.datalog import Statics, close
@@ -89,7 +89,7 @@ def compile(
     try:
         statics = _closed(rules, tables, pool, known)
         planned = plan(rules, statics.relations, pool, frozenset(types or ()))
-        planned = replace(planned, warnings=(*planned.warnings, *empty(rules, tables)))
+        planned = replace(planned, warnings=(*planned.warnings, *empty(rules, tables), *by_order(rules, tables)))
         run = rules
         if rules.alerts and not alerts:  # checked, and not made
             run = without_alerts(rules)

@@ -2,63 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+import csv
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import polars as pl
 
 from cep.app.durations import refuse
 from cep.core.errors import Source, Warning
+from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
-from cep.rules.terms import Predicate
+
+_ENCODINGS = ("utf-8", "utf8")
 
 
-def _csv(path: Path) -> pl.DataFrame:
-    return pl.read_csv(path, null_values=["", "NA"], infer_schema_length=None)
+def _csv(path: Path, dialect: RecordFormat) -> pl.DataFrame:
+    encoding = dialect.option("encoding") or "utf-8"
+    return pl.read_csv(
+        path,
+        separator=dialect.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ","),
+        decimal_comma=dialect.option("decimal") == ",",
+        comment_prefix=dialect.option("comment"),
+        quote_char=dialect.option("quote") or '"',
+        encoding="utf8" if encoding.lower() in _ENCODINGS else encoding,
+        null_values=["", "NA"],
+        infer_schema_length=None,
+    )
 
 
-def _jsonl(path: Path) -> pl.DataFrame:
+def _jsonl(path: Path, _: RecordFormat) -> pl.DataFrame:
     return pl.read_ndjson(path, infer_schema_length=None)
 
 
-def _parquet(path: Path) -> pl.DataFrame:
+def _parquet(path: Path, _: RecordFormat) -> pl.DataFrame:
     return pl.read_parquet(path)
 
 
-READERS: Mapping[str, Callable[[Path], pl.DataFrame]] = {
+READERS: Mapping[str, Callable[[Path, RecordFormat], pl.DataFrame]] = {
     ".csv": _csv,
+    ".tsv": _csv,
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
     ".parquet": _parquet,
 }
 
 
-def read_facts(name: str, path: Path) -> pl.DataFrame:
-    """The table of one predicate. A CSV file has a header; an empty or `NA` field is missing."""
-    reader = READERS.get(path.suffix.lower())
+def read_facts(name: str, path: Path, dialect: RecordFormat | None = None) -> pl.DataFrame:
+    """The table of one predicate. A CSV file has a header; an empty or `NA` field is missing. `dialect`: how it is
+    written, as the declaration of the facts has it."""
+    reader = READERS.get(path.suffix.lower(), None if dialect is None else _csv)
     if reader is None:
-        raise refuse(f"--facts {name}: `{path}` is of no known kind", "name it .csv, .parquet or .jsonl")
+        raise refuse(f"--facts {name}: `{path}` is of no known kind", "name it .csv, .tsv, .parquet or .jsonl")
     if (lost := astray(path)) is not None:
         raise refuse(f"--facts {name}: `{path}`: {lost}")
     if not path.is_file():
         raise refuse(f"--facts {name}: `{path}`: no such file", missing(path))
+    if reader is _csv:
+        _check_header(name, path, dialect)
     try:
-        table = reader(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
+        table = reader(path, dialect or RecordFormat("csv"))
+    except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise refuse(f"--facts {name}: `{path}` cannot be read: {reason}") from None
+        raise refuse(
+            f"--facts {name}: `{path}` cannot be read: {reason}", _WRITTEN if reader is _csv else None
+        ) from None
     nested = [column for column, type in table.schema.items() if type.is_nested()]
     if nested:
         raise refuse(f"--facts {name}: the column `{nested[0]}` of `{path}` holds lists or records, not values")
     return table
 
 
+_WRITTEN = 'a file with other marks is declared: `fact name(...) FORMAT csv(separator: ";", decimal: ",").`'
+
+
+def _check_header(name: str, path: Path, dialect: RecordFormat | None) -> None:
+    """CepError: the first line has other separators than those it is to be read by, or names a column twice."""
+    given = dialect or RecordFormat("csv")
+    separator = given.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    comment = given.option("comment")
+    try:
+        with path.open(encoding=given.option("encoding") or "utf-8-sig", errors="replace") as file:
+            line = next((line for line in file if not (comment and line.startswith(comment))), "")
+    except OSError as error:
+        raise refuse(f"--facts {name}: `{path}` cannot be read: {(error.strerror or str(error)).lower()}") from None
+    columns = [each.strip() for each in next(csv.reader([line], delimiter=separator), [])]
+    other = next((mark for mark in ";\t|," if mark != separator and mark in line), None) if len(columns) < 2 else None
+    if other is not None:
+        mark = "\\t" if other == "\t" else other
+        decimal = ', decimal: ","' if other == ";" else ""
+        declared = ", ".join(f"{_word(each)}: ..." for each in line.strip().split(other))
+        hint = f'declare it: `fact {name}({declared}) FORMAT csv(separator: "{mark}"{decimal}).`'
+        raise refuse(f"--facts {name}: the header of `{path}` is separated by `{mark}`, not by `{separator}`", hint)
+    twice = next((each for each in columns if columns.count(each) > 1), None)
+    if twice is not None:
+        raise refuse(f"--facts {name}: two columns of `{path}` are called `{twice}`")
+
+
+def _word(column: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in column.strip().strip('"').lower())
+
+
 def unused(tables: Collection[str], program: Source) -> list[Warning]:
     """A warning for each table whose facts no condition of the program asks for."""
-    from cep.language.syntax.parser import parse
+    from cep.language.asked import predicates_asked
 
-    predicates = set(_predicates_of(parse(program.text, program.name).statements)) if tables else set()
+    predicates = predicates_asked(program.text, program.name) if tables else set()
     found = []
     for name in tables:
         if name not in predicates:
@@ -67,15 +115,3 @@ def unused(tables: Collection[str], program: Source) -> list[Warning]:
                 Warning(f"--facts {name}: no rule of {program.name} asks for `{name}`", hint=hint, code="unused")
             )
     return found
-
-
-def _predicates_of(value: object) -> Iterator[str]:
-    """The static predicates of all conditions in a tree of syntax."""
-    if isinstance(value, Predicate):
-        yield value.name
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _predicates_of(each)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _predicates_of(getattr(value, field.name))

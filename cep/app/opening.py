@@ -37,7 +37,8 @@ class ProgramSource:
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
-        text, facts = text_of(rules), facts_of(knowledge.facts)
+        text = text_of(rules)
+        facts = facts_of(knowledge.facts, text)
         return cls(rules, text, facts, knowledge_of(knowledge.files, knowledge.reasoning), policy)
 
     def engine(self, **options: Any) -> Engine:

@@ -99,12 +99,17 @@ def text_of(path: Path) -> str:
         ) from None
 
 
-def facts_of(options: Sequence[str]) -> dict[str, DataFrame]:
-    """Read the tables of facts; {predicate: table}."""
+def facts_of(options: Sequence[str], program: str) -> dict[str, DataFrame]:
+    """Read the tables of facts, as the text of the program declares them; {predicate: table}."""
+    if not options:
+        return {}
     from cep.app.durations import name_and_file
     from cep.app.facts import read_facts
+    from cep.language.asked import dialects
 
-    return {name: read_facts(name, Path(file)) for name, file in (name_and_file(one, "--facts") for one in options)}
+    written = dialects(program)
+    named = [name_and_file(one, "--facts") for one in options]
+    return {name: read_facts(name, Path(file), written.get(name)) for name, file in named}
 
 
 def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:

@@ -83,11 +83,15 @@ def declaration(
         text += f" TIME {_column(time)}" + (f", {_column(clock)}" if clock is not None else "")
     if start is not None and end is not None:
         text += f" START {_column(start)} END {_column(end)}"
-    text += _times(format, "epoch ") + _missing(missing)
-    if records is not None:
-        options = ", ".join(f"{key}: {print_string(value)}" for key, value in records.options)
-        text += f" FORMAT {records.name}" + (f"({options})" if options else "")
-    return text
+    return text + _times(format, "epoch ") + _missing(missing) + record_format(records)
+
+
+def record_format(records: RecordFormat | None) -> str:
+    """` FORMAT csv(separator: ";")`, nothing where there is none."""
+    if records is None:
+        return ""
+    options = ", ".join(f"{key}: {print_string(value)}" for key, value in records.options)
+    return f" FORMAT {records.name}" + (f"({options})" if options else "")
 
 
 def _times(format: TimeFormat | None, since: str) -> str:

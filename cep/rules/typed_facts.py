@@ -13,6 +13,7 @@ import polars as pl
 
 from cep.core.errors import NOWHERE, CepError, Source, Span
 from cep.core.literals import read_clock, read_duration, read_time
+from cep.core.schema import RecordFormat
 from cep.rules.expressions import check
 from cep.rules.terms import Constant, Expression, StaticRule
 from cep.rules.typed import TICKS, Typed, a, coerced
@@ -33,11 +34,12 @@ class FactAttribute:
 
 @dataclass(frozen=True, slots=True)
 class FactDeclaration:
-    """`fact name(attributes).`"""
+    """`fact name(attributes) FORMAT csv(...).`; `records`: how a table of them is written, no part of what they are."""
 
     name: str
     attributes: tuple[FactAttribute, ...]
     span: Span = field(default=NOWHERE, compare=False)
+    records: RecordFormat | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.attributes))})"
@@ -131,10 +133,26 @@ class DeclaredFacts:
     def _named(self, table: pl.DataFrame) -> pl.DataFrame | None:
         """The columns that have the attributes' names, else all in their order."""
         names = [each.name for each in self.declaration.attributes]
-        if set(names) <= set(table.columns):
-            return table.select(names)
+        if (columns := by_name(names, table.columns)) is not None:
+            return table.select(columns)
         if table.width == len(names):
-            return table
+            elsewhere = [
+                (name, column)
+                for place, column in enumerate(table.columns)
+                if (name := next((each for each in names if _same(each, column)), None)) and names.index(name) != place
+            ]
+            if not elsewhere:
+                return table
+            name, column = elsewhere[0]
+            lacking = next(each for each in names if by_name([each], table.columns) is None)
+            self.error(
+                f"the table of `{self.declaration.name}` has a column `{column}`, but none for `{lacking}`; "
+                f"by their order `{column}` would be `{names[table.columns.index(column)]}`: the columns are "
+                + ", ".join(f"`{each}`" for each in table.columns),
+                self.declaration.span,
+                "call the columns as the attributes, or the attributes as the columns",
+            )
+            return None
         self.error(
             f"`{self.declaration.name}` has {len(names)} attributes, its table {table.width} columns: "
             + ", ".join(f"`{name}`" for name in table.columns),
@@ -158,8 +176,23 @@ class DeclaredFacts:
         if wrong.any():
             row = wrong.arg_max() or 0
             message = f"`{attribute.name}` in row {row + 1} of {what} is no {attribute.type}: `{series[row]}`"
-            self.error(message, attribute.span, _WRITTEN.get(attribute.type))
+            hint = _WRITTEN.get(attribute.type)
+            if attribute.type in ("int", "float") and "," in str(series[row]):
+                hint = 'decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")` behind the declaration'
+            self.error(message, attribute.span, hint)
         return series if made is None else made
+
+
+def by_name(names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
+    """The columns that have some names, whatever is a capital; None: not all have one, or one has two."""
+    if set(names) <= set(columns):
+        return list(names)
+    found = [[column for column in columns if _same(name, column)] for name in names]
+    return [each[0] for each in found] if all(len(each) == 1 for each in found) else None
+
+
+def _same(name: str, column: str) -> bool:
+    return column.strip().casefold() == name.casefold()
 
 
 _WRITTEN = {

@@ -1,4 +1,4 @@
-"""Declarations of facts: `fact opening(shop: string, from: time, until: time).`"""
+"""Declarations of facts: `fact opening(shop: string, from: time, until: time).`, and how a table of them is written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from cep.events import type_names
 from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement
+from cep.language.syntax.record_clauses import CLAUSES, Clauses
 from cep.rules.keywords import RESERVED
 from cep.rules.typed_facts import FactAttribute, FactDeclaration
+
+_TABLES = (
+    'the marks of a table of facts can be said: `FORMAT csv(separator: ";", decimal: ",")`; '
+    "its times are ISO 8601, and a missing value is empty or `NA`"
+)
 
 
 def begins_facts(cursor: Cursor) -> bool:
@@ -27,8 +33,13 @@ def fact_declaration(cursor: Cursor) -> FactDeclaration:
         if any(each.name == last.name for each in attributes[:-1]):
             cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
     cursor.close(opening, ")", "`,` or `)`", messages.FACTS)
+    clauses = Clauses()
+    while cursor.token.key in CLAUSES:
+        if cursor.token.key != "FORMAT" or cursor.peek().text != "csv":
+            cursor.fail("`.`", _TABLES)
+        clauses.read(cursor)
     end_statement(cursor, "the declaration", messages.FACTS)
-    return FactDeclaration(name.text, tuple(attributes), cursor.span(first))
+    return FactDeclaration(name.text, tuple(attributes), cursor.span(first), clauses.records)
 
 
 def _attribute(cursor: Cursor) -> FactAttribute:

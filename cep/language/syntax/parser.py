@@ -7,7 +7,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
                       [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written } "."
-                | "fact" name "(" name ":" type [ "?" ] { "," name ":" type [ "?" ] } ")" "."
+                | "fact" name "(" name ":" type [ "?" ] { "," name ":" type [ "?" ] } ")" [ written ] "."
                 | "policy" choice "."
                 | "ALERT" name "ON" event { clause } "."
                 | "fluent" name [ "(" [ attribute { "," attribute } ] ")" ] [ "=" attribute ] "."

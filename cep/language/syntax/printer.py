@@ -16,6 +16,7 @@ from cep.rules.printing import (
     print_expression,
     print_policy,
     print_string,
+    record_format,
 )
 from cep.rules.terms import StaticRule
 from cep.rules.typed_facts import FactDeclaration
@@ -32,7 +33,7 @@ def print_statement(statement: ast.Statement) -> str:
         case ast.EventDeclaration():
             return f"event {_declared(statement)}."
         case FactDeclaration():
-            return f"fact {statement}."
+            return f"fact {statement}{record_format(statement.records)}."
         case ast.PolicyStatement(choice):
             return f"policy {print_policy(choice)}."
         case ast.AlertStatement():

@@ -1,14 +1,17 @@
-"""Declared facts that nothing gives."""
+"""Declared facts that nothing gives, and those whose table has other names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
+
+import polars as pl
 
 from cep.core.errors import Warning
 from cep.plan.algebra import Rules
+from cep.rules.typed_facts import by_name
 
 
-def empty(rules: Rules, tables: Collection[str]) -> list[Warning]:
+def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
     """Warnings about declared predicates without facts, rules or one of the `tables`."""
     given = {statement.name for statement in rules.statics}.union(tables)
     return [
@@ -22,3 +25,19 @@ def empty(rules: Rules, tables: Collection[str]) -> list[Warning]:
         for name, declared in rules.declared.items()
         if name not in given
     ]
+
+
+def by_order(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
+    """Warnings about tables whose columns have other names than the declared attributes, and are taken by their
+    order."""
+    found = []
+    for name, declared in rules.declared.items():
+        names = [each.name for each in declared.attributes]
+        if name not in tables or by_name(names, tables[name].columns) is not None:
+            continue
+        pairs = zip(names, tables[name].columns)
+        taken = ", ".join(f"`{column}` is `{each}`" for each, column in pairs if column.strip().lower() != each)
+        message = f"the columns of the table of `{name}` are taken by their order: {taken}"
+        hint = "columns of the attributes' names are taken by these, in any order"
+        found.append(Warning(message, rules.source, declared.span, hint, "columns"))
+    return found

@@ -1,0 +1,42 @@
+"""The static predicates that a program names: those that its conditions ask for, and those that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+
+from cep.core.errors import CepError
+from cep.core.schema import RecordFormat
+from cep.language.syntax.parser import parse
+from cep.rules.terms import Predicate
+from cep.rules.typed_facts import FactDeclaration
+
+
+def predicates_asked(text: str, name: str) -> set[str]:
+    """Those of all conditions. CepError: the text is no program."""
+    return set(_predicates_of(parse(text, name).statements))
+
+
+def facts_declared(text: str) -> dict[str, FactDeclaration]:
+    """The declarations of facts by name; none where the text is no program."""
+    with suppress(CepError):
+        return {each.name: each for each in parse(text).statements if isinstance(each, FactDeclaration)}
+    return {}
+
+
+def dialects(text: str) -> Mapping[str, RecordFormat]:
+    """How the tables of declared facts are written, where their declarations say it."""
+    return {name: each.records for name, each in facts_declared(text).items() if each.records is not None}
+
+
+def _predicates_of(value: object) -> Iterator[str]:
+    """The static predicates of all conditions in a tree of syntax."""
+    if isinstance(value, Predicate):
+        yield value.name
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _predicates_of(each)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _predicates_of(getattr(value, field.name))
