@@ -6,6 +6,7 @@ package `tzdata` where there is none.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -14,6 +15,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cep.core.suggest import nearest
 
 SECONDS = 86_400
 DAY = SECONDS * 1_000_000
@@ -96,6 +99,36 @@ def zone(name: str) -> Zone:
 def names() -> frozenset[str]:
     """The names of all zones."""
     return frozenset(available_timezones())
+
+
+_CALLED = {
+    "Europe/Berlin": ("CEST", "MEZ", "MESZ", "CET/CEST"),
+    "Europe/London": ("BST", "GMT/BST"),
+    "Europe/Athens": ("EEST", "OEZ", "OESZ"),
+    "Europe/Moscow": ("MSK",),
+    "America/New_York": ("EDT", "ET"),
+    "America/Chicago": ("CDT", "CT"),
+    "America/Denver": ("MDT", "MT"),
+    "America/Los_Angeles": ("PST", "PDT", "PT"),
+    "Asia/Kolkata": ("IST",),
+    "Asia/Tokyo": ("JST",),
+    "Australia/Sydney": ("AEST", "AEDT"),
+    "UTC": ("Z", "+00:00"),
+}
+_OFFSET = re.compile(r"(?:UTC|GMT)?[+-][0-9]{1,2}(?::?[0-9]{2})?", re.ASCII)
+
+
+def zone_hint(name: str) -> str:
+    """What to write instead of a name that no zone has."""
+    for place, letters in _CALLED.items():
+        if name.upper() in letters:
+            return f"letters name an offset, or several; a zone is called after a place: `{place}`"
+    if _OFFSET.fullmatch(name):
+        return 'an offset is no zone: times that are written with theirs need none, `FORMAT "... %z"`; UTC is `UTC`'
+    last = {each.rpartition("/")[2].casefold(): each for each in sorted(names())}
+    near = last.get(name.rpartition("/")[2].replace(" ", "_").casefold()) or nearest(name, sorted(names()))
+    listed = "a zone is one of the IANA database: `Europe/Zurich`, `America/New_York`, `UTC`"
+    return f"did you mean `{near}`?" if near else listed
 
 
 def _ahead(info: ZoneInfo, local: datetime) -> int:

@@ -225,6 +225,9 @@ class Aggregation(Node):
     def horizon(self, parts: Sequence[bool]) -> Horizon:
         return Horizon(_reach(self.duration, self.over), events=self.events)
 
+    def window(self) -> int | None:
+        return self.over.length if self.over is not None and self.over.form == "each" else self.duration
+
     def by_order(self, types: Sequence[str]) -> bool:
         if self.events is not None:  # which of them are the last ones; how many there are does not
             return not all(result.function == "count" and result.argument is None for result in self.results)

@@ -13,6 +13,8 @@ from cep.plan.binarise import Binarised
 from cep.plan.names import excerpt
 from cep.plan.node import Node
 
+_HOUR = 3_600_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
@@ -99,16 +101,37 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         sides = [(node.parts[part], ("left", "right")[part]) for part in properties.waits]
         waiting = " and ".join(_waiting(binarised.nodes, *side) for side in sides)
         until = "until it is paired" if keeps.paired else "for ever"
-        pattern = excerpt(source, span)
-        hint = f"`({pattern}) WITHIN 1 h` bounds it" if pattern else "`(...) WITHIN 1 h` bounds it"
+        pattern = excerpt(source, span) or "..."
         last = event_of(binarised.nodes, node.parts[1])
         of_instants = node.horizon([True] * len(node.parts))
+        windows = [length for part in node.parts if (length := _window(binarised, part)) is not None]
+        hint = f"`({pattern}) WITHIN 1 h` bounds it"
+        if windows:
+            hours = 1 - -sum(windows) // _HOUR
+            hint = f"`({pattern}) WITHIN {hours} h` bounds it: the windows lie inside, with an hour between them"
         if last is not None and of_instants is not None and of_instants.forgets:
-            hint += f"; so does TIME in the declaration of `{last}`, if it is an instant"
-            hint += ": then only the latest counts" if of_instants.superseded else ""
+            instant = f"TIME in the declaration of `{last}`, if it is an instant"
+            if of_instants.superseded:
+                hint = f"{instant}, leaves the latest only; else `({pattern}) WITHIN 7 d`, if none counts longer"
+            else:
+                hint += f"; so does {instant}"
         message = f"this {properties.word} never forgets: {waiting} waits {until}"
         found[span] = Warning(message, source, span, hint, "unbounded")
     return list(found.values())
+
+
+def _window(binarised: Binarised, number: int) -> int | None:
+    """The length of the windows that an event is the result of, in microseconds; None: it is of none of a length."""
+    event = event_of(binarised.nodes, number)
+    found = [_length(binarised.nodes, head.child) for head in binarised.heads if head.event == event]
+    return max((each for each in found if each is not None), default=None)
+
+
+def _length(nodes: Sequence[Node], number: int) -> int | None:
+    node = nodes[number]
+    while node.properties().selects:
+        node = nodes[node.parts[0]]
+    return node.window()
 
 
 def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:

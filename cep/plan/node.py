@@ -139,6 +139,10 @@ class Node(WithProperties[NodeProperties]):
         """What it remembers how long, where its parts have only instants; None: nothing."""
         return None
 
+    def window(self) -> int | None:
+        """The length of the windows that its results are of, in microseconds; None: it has none of a length."""
+        return None
+
     def by_order(self, types: Sequence[str]) -> bool:
         """Whether what it gives depends on the order of simultaneous occurrences. `types`: of its columns."""
         return False

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from cep.core.literals import UNITS
 from cep.core.suggest import did_you_mean
 from cep.core.values import MISSING, Ints, Pool
-from cep.core.zones import Zone, names, zone
+from cep.core.zones import Zone, names, zone, zone_hint
 from cep.rules.functions import Operand
 
 DAY, HOUR, MINUTE, SECOND = UNITS["d"], UNITS["h"], UNITS["min"], UNITS["s"]
-ZONE = "a zone is one of the IANA database: `Europe/Zurich`, `America/New_York`, `UTC`"
 _REACH = 2**62
 """Beyond it, local times would need more than 64 bits."""
 
@@ -164,10 +163,7 @@ def unknown_zone(name: str) -> tuple[str, str] | None:
     """What is wrong with the name of a zone, and what to write instead."""
     if name in names():
         return None
-    last = {each.rpartition("/")[2].lower(): each for each in sorted(names())}
-    meant = last.get(name.rpartition("/")[2].replace(" ", "_").lower())
-    hint = f"did you mean `{meant}`?" if meant else did_you_mean(name, sorted(names()))
-    return f"there is no time zone `{name}`", f"{hint} {ZONE}" if hint else ZONE
+    return f"there is no time zone `{name}`", zone_hint(name)
 
 
 def unknown_unit(name: str) -> tuple[str, str] | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cep.core.literals import read_number, read_string, say_duration, write_duration
-from cep.core.suggest import did_you_mean
-from cep.core.zones import names
+from cep.core.zones import names, zone_hint
 from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.durations import duration, whole_number
@@ -125,7 +124,7 @@ def _zone(cursor: Cursor) -> str:
         cursor.fail("the name of a zone", messages.ZONE)
     name = cursor.read(read_string, token, token.text)
     if name not in names():
-        cursor.stop(f"there is no time zone `{name}`", did_you_mean(name, sorted(names())) or messages.ZONE)
+        cursor.stop(f"there is no time zone `{name}`", zone_hint(name))
     cursor.advance()
     return name
 

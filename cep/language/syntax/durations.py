@@ -15,11 +15,15 @@ def duration(cursor: Cursor) -> int:
         cursor.advance()
         return cursor.read(read_duration, token, token.text)
     if token.kind != "number":
+        if token.kind in ("name", "variable") and not token.key and not token.text[1:2].isdigit():
+            cursor.stop(f"a duration is a constant, found `{token.text}`", messages.OWN_DURATION)
         calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()
         hint = "months and years differ in length: `P30D`, `P365D`" if calendar else messages.DURATION
         cursor.fail("a duration", hint)
     cursor.advance()
     unit = unit_after_number(cursor)
+    if cursor.token.key in ("*", "/", "+", "-") and not cursor.on_new_line():
+        cursor.stop(f"a duration is a constant, found `{token.text} {cursor.token.text}`", messages.OWN_DURATION)
     ticks = cursor.read(read_ticks, token, token.text, *([unit] if unit else []))
     if unit and cursor.token.kind == "number" and not cursor.on_new_line():
         cursor.fail("the end of the duration", "a duration has one unit: `90 min`, or the form `PT1H30M`")

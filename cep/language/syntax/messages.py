@@ -33,6 +33,10 @@ DECLARATION = "a declaration is written `event sensor(id: string, wind: float? i
 FACTS = "facts are declared `fact opening(shop: string, from: time, until: time).`"
 RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
+OWN_DURATION = (
+    "a limit from the data is a condition, `... WHERE duration() <= 3 * D`; for what does not come in such a time see "
+    "`Each sensor's own deadline` in docs/cookbook.md"
+)
 FINAL_DOT = "a statement ends with `.`"
 GAP = "the time between two events is bounded from `g` to `h`: `smoke(R) SEQ[10 s, 5 min] heat(R)`"
 BEHIND = "it stands behind the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
@@ -145,8 +149,24 @@ FOREIGN_UNITS = {
     "hours": "h",
     "day": "d",
     "days": "d",
-    **dict.fromkeys(("us", "ns", "week", "weeks", "month", "months", "year", "years"), ""),
+    **dict.fromkeys(("us", "ns", "week", "weeks", "w", "month", "months", "year", "years"), ""),
 }
+
+
+def _weeks(count: str) -> str:
+    days = f"write `{7 * int(count)} d`" if count.isdigit() and len(count) < 6 else "a week is `7 d`"
+    return f"{days}; windows of a week from Monday are `OVER EACH 1 week`"
+
+
+def _months(_: str) -> str:
+    return "months and years differ in length: `30 d`, `365 d`; windows are of days or weeks, `OVER EACH 1 week`"
+
+
+CALENDAR_UNITS = {
+    **dict.fromkeys(("week", "weeks", "w"), _weeks),
+    **dict.fromkeys(("month", "months", "year", "years"), _months),
+}
+"""Units of the calendar, with the hint for one behind a number."""
 
 
 def token_name(token: Token) -> str:

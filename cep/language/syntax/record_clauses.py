@@ -12,7 +12,7 @@ from cep.core.errors import CepError
 from cep.core.literals import read_string, read_time
 from cep.core.schema import RecordFormat, TimeFormat
 from cep.core.suggest import nearest
-from cep.core.zones import names
+from cep.core.zones import names, zone_hint
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import constant
 from cep.language.syntax.tokens import Token
@@ -150,11 +150,7 @@ class Clauses:
 def _known_zone(name: str) -> None:
     """CepError: there is no such zone."""
     if name not in names():
-        near = nearest(name, sorted(names()))
-        hint = (
-            f"did you mean `{near}`?" if near else "zones have the names of the IANA database: `Europe/Zurich`, `UTC`"
-        )
-        raise CepError(f"unknown time zone `{name}`", hint=hint, code="syntax")
+        raise CepError(f"unknown time zone `{name}`", hint=zone_hint(name), code="syntax")
 
 
 def _values(cursor: Cursor) -> Missing:

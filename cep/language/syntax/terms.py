@@ -170,6 +170,8 @@ def unit_after_number(cursor: Cursor) -> int:
             hint = "the units are `ms`, `s`, `min`, `h` and `d`"
             if meant:
                 hint = f"write `{cursor.previous.text} {meant}`; {hint}"
+            elif lower in messages.CALENDAR_UNITS:
+                hint = messages.CALENDAR_UNITS[lower](cursor.previous.text)
             cursor.stop(f"unknown unit `{token.text}`", hint)
     return 0
 
