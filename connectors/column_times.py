@@ -23,6 +23,7 @@ from connectors.times import (
     SHIFTS,
     beyond,
     is_number,
+    meant_unit,
     of_duration,
     of_iso,
     of_text,
@@ -76,7 +77,8 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
         return ticks
     far = ((ticks < FIRST) | (ticks > LAST)).fill_null(False)
     for row in np.flatnonzero(far.to_numpy()).tolist():
-        reasons.setdefault(row, (code, f"{attribute.name}: {OUTSIDE}"))
+        meant = meant_unit(int(column[row])) if column.dtype.is_numeric() else ""
+        reasons.setdefault(row, (code, f"{attribute.name}: {OUTSIDE}{meant}"))
     return without(ticks, far)
 
 

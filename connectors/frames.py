@@ -19,9 +19,11 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.rules.materialized import type_of
 from connectors.batch import Batch, Block
+from connectors.columnar import leaves, resolved
 from connectors.double_hours import FoldedTables
 from connectors.header import bind
 from connectors.parquet import columns_of, read_batches
+from connectors.paths import Path, path, sources, written
 from connectors.records import closest
 
 if TYPE_CHECKING:
@@ -176,12 +178,17 @@ def _schema(label: str, schemas: Mapping[str, Schema], event: str | None) -> Sch
 
 
 def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int, folded: FoldedTables) -> Iterator[Batch]:
+    keys = [key for key in (schema.time, schema.clock, schema.start, schema.end) if key is not None]
+    paths = {each: path(each) for each in sources(schema, keys) if each not in found.names}
+    nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
     try:
-        bound = bind(label, schema, found.names, found.types)
+        bound = bind(label, schema, [*found.names, *nested], found.types)
     except CepError as error:
-        hint = f"{found.hint}; {error.hint}" if found.hint else error.hint
-        raise CepError(error.message, hint=hint, code=error.code) from None
-    batches = found.rows(columns_of(bound))
+        hints = (found.hint, _within(found, schema), error.hint)
+        raise CepError(error.message, hint="; ".join(filter(None, hints)), code=error.code) from None
+    batches: Iterable[pa.RecordBatch] = found.rows(columns_of(bound, nested))
+    if nested:
+        batches = _with_paths(label, iter(batches), nested, schema)
     try:
         for read, dead, block in read_batches(label, _cut(batches, rows), bound, first):
             dead = [replace(letter, event=schema.name) for letter in dead]
@@ -189,6 +196,41 @@ def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int, f
     except CepError as error:
         hint = error.hint or "declare the attribute as what its column holds, or convert the column"
         raise CepError(error.message, hint=hint, code=error.code) from None
+
+
+def _with_paths(
+    label: str, batches: Iterator[pa.RecordBatch], nested: Mapping[str, Path], schema: Schema
+) -> Iterator[pa.RecordBatch]:
+    """The same. CepError: a path leads nowhere in the columns."""
+    for batch in batches:
+        known = resolved(batch.schema, list(nested))
+        for source, steps in nested.items():
+            if source not in known:
+                inside = [written(each) for each in leaves(batch.schema, steps[0]) if len(each) > 1]
+                there = (
+                    ", ".join(f"`{each}`" for each in inside[:8]) or f"{batch.schema.field(steps[0]).type}, no structs"
+                )
+                hint = f"the column `{steps[0]}` holds {there}"
+                raise CepError(f"{label}: {schema.name} needs `{source}`", hint=hint, code="input")
+        yield batch
+
+
+def _within(found: _Table, schema: Schema) -> str | None:
+    """Where a column that is missing may be inside of another, None: no column holds structs."""
+    missing = [each for each in sources(schema, ()) if each not in found.names]
+    batch = next(iter(found.rows(list(found.names))), None)
+    if batch is None:
+        return None
+    nested = [each.name for each in batch.schema if pa.types.is_struct(each.type)]
+    for name in nested:
+        for steps in leaves(batch.schema, name):
+            if steps[-1] in missing:
+                return f'`{name}` holds structs with `{steps[-1]}`: write FROM "{written(steps)}"'
+    if not nested:
+        return None
+    first = written(leaves(batch.schema, nested[0])[0])
+    flat = f'`data.unnest("{nested[0]}")` of polars or `pandas.json_normalize` make columns of them'
+    return f'`{nested[0]}` holds structs: their values are FROM "{first}"; {flat}'
 
 
 def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ LAST = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999Z
 SPAN = 10**12  # seconds, a number that holds the years 1 to 9999
 OUTSIDE = "is no time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
+LONG_AGO = 631_152_000  # 1990
 FAR = 7_258_118_400
 """The year 2200 in seconds: a number beyond it is rather one of another unit, unless FORMAT says that it is not."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
@@ -26,6 +27,8 @@ SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """By unit the power of ten of microseconds."""
 
 _SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
+_SIZES = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_WORDS_OF = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
@@ -95,16 +98,27 @@ def beyond(number: Decimal) -> str:
     return f"{OUTSIDE}: seconds since 1970 are expected"
 
 
+def meant_unit(number: Decimal | int) -> str:
+    """The unit of which a count since 1970 is rather, as the end of a reason; nothing where none gives our days."""
+    unit = likely_unit(number)
+    return f"; it looks like {_WORDS_OF[unit]}: `FORMAT epoch {unit}`" if unit else ""
+
+
+def likely_unit(number: Decimal | int) -> str | None:
+    """The unit of which a number since 1970 is a time from 1990 to 2100, None: there is none."""
+    return next((unit for unit, size in _SIZES.items() if LONG_AGO * size <= number <= RECENT * size), None)
+
+
 def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
     """The microseconds since 1970 of a time as a declaration says that it is written, ISO 8601 or (`numbers`) seconds
     where it does not. ValueError: it is none."""
     if format is None:
         return since_epoch(text) if numbers and is_number(text) else of_iso(text)
     if format.unit is not None:
-        ticks = scaled(text, power(SHIFTS[format.unit]))
-        if not FIRST <= ticks <= LAST:
-            raise ValueError(f"`{shown(text)}` {OUTSIDE}")
-        return ticks
+        number = decimal(text) if is_number(text) else None
+        if number is not None and not FIRST <= number * power(SHIFTS[format.unit]) <= LAST:
+            raise ValueError(f"`{shown(text)}` {OUTSIDE}{meant_unit(number)}")
+        return scaled(text, power(SHIFTS[format.unit]))
     if format.pattern is not None:
         try:
             ticks, absolute = of_pattern(text, format.pattern)

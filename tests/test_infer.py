@@ -62,10 +62,11 @@ def test_a_table_as_europe_writes_it() -> None:
         "% from 3 records\n"
         '% times have no offset and are read as UTC: ZONE "Europe/Zurich" says otherwise\n'
         "event reading(\n"
-        '    station_id: string FROM "Station ID",             % "S1", "S2", "S3"\n'
-        '    wind_m_s: float? FROM "Wind (m/s)" MISSING -999,  % 3.4 to 3.9; missing in 1 of 3\n'
-        '    gultig: string FROM "gültig",                     % "ja", "nein"\n'
-        '    wert: int? FROM Wert MISSING "-"                  % 12 to 13; missing in 1 of 3\n'
+        '    station_id: string FROM "Station ID",  % "S1", "S2", "S3"\n'
+        "    % 3.4 to 3.9; missing in 1 of 3\n"
+        '    wind_m_s: float? FROM "Wind (m/s)" MISSING -999,\n'
+        '    gultig: string FROM "gültig",          % "ja", "nein"\n'
+        '    wert: int? FROM Wert MISSING "-"       % 12 to 13; missing in 1 of 3\n'
         ') TIME Datum, Uhrzeit FORMAT "%d.%m.%Y %H:%M" FORMAT csv(separator: ";", decimal: ",", comment: "#").\n'
     )
 
@@ -205,3 +206,32 @@ def test_what_was_written_is_read(
     if "it may as well be" not in printed:
         expected = [int(time.replace(tzinfo=UTC).timestamp()) * 1_000_000 for time in times]
         assert table["start"].to_list() == expected
+
+
+def inferred_of(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    return CliRunner().invoke(app, ["infer", str(folder / name)]).output
+
+
+def test_a_table_without_times_may_be_facts(tmp_path: Path) -> None:
+    printed = inferred_of(tmp_path, "gauges.csv", "Name;Lon;Lat\nA;8,5;47,1\n")
+    assert '% fact gauges(name: string, lon: float, lat: float) FORMAT csv(separator: ";", decimal: ",").' in printed
+    assert "% fact" not in inferred_of(tmp_path, "gauges.csv", "Station Name,Lon\nA,8.5\n")  # no attribute's name
+    assert "% fact" not in inferred_of(tmp_path, "gauges.csv", "time,Lon\n2024-05-01T08:00:00Z,8.5\n")
+
+
+def test_comments_are_no_longer_than_a_terminal(tmp_path: Path) -> None:
+    names = ",".join(f"a_rather_long_name_of_column_{number}" for number in range(5))
+    values = ",".join(["words and words"] * 4)
+    text = f"time,{names}\n" + "".join(f"2024-05-01T08:00:00Z,{values},{x}.5\n" for x in "129")
+    lines = inferred_of(tmp_path, "long.csv", text).splitlines()
+    assert len(lines) > 6 and all(len(line) <= 80 for line in lines if "%" in line), lines
+
+
+def test_knowledge_needs_no_declaration(tmp_path: Path) -> None:
+    file = tmp_path / "stations.ttl"
+    file.write_text("<http://a> <http://b> <http://c> .\n")
+    result = CliRunner().invoke(app, ["infer", str(file)])
+    assert result.exit_code == 2
+    assert "knowledge has no records, and needs no declaration" in result.stderr
+    assert f"--knowledge {file}" in result.stderr

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -15,7 +17,7 @@ from cep.app.terminal import say
 if TYPE_CHECKING:
     from connectors.infer.declaration import Inferred
 
-WIDTH = 100
+WIDTH = 80
 """Columns within which a note stands behind its attribute."""
 
 
@@ -84,16 +86,28 @@ def _written(made: Inferred, count: int) -> str:
     )
     tail = behind.removeprefix(f"{schema.name}()").strip()
     lines = ["% from 1 record" if count == 1 else f"% from {count:,} records"]
-    lines += [f"% {remark}" for remark in made.remarks]
+    for remark in made.remarks:
+        lines += wrap(remark, WIDTH, initial_indent="% ", subsequent_indent="%   ", break_on_hyphens=False)
+    if made.facts is not None:
+        lines += [f"% facts, a table for `--facts {schema.name}=FILE`, are declared", f"% {made.facts}", "%"]
     lines.append(f"event {schema.name}(")
     texts = [attribute(each) + ("," if each is not schema.attributes[-1] else "") for each in schema.attributes]
-    wide = min(max(map(len, texts), default=0), 52)
-    for each, text in zip(schema.attributes, texts, strict=True):
-        note = made.notes.get(each.name, "")
+    notes = [made.notes.get(each.name, "") for each in schema.attributes]
+    wide = _wide(list(zip(map(len, texts), map(len, notes), strict=True)))
+    for text, note in zip(texts, notes, strict=True):
         line = f"    {text:{wide}}  % {note}" if note else f"    {text}"
         if note and len(line) > WIDTH:
-            lines.append(f"    % {note}")
+            lines += wrap(note, WIDTH, initial_indent="    % ", subsequent_indent="    % ")
             line = f"    {text}"
         lines.append(line)
     lines.append(f") {tail}." if tail else ").")
     return "\n".join(lines)
+
+
+def _wide(lengths: Sequence[tuple[int, int]]) -> int:
+    """The columns after which notes stand, by the lengths of attributes and notes: the most with which all notes of
+    attributes that are no longer fit in."""
+    for wide in sorted({text for text, _ in lengths}, reverse=True):
+        if all(8 + wide + note <= WIDTH for text, note in lengths if note and text <= wide):
+            return wide
+    return 0

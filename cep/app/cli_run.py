@@ -97,6 +97,8 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         stats.written = Counter({type: number for type, number in writer.counts.items() if number})
     closing_line = ("stopped: " if interrupt.signal else "") + stats.closing()
     options.log("stop", closing_line, signal=interrupt.signal or None, **stats.numbers())
+    for remark in stats.remarks:
+        options.log("remark", f"warning: {remark}", "warning")
     if options.source.dead_letter is None:
         _first_dead(options, dead_letters)
     if interrupt.signal:

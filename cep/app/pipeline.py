@@ -20,6 +20,7 @@ from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, DeadLetter
 from connectors.double_hours import Doubtful
+from connectors.epochs import SmallUnits
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
@@ -85,7 +86,7 @@ def flow(
     the input was not over.
     """
     seen: set[str] = set()
-    doubtful = Doubtful.of(engine.inputs)
+    doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
     silent: int | None = None  # how far time had come when the silence began
     updates = updates or KnowledgeUpdates(())
     while (batch := interrupt.next(batches)) is not None:
@@ -102,6 +103,7 @@ def flow(
         stats.records += batch.rows + len(batch.dead)
         seen |= batch.tables.keys()
         doubtful.take(batch.tables)
+        units.take(batch.tables)
         stats.with_records.update(block.file for block in batch.blocks if block.count)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:
@@ -121,7 +123,7 @@ def flow(
             stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
-    stats.twice = doubtful.counts()
+    stats.twice, stats.remarks = doubtful.counts(), units.remarks()
     stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
     if not interrupt.signal:
         began = perf_counter()

@@ -171,6 +171,11 @@ class DeclaredFacts:
             message = f"row {(row or 0) + 1} of {what} has no `{attribute.name}`"
             self.error(message, attribute.span, f"`{attribute.name}: {attribute.type}?` lets it be missing")
             return series
+        if series.dtype.is_nested():
+            message = f"`{attribute.name}` of {what} holds lists or structs, not values"
+            flat = f'`data.unnest("{series.name}")` of polars or `pandas.json_normalize` make columns of structs'
+            self.error(message, attribute.span, flat)
+            return series
         made = converted(series, attribute.type)
         wrong = ~missing if made is None else made.is_null() & ~missing
         if wrong.any():

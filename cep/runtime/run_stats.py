@@ -34,6 +34,7 @@ class RunStats:
     `batches` are those that are through; `with_records` are the files that held records, `empty` those that
     held none.
     `twice`, by time zone: how many times it has twice of which no FOLD says which is meant.
+    `remarks`: what else looks wrong with the input.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
 
@@ -45,6 +46,7 @@ class RunStats:
     with_records: set[str] = field(default_factory=set)
     empty: list[str] = field(default_factory=list)
     twice: Counter[str] = field(default_factory=Counter)
+    remarks: list[str] = field(default_factory=list)
     batches: int = 0
     watermark: int | None = None
     state_rows: int = 0

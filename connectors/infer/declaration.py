@@ -10,6 +10,8 @@ from typing import Any
 
 from cep.core.schema import Attribute, RecordFormat, Schema, TimeFormat
 from cep.rules.keywords import RESERVED
+from cep.rules.printing import record_format
+from cep.rules.typed_facts import FactAttribute, FactDeclaration
 from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS
 from connectors.infer.types import Guess, clock_pattern, guess, timely
@@ -37,11 +39,13 @@ _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived
 
 @dataclass(slots=True)
 class Inferred:
-    """A declaration as a schema; `notes`: by attribute what its values are like; `remarks`: what else to know."""
+    """A declaration as a schema; `notes`: by attribute what its values are like; `remarks`: what else to know;
+    `facts`: the declaration of facts that fits as well, where there is no time."""
 
     schema: Schema
     notes: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    facts: str | None = None
 
 
 def inferred(sample: RecordSample, name: str) -> Inferred:
@@ -84,6 +88,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         made.remarks += sample.remarks
     elif not times:
         made.remarks.append("no column looks like the time of an event: name it with TIME")
+        made.facts = _facts(made.schema, sample)
     elif guesses[times[0]].local:
         made.remarks.append('times have no offset and are read as UTC: ZONE "Europe/Zurich" says otherwise')
     if times and (note := guesses[times[0]].note):
@@ -93,6 +98,18 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         some = "1 line is no record" if sample.unreadable == 1 else f"{sample.unreadable} lines are no records"
         made.remarks.append(some)
     return made
+
+
+def _facts(schema: Schema, sample: RecordSample) -> str | None:
+    """The declaration of facts: its attributes have the columns' own names. None: a column has no name of the language,
+    or values that facts do not have."""
+    sources = [each.source or each.name for each in schema.attributes]
+    if any(path(source) != (source,) or _identifier(source) != source.lower() for source in sources):
+        return None
+    attributes = tuple(
+        FactAttribute(source.lower(), each.type, each.optional) for source, each in zip(sources, schema.attributes)
+    )
+    return f"fact {FactDeclaration(schema.name, attributes)}{record_format(sample.records)}." if attributes else None
 
 
 def _times(sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[tuple[str, ...], str | None, TimeFormat | None]:

@@ -25,6 +25,8 @@ from connectors.values import Unreadable
 _HEAD = 1 << 16  # bytes by which a format is recognised
 SEPARATORS = ";\t|,"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+KNOWLEDGE = (".ttl", ".nt", ".trig", ".rdf", ".owl")
+"""Suffixes of what is no records, but knowledge."""
 _LOOKED_AT = 50
 """Lines by which the separator is found."""
 
@@ -67,6 +69,9 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
     if kind in SENSORS:
         with _opened(file) as stream:
             return _of_sensors(stream.read(), kind, limit, file)
+    if plain.suffix.lower() in KNOWLEDGE and format is None:
+        hint = f"rules ask it in braces, `WHERE {{ ?S <http://...> ?O }}`, with `--knowledge {file}`"
+        raise CepError(f"{file}: knowledge has no records, and needs no declaration", hint=hint, code="input")
     if kind not in ("jsonl", "csv", "tsv", "parquet"):
         hint = f"formats are {KNOWN}; say which with `--format`"
         what = f"no declaration is inferred from {kind}" if kind else f"`{file.name}` does not say its format"

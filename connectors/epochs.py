@@ -1,0 +1,45 @@
+"""Counts since 1970 that are read by a unit that is too small: all times are of January 1970, and nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from cep.core.schema import Schema
+from connectors.times import SHIFTS, likely_unit
+
+_YEAR = 365 * 86_400_000_000
+
+
+@dataclass(slots=True)
+class SmallUnits:
+    """The latest time of each event whose declaration names a unit. `units`: these."""
+
+    units: Mapping[str, str]
+    _latest: dict[str, int]
+
+    @classmethod
+    def of(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
+        formats = {name: one.format for name, one in schemas.items() if one.format is not None}
+        return cls({name: one.unit for name, one in formats.items() if one.unit is not None}, {})
+
+    def take(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Further events."""
+        for name in self.units.keys() & tables.keys():
+            latest = tables[name]["start"].max()
+            assert isinstance(latest, int), "a table has rows"
+            self._latest[name] = max(self._latest.get(name, latest), latest)
+
+    def remarks(self) -> list[str]:
+        """What is told of those whose times are all of 1970, and would be of our days by a larger unit."""
+        found = []
+        for name, latest in sorted(self._latest.items()):
+            unit = self.units[name]
+            count = latest * 10 ** -SHIFTS[unit] if SHIFTS[unit] < 0 else latest // 10 ** SHIFTS[unit]
+            meant = likely_unit(count)
+            if 0 < latest < _YEAR and meant is not None and meant != unit:
+                text = f"all times of `{name}` are of 1970: {count} is read by `FORMAT epoch {unit}`"
+                found.append(f"{text}; `FORMAT epoch {meant}` is of our days")
+        return found
