@@ -39,7 +39,7 @@ _REGEX = {
     "a": _names(DAYS, 3),
     "A": _names(DAYS),
     "p": "AM|PM",
-    "z": r"Z|[+-][0-9]{2}:?[0-5][0-9]",
+    "z": r"Z|[+-][0-9]{2}:?[0-5][0-9](?::?[0-5][0-9])?",
 }
 DIRECTIVES = frozenset(_REGEX)
 
@@ -166,7 +166,8 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
         return ticks, False
     if offset in "Zz":
         return ticks, True
-    minutes = int(offset[1:3]) * 60 + int(offset[-2:])
-    if minutes >= 24 * 60:
+    digits = offset[1:].replace(":", "").ljust(6, "0")
+    seconds = int(digits[:2]) * 3_600 + int(digits[2:4]) * 60 + int(digits[4:])
+    if seconds >= 24 * 3_600:
         raise ValueError("is no time of the calendar")
-    return ticks - (-1 if offset[0] == "-" else 1) * minutes * 60 * SECOND, True
+    return ticks - (-1 if offset[0] == "-" else 1) * seconds * SECOND, True
