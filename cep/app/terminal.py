@@ -120,8 +120,12 @@ def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledg
         return None
     from knowledge.graph import Knowledge
     from knowledge.imports import import_warnings
+    from knowledge.literal_places import with_place
 
-    known = Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
+    try:
+        known = Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
+    except CepError as error:
+        raise with_place(error, files) from None
     for warning in import_warnings(known):
         complain(warning)
     return known
