@@ -160,7 +160,9 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
     if match is None:
         if _BASIC.fullmatch(text):
             raise ValueError(f"`{text}` is ISO 8601 in the basic form; the extended is read, as {_EXAMPLE}")
-        raise ValueError(f"`{shown(text)}` is no ISO 8601 time")
+        declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
+        hint = declared if sum(map(str.isdigit, text)) > 4 else ""
+        raise ValueError(f"`{shown(text)}` is no ISO 8601 time{hint}")
     day, minute, second, fraction, offset = match.groups()
     zone = "+00:00" if offset is None or offset in "Zz" else offset
     try:

@@ -114,7 +114,11 @@ def json_value(attribute: Attribute, value: Any) -> Value:
                 return _length(value.strip(" \t"), attribute.format)
             case "duration", str():
                 return of_duration(value)
-        raise ValueError(f"expected {attribute.type if attribute.type != 'any' else 'a value'}, found {kind(value)}")
+        hint = ""
+        if attribute.type in ("int", "float") and isinstance(value, str) and is_number(value.strip(" \t")):
+            hint = f" `{shown(value)}`; a number stands without quotes, or is declared `{attribute.name}: string`"
+        expected = attribute.type if attribute.type != "any" else "a value"
+        raise ValueError(f"expected {expected}, found {kind(value)}{hint}")
     except ValueError as error:
         raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
 
@@ -144,9 +148,18 @@ def text_value(attribute: Attribute, text: str | None, point: str = ".") -> Valu
                 return _number("any", text)
             case "any":
                 return text == "true" if text in ("true", "false") else text
-        raise ValueError(f"expected {attribute.type}, found `{shown(text)}`")
+        raise ValueError(f"expected {attribute.type}, found `{shown(text)}`{_grouped(attribute.type, bare)}")
     except ValueError as error:
         raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
+
+
+def _grouped(type: str, text: str) -> str:
+    """A hint for a number with marks of thousands, or another decimal mark; else nothing."""
+    if type not in ("int", "float") or not (len(text) < 40 and is_number(re.sub(r"[.,' _\u00a0\u202f]", "", text))):
+        return ""
+    if text.count(",") == 1 and is_number(text.replace(",", ".")):
+        return '; decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")`'
+    return "; numbers have no marks between thousands"
 
 
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:

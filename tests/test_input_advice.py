@@ -83,3 +83,29 @@ def test_facts_are_no_structs() -> None:
     with pytest.raises(CepError, match="holds lists or structs, not values") as caught:
         detect(program, [], facts={"g": pl.DataFrame({"a": [{"v": 1}]})})
     assert "json_normalize" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ('{"time": "01/05/2024", "x": 1}', "is no ISO 8601 time; other forms are declared"),
+        ('{"time": 1, "x": "31.5"}', "found a string `31.5`; a number stands without quotes"),
+    ],
+)
+def test_what_a_dead_letter_says_to_write_instead(tmp_path: Path, record: str, reason: str) -> None:
+    (tmp_path / "p.cep").write_text(PROGRAM)
+    (tmp_path / "r.jsonl").write_text(record + "\n")
+    words = ["run", str(tmp_path / "p.cep"), "--input", str(tmp_path / "r.jsonl")]
+    assert reason in CliRunner().invoke(app, words).stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [('"1,234.5"', "no marks between thousands"), ('"3,5"', "decimal commas are declared"), ("about", "")],
+)
+def test_numbers_as_people_write_them(tmp_path: Path, field: str, hint: str) -> None:
+    (tmp_path / "p.cep").write_text(PROGRAM)
+    (tmp_path / "r.csv").write_text(f"time,x\n1,{field}\n")
+    words = ["run", str(tmp_path / "p.cep"), "--input", str(tmp_path / "r.csv")]
+    said = CliRunner().invoke(app, words).stderr
+    assert "expected float, found" in said and hint in said and ("; `--dead" in said or hint)

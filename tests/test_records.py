@@ -111,7 +111,11 @@ UNREADABLE = [
     ("args", '{"type": "a", "start": 1, "end": 2, "s": true, "Y": 1}', "by name: `event a(x: int, x2: int).`"),
     ("args", '{"type": "a", "time": 1, "arg1": 3}', "a is not declared"),
     ("args", '{"type": "a", "time": 1}', "a is not declared"),
-    ("ill-typed", '{"type": "p", "at": 1, "value": "1"}', "v: expected float, found a string"),
+    (
+        "ill-typed",
+        '{"type": "p", "at": 1, "value": "1"}',
+        "v: expected float, found a string `1`; a number stands without quotes, or is declared `v: string`",
+    ),
     ("ill-typed", '{"type": "p", "at": 1, "value": true}', "v: expected float, found a boolean"),
     ("ill-typed", '{"type": "p", "at": 1, "value": 1e999}', "beyond the floats"),
     ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": 3.5}', "v: expected int, found `3.5`"),
