@@ -1,16 +1,23 @@
-"""Windows of every form, values in their order and by their times; a percentile against the length of its window."""
+"""`python -m benchmarks.windows`: windows of every form, values in their order and by their times; a percentile against
+the length of its window.
+
+The lines are those of `python -m benchmarks` too. Millions of events a second of CPU time, each in a process of its own.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 
 from benchmarks import streams
+from benchmarks.measure import measure
 from benchmarks.workload import K, M, Size, Workload
 
 DECLARED = "event a(id: int, x: int) TIME t.\n"
 
 ONE: tuple[Size, ...] = ((M, 1),)
 HUNDRED: tuple[Size, ...] = ((20 * K, 100), (2 * M, 100))
+MANY: tuple[Size, ...] = ((2 * M, 10 * K),)
 
 FORMS = ("EACH 10 s", "SESSION 100 ms", "LAST 10 s EVERY 5 s")
 BY_TIME = ("slope(X)", "rate(X)", "ewma(X, 5 s)")
@@ -38,5 +45,25 @@ listed: tuple[Workload, ...] = (
     *(workload(f"{each}, last 10 s", each, "LAST 10 s", 2 * M, HUNDRED) for each in BY_TIME),
     *(workload(f"percentile, {form.lower()}", "percentile(X, 95)", form, M, HUNDRED) for form in (*FORMS, "LAST 10 s")),
     workload("mode, last 10 s", "mode(X)", "LAST 10 s", M, HUNDRED),
+    *(workload(f"{each}, last 10 s, 10,000 keys", each, "LAST 10 s", 2 * M, MANY) for each in BY_TIME[1:]),
+    workload("percentile of 10, 10,000 keys", "percentile(X, 95)", "LAST 10 EVENTS", M, MANY),
     *(workload(f"percentile of {n:,}", "percentile(X, 95)", f"LAST {n} EVENTS", M, ONE) for n in LENGTHS),
 )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.windows", description=__doc__)
+    parser.add_argument("--events", type=int, default=M, help="how many at most")
+    parser.add_argument("--only", metavar="WORD", default="", help="workloads whose name holds this")
+    asked = parser.parse_args()
+    print("| window | keys | million events a CPU second | to reach |\n|---|--:|--:|--:|")
+    for one in listed:
+        events, keys = one.sizes[-1]
+        if asked.only in one.name:
+            events = min(events, asked.events)
+            rate = events / measure(one.name, events, keys, "engine").seconds
+            print(f"| {one.name} | {keys:,} | {rate / M:.1f} | {(one.rate or 0) / M:g} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

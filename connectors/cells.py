@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.kernels import njit
+from connectors.jsonscan import is_name
 from connectors.numbers import (
     BAD,
     ESCAPED,
@@ -27,9 +28,9 @@ _FAR = FAR * SECOND
 
 
 @njit(linear=True, cache=True)
-def ints(buffer, offset, length, kind, textual, point):  # type: ignore[no-untyped-def]
+def numbers(values, buffer, offset, length, kind, textual, point, whole):  # type: ignore[no-untyped-def]
+    """Fill the values, a row each, int64 where `whole`, else float64; gives their states."""
     n = len(kind)
-    values = np.zeros(n, np.int64)
     states = np.zeros(n, np.uint8)
     for row in range(n):
         if kind[row] <= NULL:
@@ -37,23 +38,11 @@ def ints(buffer, offset, length, kind, textual, point):  # type: ignore[no-untyp
         states[row] = BAD
         if kind[row] == NUMBER or (textual and kind[row] == STRING):
             i, stop = trim(buffer, offset[row], offset[row] + length[row])
-            values[row], states[row] = read_int(buffer, i, stop, point)
-    return values, states
-
-
-@njit(linear=True, cache=True)
-def floats(buffer, offset, length, kind, textual, point):  # type: ignore[no-untyped-def]
-    n = len(kind)
-    values = np.zeros(n, np.float64)
-    states = np.zeros(n, np.uint8)
-    for row in range(n):
-        if kind[row] <= NULL:
-            continue
-        states[row] = BAD
-        if kind[row] == NUMBER or (textual and kind[row] == STRING):
-            i, stop = trim(buffer, offset[row], offset[row] + length[row])
-            values[row], states[row] = read_float(buffer, i, stop, point)
-    return values, states
+            if whole:
+                values[row], states[row] = read_int(buffer, i, stop, point)
+            else:
+                values[row], states[row] = read_float(buffer, i, stop, point)
+    return states
 
 
 @njit(linear=True, cache=True)
@@ -115,15 +104,9 @@ def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, p
         if numeric:
             i, stop = trim(buffer, i, stop)
         for text in range(len(ends) - 1):
-            j = ends[text]
-            if ends[text + 1] - j == stop - i:
-                k = i
-                while k < stop and buffer[k] == letters[j]:
-                    k += 1
-                    j += 1
-                if k == stop:
-                    kind[row] = NULL
-                    break
+            if is_name(buffer, i, stop, letters, ends[text], ends[text + 1]):
+                kind[row] = NULL
+                break
         if numeric and kind[row] != NULL and len(numbers):
             value, state = read_float(buffer, i, stop, point)
             if state == HARD:

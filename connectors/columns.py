@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
 from cep.core.zones import zone
 from cep.events import Value
-from connectors.cells import copy, counts, floats, ints, mark_absent, read_ticks
+from connectors.cells import copy, counts, mark_absent, numbers, read_ticks
 from connectors.numbers import (
     BAD,
     ESCAPED,
@@ -232,13 +232,14 @@ def absent(attribute: Attribute, cells: Cells, c: int) -> Bools:
 
 def _whole(cells: Cells, c: int) -> tuple[Ints, States]:
     where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
-    found: tuple[Ints, States] = ints(*where, cells.textual, cells.point)
-    return found
+    values = np.zeros(cells.kind.shape[1], np.int64)
+    return values, numbers(values, *where, cells.textual, cells.point, True)
 
 
 def _floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
     where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
-    values, states = floats(*where, cells.textual, cells.point)
+    values = np.zeros(cells.kind.shape[1], np.float64)
+    states = numbers(values, *where, cells.textual, cells.point, False)
     hard = np.flatnonzero(states == HARD)
     if len(hard):
         texts, _ = _strings(cells, c, hard)

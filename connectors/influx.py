@@ -19,7 +19,7 @@ from connectors.jsonscan import BLANK, ODD, UNKNOWN, enter, gather
 from connectors.paths import from_message, source_of, sources
 from connectors.points import FIELDS, MEASUREMENT, TAGS, TIME, LinePoint, measurement, read_point, record, timed
 from connectors.records import Record, closest, time_keys
-from connectors.streams import not_utf8
+from connectors.streams import line_ends, not_utf8
 from connectors.times import form, shown
 from connectors.values import Unreadable
 
@@ -77,11 +77,7 @@ class PointReader:
         """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`.
         `beside`: by source what the message of each line says besides."""
         buffer = np.frombuffer(data, np.uint8)
-        breaks = np.flatnonzero(buffer == 10)
-        starts = np.concatenate([[0], breaks + 1])
-        stops = np.concatenate([breaks, [len(data)]])
-        if starts[-1] == len(data):
-            starts, stops = starts[:-1], stops[:-1]
+        starts, stops = line_ends(data)
         named = self._entries.get(MEASUREMENT, -1), self._entries.get(TIME, -1), len(data)
         capacity = 2 * data.count(b"=") + 2 * len(starts)
         types, begin, entries, texts = scan(

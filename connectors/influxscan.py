@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.kernels import njit
-from connectors.jsonscan import BLANK, ODD, UNKNOWN, find
+from connectors.jsonscan import BLANK, ODD, UNKNOWN, find, room_for
 from connectors.numbers import FALSE, NUMBER, STRING, TRUE
 
 
@@ -96,13 +96,32 @@ def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
     return o
 
 
+@njit(cache=True, _nrt=False, forceinline=True)
+def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
+    """How many entries there are with this one, if it has a place."""
+    if place < 0:
+        return e
+    name_of, first_of, length_of, kind_of = entries
+    name_of[e], first_of[e], length_of[e], kind_of[e] = place, first, length, kind
+    return e + 1
+
+
+@njit(cache=True, _nrt=False)
+def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: ignore[no-untyped-def]
+    """(first, length, end in `out`) of a text, which where it is escaped stands without its escapes in `out`, whose
+    places begin at `base`."""
+    if not escaped:
+        return first, length, o
+    end = _text(buffer, first, first + length, out, o, quoted)
+    return base + o, end - o, end
+
+
 @njit(cache=True, _nrt=False)
 def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, o):  # type: ignore[no-untyped-def]
     """(index of the measurement or what the line is, entries so far, end of the texts in `out`)."""
     names, ends, slots = keys
     any_place, tag_place, field_place = places
     measurement_place, time_place, base = beside
-    name_of, first_of, length_of, kind_of = entries
     while i < stop and (buffer[i] == 32 or buffer[i] == 9):
         i += 1
     while stop > i and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9 or buffer[stop - 1] == 13):
@@ -117,9 +136,7 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
     if i == first or i >= stop:
         return ODD, e, o
     found = find(buffer, first, i, *measurements)
-    if measurement_place >= 0:
-        name_of[e], first_of[e], length_of[e], kind_of[e] = measurement_place, first, i - first, STRING
-        e += 1
+    e = _enter(entries, e, measurement_place, first, i - first, STRING)
     while buffer[i] == 44:  # tags
         key = i + 1
         i = _key(buffer, key, stop)
@@ -139,17 +156,9 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
         if i == first or i >= stop:
             return ODD, e, o
         if name >= 0:
-            length = i - first
-            if escaped:
-                begin = o
-                o = _text(buffer, first, i, out, o, False)
-                first, length = base + begin, o - begin
-            if any_place[name] >= 0:
-                name_of[e], first_of[e], length_of[e], kind_of[e] = any_place[name], first, length, STRING
-                e += 1
-            if tag_place[name] >= 0:
-                name_of[e], first_of[e], length_of[e], kind_of[e] = tag_place[name], first, length, STRING
-                e += 1
+            first, length, o = _copied(buffer, first, i - first, escaped, out, o, base, False)
+            e = _enter(entries, e, any_place[name], first, length, STRING)
+            e = _enter(entries, e, tag_place[name], first, length, STRING)
     while i < stop and buffer[i] == 32:
         i += 1
     while True:  # fields
@@ -173,10 +182,8 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
             if i >= stop:
                 return ODD, e, o
             kind, length = STRING, i - first
-            if escaped and name >= 0:
-                begin = o
-                o = _text(buffer, first, i, out, o, True)
-                first, length = base + begin, o - begin
+            if name >= 0:
+                first, length, o = _copied(buffer, first, length, escaped, out, o, base, True)
             i += 1
         else:
             first = i
@@ -188,12 +195,8 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
             if kind < 0:
                 return ODD, e, o
         if name >= 0:
-            if any_place[name] >= 0:
-                name_of[e], first_of[e], length_of[e], kind_of[e] = any_place[name], first, length, kind
-                e += 1
-            if field_place[name] >= 0:
-                name_of[e], first_of[e], length_of[e], kind_of[e] = field_place[name], first, length, kind
-                e += 1
+            e = _enter(entries, e, any_place[name], first, length, kind)
+            e = _enter(entries, e, field_place[name], first, length, kind)
         if i < stop and buffer[i] == 44:
             i += 1
             continue
@@ -210,9 +213,7 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
         i = _digits(buffer, i, stop)
         if i == digits or i < stop:
             return ODD, e, o
-        if time_place >= 0:
-            name_of[e], first_of[e], length_of[e], kind_of[e] = time_place, first, i - first, NUMBER
-            e += 1
+        e = _enter(entries, e, time_place, first, i - first, NUMBER)
     return found, e, o
 
 
@@ -227,14 +228,7 @@ def scan(buffer, starts, stops, measurements, types, keys, places, beside, capac
     equals sign, and is there twice at most. The texts have the room of the whole buffer: of each byte one is copied.
     """
     n = len(starts)
-    type_of = np.empty(n, np.int32)
-    begin = np.zeros(n + 1, np.int64)
-    entries = (
-        np.empty(capacity, np.int32),
-        np.empty(capacity, np.int32),
-        np.empty(capacity, np.int32),
-        np.empty(capacity, np.uint8),
-    )
+    type_of, begin, entries = room_for(n, capacity)
     out = np.empty(len(buffer), np.uint8)
     o = 0
     for row in range(n):

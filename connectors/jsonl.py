@@ -18,7 +18,7 @@ from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, sca
 from connectors.numbers import NULL, STRING
 from connectors.paths import first_at, from_message, level, path, source_of, sources
 from connectors.records import Record, parse, read_events, time_keys
-from connectors.streams import ByteStream, not_utf8, whole_lines
+from connectors.streams import ByteStream, line_ends, not_utf8, whole_lines
 from connectors.times import form
 from connectors.values import Real, Unreadable
 
@@ -116,11 +116,7 @@ class LineReader:
         """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`.
         `beside`: by source what the message of each line says besides."""
         buffer = np.frombuffer(data, np.uint8)
-        breaks = np.flatnonzero(buffer == 10)
-        starts = np.concatenate([[0], breaks + 1])
-        stops = np.concatenate([breaks, [len(data)]])
-        if starts[-1] == len(data):
-            starts, stops = starts[:-1], stops[:-1]
+        starts, stops = line_ends(data)
         capacity = len(data) // 2 + 1  # of an entry's shortest form, `0,` in `args`; what is not used costs nothing
         names = self._names
         scanned = scan(buffer, starts, stops, names.letters, names.ends, names.slots, names.types, capacity)

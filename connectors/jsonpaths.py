@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
+from connectors.jsonscan import is_name
 from connectors.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 from connectors.paths import EACH, Path, path
 
@@ -117,7 +118,7 @@ def expand(
     return (offset, length, kind), rows, place
 
 
-@njit(cache=True, _nrt=False)
+@njit(cache=True, _nrt=False, forceinline=True)
 def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past the closing quote, escaped?) of a string whose first character is at i."""
     escaped = False
@@ -129,7 +130,7 @@ def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i + 1, escaped
 
 
-@njit(cache=True, _nrt=False)
+@njit(cache=True, _nrt=False, forceinline=True)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past it, kind, first, length) of the value at i, of which a scanner has seen that it is JSON."""
     c = buffer[i]
@@ -161,7 +162,7 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i, NUMBER, first, i - first
 
 
-@njit(cache=True, _nrt=False)
+@njit(cache=True, _nrt=False, forceinline=True)
 def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, letters, ends, targets):  # type: ignore[no-untyped-def]
     """Whether the values of some keys were found plainly in the object between i and its bracket at `stop`."""
     while True:
@@ -178,17 +179,11 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
             i += 1
         i, what, begin, size = _value(buffer, i, stop)
         for key in range(first_key, last_key):
-            j = ends[key]
-            if ends[key + 1] - j == last - first:
-                k = first
-                while k < last and buffer[k] == letters[j]:
-                    k += 1
-                    j += 1
-                if k == last:
-                    cell = targets[key]
-                    if kind[cell, row] != ABSENT:
-                        return False
-                    offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
+            if is_name(buffer, first, last, letters, ends[key], ends[key + 1]):
+                cell = targets[key]
+                if kind[cell, row] != ABSENT:
+                    return False
+                offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
 
 
 @njit(linear=True, cache=True, _nrt=False)

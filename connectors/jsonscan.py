@@ -32,6 +32,17 @@ def _hash(data, i, stop):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(29))
 
 
+@njit(cache=True, _nrt=False, forceinline=True)
+def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def]
+    """Whether data[i:stop] is names[first:beyond]."""
+    if beyond - first != stop - i:
+        return False
+    while i < stop and data[i] == names[first]:
+        i += 1
+        first += 1
+    return i == stop
+
+
 @njit(cache=True, _nrt=False)
 def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
     """The index of the name data[i:stop], or -1."""
@@ -39,12 +50,8 @@ def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
     place = _hash(data, i, stop) & mask
     while slots[place] >= 0:
         name = slots[place]
-        if ends[name + 1] - ends[name] == stop - i:
-            j = 0
-            while j < stop - i and data[i + j] == names[ends[name] + j]:
-                j += 1
-            if j == stop - i:
-                return name
+        if is_name(data, i, stop, names, ends[name], ends[name + 1]):
+            return name
         place = (place + np.uint64(1)) & mask
     return -1
 
@@ -332,21 +339,26 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
 
 
 @njit(cache=True)
-def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
-    """All lines: their types, whether positional, where their entries begin, and the entries.
-
-    `capacity` is more than half the bytes: an entry that counts takes two (`0,`), and one more is begun at most.
-    """
-    n = len(starts)
-    type_of = np.empty(n, np.int32)
-    positional = np.zeros(n, np.bool_)
-    begin = np.zeros(n + 1, np.int64)
+def room_for(n, capacity):  # type: ignore[no-untyped-def]
+    """The types of n lines, where their entries begin, and so many entries: (name, first byte, length, kind)."""
     entries = (
         np.empty(capacity, np.int32),
         np.empty(capacity, np.int32),
         np.empty(capacity, np.int32),
         np.empty(capacity, np.uint8),
     )
+    return np.empty(n, np.int32), np.zeros(n + 1, np.int64), entries
+
+
+@njit(cache=True)
+def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
+    """All lines: their types, whether positional, where their entries begin, and the entries.
+
+    `capacity` is more than half the bytes: an entry that counts takes two (`0,`), and one more is begun at most.
+    """
+    n = len(starts)
+    type_of, begin, entries = room_for(n, capacity)
+    positional = np.zeros(n, np.bool_)
     guesses = (np.zeros(_GUESSES, np.int64), np.full(_GUESSES, -1, np.int64), np.zeros(_GUESSES, np.int64))
     for row in range(n):
         type_of[row], e, positional[row] = _line(

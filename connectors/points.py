@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cep.core.schema import Schema, TimeFormat
-from connectors.paths import KEY, from_message, source_of
-from connectors.records import Record, decode, read_times
+from connectors.paths import from_message, source_of
+from connectors.records import Record, decode, envelope_value, read_times
 from connectors.times import shown
 from connectors.values import Real, Unreadable, json_time, json_value, text_time, text_value
 
@@ -127,12 +127,8 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
         source = source_of(attribute)
         value = get(source)
         if value is None and from_message(source):
-            if source in (envelope or ()):
-                values.append(text_value(attribute, (envelope or {})[source] or None))
-                continue
-            if source != KEY:
-                reason = f"`{source}` is a level of the topic of an MQTT message, and this is none"
-                raise Unreadable("args", f"{attribute.name}: {reason}")
+            values.append(envelope_value(attribute, source, envelope))
+            continue
         if isinstance(value, str) and not isinstance(value, Real | _Count):
             values.append(text_value(attribute, value))
         else:

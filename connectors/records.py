@@ -158,18 +158,25 @@ def _event(
         source = source_of(attribute)
         value = get(source)
         if value is None and from_message(source):
-            if source in (envelope or ()):
-                values.append(text_value(attribute, (envelope or {})[source] or None))
-                continue
-            if source != KEY:
-                reason = f"`{source}` is a level of the topic of an MQTT message, and this is none"
-                raise Unreadable("args", f"{attribute.name}: {reason}")
+            values.append(envelope_value(attribute, source, envelope))
+            continue
         try:
             values.append(json_value(attribute, value))
         except Unreadable as reason:
             where = elsewhere(found, attribute) if isinstance(value, dict | list) else None
             raise Unreadable(reason.code, f"{reason.reason}{'' if where is None else f'; {where}'}") from None
     return Record(schema.name, start, end, tuple(values))
+
+
+def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str | None] | None) -> Value:
+    """The value of an attribute that stands beside a record, in what its message says, None: it has none. Unreadable:
+    it is of another type, or no message has it."""
+    if source in (envelope or ()):
+        return text_value(attribute, (envelope or {})[source] or None)
+    if source != KEY:
+        reason = f"`{source}` is a level of the topic of an MQTT message, and this is none"
+        raise Unreadable("args", f"{attribute.name}: {reason}")
+    return None
 
 
 def _reach(found: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:

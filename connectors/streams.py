@@ -232,6 +232,14 @@ def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, 
     return length, head, b""
 
 
+def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the lines of a block of whole lines start and stop, their ends left out; the last may lack its end."""
+    breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
+    starts = np.concatenate([[0], breaks + 1])
+    stops = np.concatenate([breaks, [len(data)]])
+    return (starts[:-1], stops[:-1]) if starts[-1] == len(data) else (starts, stops)
+
+
 def not_utf8(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The lines that are not UTF-8, given where lines start."""
     rows: list[int] = []

@@ -7,6 +7,7 @@ instants, `now` those of this one, in the order they arrive, `fresh` those of th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -53,7 +54,7 @@ class Occurrence:
 
 
 class Node:
-    """A pattern. `step` gives what it has new, from what its parts have new; `keep` is what WITHIN and WHERE leave."""
+    """What has occurrences; `keep` is what WITHIN and WHERE leave of them."""
 
     def __init__(self, run: Run, parts: list[Node], delayed: tuple[bool, ...], filters: list[Any], within: int | None):
         self.run, self.parts, self.filters, self.within = run, parts, filters, within
@@ -77,15 +78,20 @@ class Node:
             return False
         return all(self.run.knowledge.solve(component, occurrence.values, span) for component in self.filters)
 
+    def close_instant(self) -> None:
+        self.past.extend(self.now)
+
+
+class PatternNode(Node, ABC):
+    """A pattern: `step` gives what it has new, from what its parts have new."""
+
     def advance(self, time: int, first: bool) -> None:
         self.fresh = sorted((o for o in self.step(time, first) if self.keep(o)), key=Occurrence.arrival)
         self.now.extend(self.fresh)
 
+    @abstractmethod
     def step(self, time: int, first: bool) -> list[Occurrence]:
-        raise NotImplementedError("every kind of node has its own step")
-
-    def close_instant(self) -> None:
-        self.past.extend(self.now)
+        """What the node has new in a round of an instant; in the `first` it has all of its parts' instant."""
 
 
 class EventNode(Node):
@@ -122,7 +128,7 @@ class EventNode(Node):
         return found
 
 
-class AtomNode(Node):
+class AtomNode(PatternNode):
     def __init__(self, run: Run, event: Node, arguments: tuple[Any, ...], filters: list[Any], within: int | None):
         super().__init__(run, [event], (False,), filters, within)
         self.arguments = arguments
@@ -144,7 +150,7 @@ class AtomNode(Node):
         return found
 
 
-class PointNode(Node):
+class PointNode(PatternNode):
     def __init__(self, run: Run, ticks: int, filters: list[Any], within: int | None) -> None:
         super().__init__(run, [], (), filters, within)
         self.ticks = ticks
@@ -153,12 +159,12 @@ class PointNode(Node):
         return [Occurrence(time, time, -1, {})] if time == self.ticks else []
 
 
-class OrNode(Node):
+class OrNode(PatternNode):
     def step(self, time: int, first: bool) -> list[Occurrence]:
         return self.news(0, first) + self.news(1, first)
 
 
-class PairNode(Node):
+class PairNode(PatternNode):
     """A goal: two sides with memory, a relation, a policy, and for NOT what must be absent (the third part)."""
 
     def __init__(
@@ -249,7 +255,7 @@ class PairNode(Node):
         return partner.end - partner.start if tie == "longest" else partner.start - partner.end
 
 
-class UnlessNode(Node):
+class UnlessNode(PatternNode):
     """`L UNLESS X WITHIN q`: at each deadline look back."""
 
     def __init__(self, run: Run, parts: list[Node], shared: set[str], q: int, filters: list[Any], within: int | None):
@@ -274,7 +280,7 @@ class UnlessNode(Node):
             self.run.call_at(o.end + self.q)
 
 
-class WhereNode(Node):
+class WhereNode(PatternNode):
     """Enumerates the answers of a WHERE. Where they were decided makes no difference here."""
 
     def __init__(self, run: Run, part: Node, conditions: tuple[Any, ...], filters: list[Any], within: int | None):
@@ -289,7 +295,7 @@ class WhereNode(Node):
         ]
 
 
-class AggregateNode(Node):
+class AggregateNode(PatternNode):
     def __init__(self, run: Run, part: Node, pattern: p.Aggregate, within: int | None) -> None:
         super().__init__(run, [part], (False,), pattern.filters, within)
         self.pattern = pattern

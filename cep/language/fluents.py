@@ -21,6 +21,7 @@ from cep.core.fluents import (
     HELD,
     HOLDS,
     INITIATED,
+    SINCE_EVER,
     TERMINATED,
     TOLD,
     WHOLE,
@@ -31,7 +32,8 @@ from cep.core.suggest import did_you_mean
 from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import KIND, Holds
-from cep.operators.inertia import Beginning, Deadline, Told
+from cep.operators.inertia import Deadline, Told
+from cep.operators.time_point import Point
 from cep.operators.where import Given
 from cep.plan.algebra import Rule
 from cep.plan.order import components
@@ -250,7 +252,7 @@ class Fluents:
 
     def initially(self, statement: ast.FluentRule, conditions: tuple[Condition, ...]) -> Rule:
         """What holds from before all time, as a rule."""
-        body: Pattern = Beginning(None, statement.span)
+        body: Pattern = Point(SINCE_EVER, None, statement.span)
         return self.rule(statement, Given(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.fluents import BEFORE, BEGINS, ENDS, SINCE_EVER
+from cep.core.fluents import BEFORE, BEGINS, ENDS
 from cep.core.literals import say_duration
 from cep.operators.event import Scan
 from cep.operators.supported import kinds_read
-from cep.operators.time_point import Tick
-from cep.operators.where import decided
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
@@ -23,28 +21,6 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning(Pattern):
-    """Before all time: what is `initially` so."""
-
-    within: int | None = None
-    span: Span = field(default=NOWHERE, compare=False)
-
-    def describe(self) -> PatternProperties:
-        return PatternProperties()
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return self
-
-    def lower(
-        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
-    ) -> tuple[int, dict[str, int]]:
-        return decided(builder, builder.add(Tick(SINCE_EVER), (), self.span), {}, components, self.span), {}
-
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        return [matcher.attempt(bound, SINCE_EVER, SINCE_EVER)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,15 +147,16 @@ class Machine:
     def open(self) -> dict[str, list[Table]]:
         """What still holds at the end of the input, by fluent."""
         found: dict[str, list[Table]] = {}
-        for unit, goal in self.goals():
-            for head in self.plan.heads if isinstance(unit, int) else ():
-                fluent = self.plan.schemas[head.event].fluent
-                if head.child != unit or fluent is None or fluent.part != EDGES:
-                    continue
-                if fluent.name in self.plan.schemas:
-                    table = cast(Holder, goal).open()
-                    if rows(table):
-                        found[fluent.name] = [table]
+        fluents: dict[PlanUnit, list[str]] = {}
+        for head in self.plan.heads:
+            fluent = self.plan.schemas[head.event].fluent
+            if fluent is not None and fluent.part == EDGES and fluent.name in self.plan.schemas:
+                fluents.setdefault(head.child, []).append(fluent.name)
+        for unit, goal in self.goals() if fluents else ():
+            for name in fluents.get(unit, ()):
+                table = cast(Holder, goal).open()
+                if rows(table):
+                    found[name] = [table]
         return found
 
     # --- state ---
