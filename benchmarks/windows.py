@@ -1,7 +1,7 @@
 """`python -m benchmarks.windows`: windows of every form, values in their order and by their times; a percentile against
 the length of its window.
 
-The lines are those of `python -m benchmarks` too. Millions of events a second of CPU time, each in a process of its own.
+Lines of `python -m benchmarks` too: millions of events a second of CPU time, each in a process of its own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.kernels import njit
-from connectors.jsonscan import is_name
+from connectors.keynames import is_name
 from connectors.numbers import (
     BAD,
     ESCAPED,

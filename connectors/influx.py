@@ -15,7 +15,8 @@ from connectors.batch import Block, DeadLetter, dead_record
 from connectors.columns import Cells, UnreadableRow, table
 from connectors.influxscan import scan
 from connectors.jsonl import with_envelope
-from connectors.jsonscan import BLANK, ODD, UNKNOWN, enter, gather
+from connectors.jsonscan import BLANK, ODD, UNKNOWN, gather
+from connectors.keynames import name_table
 from connectors.paths import from_message, source_of, sources
 from connectors.points import FIELDS, MEASUREMENT, TAGS, TIME, LinePoint, measurement, read_point, record, timed
 from connectors.records import Record, closest, time_keys
@@ -24,8 +25,6 @@ from connectors.times import form, shown
 from connectors.values import Unreadable
 
 _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
-
-_Names = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 
 
 class PointReader:
@@ -52,7 +51,7 @@ class PointReader:
         if self._bound is not None:
             self._own = next(number for number, each in enumerate(self._schemas) if each.name == self._bound.name)
         self._any = self._bound is not None and measurement(self._bound) is None  # what the measurement is called
-        self._measurements = _names(list(self._of))
+        self._measurements = name_table(list(self._of))
         self._types = np.array(list(self._of.values()), np.int64)
         self._entries: dict[str, int] = {}
         for schema in self._schemas:
@@ -60,7 +59,7 @@ class PointReader:
                 self._entries.setdefault(source, len(self._entries))
         keys = dict.fromkeys(source.removeprefix(TAGS).removeprefix(FIELDS) for source in self._entries)
         keys.update(dict.fromkeys(self._entries))
-        self._keys = _names(list(keys))
+        self._keys = name_table(list(keys))
         self._places = tuple(
             np.array([self._entries.get(prefix + key, -1) for key in keys], np.int64) for prefix in ("", TAGS, FIELDS)
         )
@@ -188,13 +187,3 @@ class PointReader:
         near = closest(name, list(self._of))
         hint = f'`FORMAT influx(measurement: "{shown(name)}")` behind a declaration makes it that of an event'
         raise Unreadable("type", f"no event of the program is called `{shown(name)}`{near}; {hint}")
-
-
-def _names(names: Sequence[str]) -> _Names:
-    """Names as the scanner wants them: their letters, their ends, and a table of them."""
-    raw = [name.encode("utf-8") for name in names]
-    letters = np.frombuffer(b"".join(raw) or b"\0", np.uint8)
-    ends = np.cumsum([0] + [len(name) for name in raw])
-    slots = np.full(1 << (4 * len(raw) + 1).bit_length(), -1, np.int64)
-    enter(letters, ends, slots)
-    return letters, ends, slots

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.kernels import njit
-from connectors.jsonscan import BLANK, ODD, UNKNOWN, find, room_for
+from connectors.jsonscan import BLANK, ODD, UNKNOWN, room_for
+from connectors.keynames import find
 from connectors.numbers import FALSE, NUMBER, STRING, TRUE
 
 

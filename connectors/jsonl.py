@@ -14,7 +14,8 @@ from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.columns import Cells, UnreadableRow, table
 from connectors.jsonpaths import EventPaths, descend, expand
-from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
+from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, gather, scan
+from connectors.keynames import name_table
 from connectors.numbers import NULL, STRING
 from connectors.paths import first_at, from_message, level, path, source_of, sources
 from connectors.records import Record, parse, read_events, time_keys
@@ -61,12 +62,8 @@ class KeyNames:
             known.update(dict.fromkeys((schema.name, *time_keys(schema))))
             known.update(dict.fromkeys(key for key, _ in self._keys(schema)))
         self.index = {name: i for i, name in enumerate(known)}
-        raw = [name.encode("utf-8") for name in known]
-        self.letters = np.frombuffer(b"".join(raw), np.uint8)
-        self.ends = np.cumsum([0] + [len(name) for name in raw])
-        self.slots = np.full(1 << (4 * len(raw)).bit_length(), -1, np.int64)
-        enter(self.letters, self.ends, self.slots)
-        self.types = np.full(len(raw), UNKNOWN, np.int64)
+        self.letters, self.ends, self.slots = name_table(list(known))
+        self.types = np.full(len(known), UNKNOWN, np.int64)
         for i, schema in enumerate(self.schemas):
             self.types[self.index[schema.name]] = i
         self.cells = [self._cells(schema) for schema in self.schemas]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
-from connectors.jsonscan import is_name
+from connectors.keynames import is_name
 from connectors.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 from connectors.paths import EACH, Path, path
 

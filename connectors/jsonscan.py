@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.kernels import njit
+from connectors.keynames import find
 from connectors.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 
 # What a line is, besides the index of its type: it names none, one the program has not, it must be read
@@ -20,55 +21,12 @@ _GUESSES = 64
 
 
 @njit(cache=True, _nrt=False)
-def _blank(c):  # type: ignore[no-untyped-def]
+def blank(c):  # type: ignore[no-untyped-def]
     return c == 32 or c == 9 or c == 13
 
 
 @njit(cache=True, _nrt=False)
-def _hash(data, i, stop):  # type: ignore[no-untyped-def]
-    h = np.uint64(14695981039346656037)
-    for j in range(i, stop):
-        h = (h ^ np.uint64(data[j])) * np.uint64(1099511628211)
-    return h ^ (h >> np.uint64(29))
-
-
-@njit(cache=True, _nrt=False, forceinline=True)
-def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def]
-    """Whether data[i:stop] is names[first:beyond]."""
-    if beyond - first != stop - i:
-        return False
-    while i < stop and data[i] == names[first]:
-        i += 1
-        first += 1
-    return i == stop
-
-
-@njit(cache=True, _nrt=False)
-def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
-    """The index of the name data[i:stop], or -1."""
-    mask = np.uint64(len(slots) - 1)
-    place = _hash(data, i, stop) & mask
-    while slots[place] >= 0:
-        name = slots[place]
-        if is_name(data, i, stop, names, ends[name], ends[name + 1]):
-            return name
-        place = (place + np.uint64(1)) & mask
-    return -1
-
-
-@njit(cache=True, _nrt=False)
-def enter(names, ends, slots):  # type: ignore[no-untyped-def]
-    """Names into an empty table of a power of two, which is larger."""
-    mask = np.uint64(len(slots) - 1)
-    for name in range(len(ends) - 1):
-        place = _hash(names, ends[name], ends[name + 1]) & mask
-        while slots[place] >= 0:
-            place = (place + np.uint64(1)) & mask
-        slots[place] = name
-
-
-@njit(cache=True, _nrt=False)
-def _string(buffer, i, stop):  # type: ignore[no-untyped-def]
+def string(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past the closing quote or -1, escaped?) of a string whose first character is at i."""
     escaped = False
     while i < stop:
@@ -132,7 +90,7 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past it or -1, kind, first, length) of the value at i that is no list and no object."""
     c = buffer[i]
     if c == 34:
-        j, escaped = _string(buffer, i + 1, stop)
+        j, escaped = string(buffer, i + 1, stop)
         return j, (ESCAPED if escaped else STRING), i + 1, j - i - 2
     if c == 45 or 48 <= c <= 57:
         j = _number(buffer, i, stop)
@@ -154,13 +112,13 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, _nrt=False)
-def _skip(buffer, i, stop):  # type: ignore[no-untyped-def]
+def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Past the list or object at i, or -1 where it is no JSON or too deep to say."""
     objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 an object, 0 a list
     depth = 0
     due = True  # a value is due here; else a comma or the end of the innermost
     while True:
-        while i < stop and _blank(buffer[i]):
+        while i < stop and blank(buffer[i]):
             i += 1
         if i >= stop:
             return -1
@@ -171,7 +129,7 @@ def _skip(buffer, i, stop):  # type: ignore[no-untyped-def]
             depth += 1
             objects = (objects << 1) | (1 if c == 123 else 0)
             i += 1
-            while i < stop and _blank(buffer[i]):
+            while i < stop and blank(buffer[i]):
                 i += 1
             if i < stop and buffer[i] == (125 if c == 123 else 93):
                 due = False
@@ -196,16 +154,16 @@ def _skip(buffer, i, stop):  # type: ignore[no-untyped-def]
             due = True
             if not objects & 1:
                 continue
-            while i < stop and _blank(buffer[i]):
+            while i < stop and blank(buffer[i]):
                 i += 1
         else:
             return -1
         if i >= stop or buffer[i] != 34:  # a key of an object is due
             return -1
-        i, _ = _string(buffer, i + 1, stop)
+        i, _ = string(buffer, i + 1, stop)
         if i < 0:
             return -1
-        while i < stop and _blank(buffer[i]):
+        while i < stop and blank(buffer[i]):
             i += 1
         if i >= stop or buffer[i] != 58:
             return -1
@@ -220,9 +178,9 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
     type = UNTYPED
     typed = False
     positional = False
-    while i < stop and _blank(buffer[i]):
+    while i < stop and blank(buffer[i]):
         i += 1
-    while stop > i and _blank(buffer[stop - 1]):
+    while stop > i and blank(buffer[stop - 1]):
         stop -= 1
     if i == stop:
         return BLANK, e, False
@@ -231,12 +189,12 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
     i += 1
     stop -= 1
     k = 0
-    while i < stop and _blank(buffer[i]):
+    while i < stop and blank(buffer[i]):
         i += 1
     if i == stop:
         return UNTYPED, e, False
     while True:
-        while i < stop and _blank(buffer[i]):
+        while i < stop and blank(buffer[i]):
             i += 1
         if i >= stop or buffer[i] != 34:
             return ODD, e, False
@@ -256,7 +214,7 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
             name = guess_name[k]
             i += guess_length[k] + 1
         else:
-            i, escaped = _string(buffer, i, stop)
+            i, escaped = string(buffer, i, stop)
             if i < 0 or escaped:
                 return ODD, e, False
             name = find(buffer, key, i - 1, names, ends, slots)
@@ -265,12 +223,12 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
                 guess_length[k] = i - 1 - key
                 guess_name[k] = name
         k += 1
-        while i < stop and _blank(buffer[i]):
+        while i < stop and blank(buffer[i]):
             i += 1
         if i >= stop or buffer[i] != 58:
             return ODD, e, False
         i += 1
-        while i < stop and _blank(buffer[i]):
+        while i < stop and blank(buffer[i]):
             i += 1
         if i >= stop:
             return ODD, e, False
@@ -281,13 +239,13 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
             positional = True
             i += 1
             argument = len(ends) - 1
-            while i < stop and _blank(buffer[i]):
+            while i < stop and blank(buffer[i]):
                 i += 1
             if i < stop and buffer[i] == 93:
                 i += 1
             else:
                 while True:
-                    while i < stop and _blank(buffer[i]):
+                    while i < stop and blank(buffer[i]):
                         i += 1
                     if i >= stop:
                         return ODD, e, False
@@ -297,7 +255,7 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
                     name_of[e] = argument
                     argument += 1
                     e += 1
-                    while i < stop and _blank(buffer[i]):
+                    while i < stop and blank(buffer[i]):
                         i += 1
                     if i >= stop or not (buffer[i] == 44 or buffer[i] == 93):
                         return ODD, e, False
@@ -306,7 +264,7 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
                         break
         else:
             if buffer[i] == 123 or buffer[i] == 91:
-                i = _skip(buffer, i, stop)
+                i = skip(buffer, i, stop)
                 kind, first, length = NESTED, value, i - value
             else:
                 i, kind, first, length = _scalar(buffer, i, stop)
@@ -329,7 +287,7 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
                     type = ODD if kind == ESCAPED else UNKNOWN
                     if kind == NULL:
                         type = UNTYPED
-        while i < stop and _blank(buffer[i]):
+        while i < stop and blank(buffer[i]):
             i += 1
         if i == stop:
             return type, e, positional

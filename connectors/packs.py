@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import polars as pl
@@ -19,8 +19,9 @@ from cep.core.schema import Schema
 from connectors import senml, sensorthings
 from connectors.batch import Block, DeadLetter
 from connectors.jsonl import LineReader
+from connectors.plainpacks import Ints, MakesLines, PlainDocuments, plain_documents
 from connectors.records import decode, decoder
-from connectors.streams import ByteStream, whole_lines
+from connectors.streams import ByteStream, line_ends, whole_lines
 from connectors.values import Real, Unreadable, kind
 
 FORMATS = ("senml", "sensorthings")
@@ -41,14 +42,12 @@ _space = re.compile(r"[ \t\n\r]*").match
 _Parts = Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]
 
 
-class Resolver(Protocol):
+class Resolver(MakesLines, Protocol):
     """What one format has of its own. `schema`: of the lines it makes; `pages`: the key of the list in a document that
     is an object, None: there is none such."""
 
     @property
     def schema(self) -> Schema: ...
-    @property
-    def pages(self) -> str | None: ...
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
         """Of each element the line of JSON, or why it is none; None: it is no record. Unreadable: the document cannot
@@ -116,6 +115,30 @@ class PackReader:
                 rows.add(line, number, *span)
         return end
 
+    def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
+        """The plain ones of the documents of a text; None: it has none."""
+        try:
+            decode(data)
+        except Unreadable:
+            return None
+        return plain_documents(self._resolver, data, len(text), starts, stops, alone)
+
+    def add_plain(self, found: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
+        """Add the records of a document that is plain."""
+        some = slice(found.bounds[number], found.bounds[number + 1])
+        lines = found.lines[some]
+        for place, (line, first, beyond) in enumerate(zip(lines, found.first[some], found.beyond[some])):
+            if line is None:
+                own = text[first:beyond]
+                (made,) = self._resolver.lines([_plain(own, 0)[0]], [own].__getitem__)
+                if isinstance(made, Unreadable):
+                    rows.refused[len(rows.lines) + place] = made
+                lines[place] = made if isinstance(made, str) else _NO_LINE
+        rows.lines += cast(list[str], lines)
+        rows.document += [number] * len(lines)
+        rows.first += found.first[some]
+        rows.beyond += found.beyond[some]
+
     def message(self, payload: bytes, number: int, rows: DocumentLines) -> None:
         """Add the records of a document that comes alone."""
         try:
@@ -168,9 +191,12 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
             yield from _whole(file, data, position, packs, first)
             return
         text, rows = _decoded(data), DocumentLines()
+        found = packs.plain(data, text, *line_ends(data), True)
         at = 0
         for number, one in enumerate(text.split("\n")):
-            if one.strip(" \t\r"):
+            if found is not None and number < len(found.plain) and found.plain[number]:
+                packs.add_plain(found, text, number, rows)
+            elif one.strip(" \t\r"):
                 _line(packs, one, at, number, rows)
             at += len(one) + 1
         if rows.lines:
@@ -214,6 +240,10 @@ def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int)
         decode(data)
     except Unreadable as reason:
         rows.add(reason, 0, at, min(len(text), at + _QUOTED))
+        at = len(text)
+    found = packs.plain(data, text, np.array([0]), np.array([len(data)]), False)
+    if found is not None and found.plain[0]:
+        packs.add_plain(found, text, 0, rows)
         at = len(text)
     while at < len(text):
         at = _past_blanks(text, packs.document(text, at, number, rows, last=False))

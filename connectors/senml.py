@@ -9,9 +9,14 @@ from decimal import Decimal
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
+import numpy as np
+
 from cep.core.errors import CepError
 from cep.core.schema import Schema
+from connectors.numbers import ESCAPED, FALSE, NUMBER, STRING, TRUE
+from connectors.packscan import resolve
 from connectors.paths import from_message, source_of
+from connectors.plainpacks import Ints, Lines, PlainRecords
 from connectors.records import Twice, time_keys
 from connectors.times import of_iso, shown
 from connectors.values import Real, Unreadable, kind
@@ -36,6 +41,14 @@ _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("v", "s", "t", "ut", "bt", "bv", "bs"), "a number"),
     "vb": "a boolean",
 }
+_TEXT = (STRING, ESCAPED)
+_PLAIN: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("n", "bn"), (STRING,)),
+    **dict.fromkeys(("u", "bu", "vs", "vd"), _TEXT),
+    **dict.fromkeys(("v", "t", "bt", "bver"), (NUMBER,)),
+    "vb": (TRUE, FALSE),
+}
+"""What fields are in plain records; others are in none."""
 _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml`"
 
 
@@ -43,6 +56,7 @@ class Packs:
     """Makes lines of JSON of the records of packs, with what the event wants of them."""
 
     pages = None
+    labels = (*_OWN, *_BASE)
 
     def __init__(self, schema: Schema) -> None:
         """CepError: the event wants what no record of SenML has."""
@@ -68,6 +82,41 @@ class Packs:
         pack cannot be used."""
         base: dict[str, Any] = {}
         return [self._line(record, base) for record in elements]
+
+    def made(self, records: PlainRecords) -> Lines:
+        """Likewise of many plain records at once: a pack with one that is not so plain is refused."""
+        good = records.good & records.known
+        for label in self.labels:
+            good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))
+        buffer, (at, size) = records.buffer, records.cell("bver")
+        good &= (size < 2) | ((size == 2) & (buffer[at] == ord("1")) & (buffer[at + (size > 1)] == ord("0")))
+        good &= (size != 1) | (buffer[at] != ord("0"))
+        at, size = records.cell("v")
+        good &= (size < 40) & ~((size == 2) & (buffer[at] == ord("-")) & (buffer[at + (size > 1)] == ord("0")))
+        values = np.sum([records.there(label) for label in VALUES], axis=0)
+        made = (values > 0) | records.there("n") | records.there("u") | records.there("t")
+        good &= (values == 1) | ~made
+        parts = [_inherited(records, "bn"), records.cell("n"), _inherited(records, "bt"), records.cell("t")]
+        texts, ends, whole = resolve(
+            buffer, np.array([at for at, _ in parts]), np.array([size for _, size in parts]), RELATIVE * 1_000_000
+        )
+        good &= whole | ~made
+        spans = {label: records.span(label) for label in (*VALUES, "u")}
+        unit, size = _inherited(records, "bu")
+        own = records.there("u")
+        first, length, _ = spans["u"]
+        length = np.where(own | (size == 0), length, size)
+        spans["u"] = np.where(own, first, unit), length, np.ones(len(own), np.bool_)
+        unquoted = np.zeros(len(own), np.bool_)
+        for label, begin in (("n", 0), ("t", 1)):
+            spans[label] = len(buffer) + ends[begin:-1:2], np.diff(ends)[begin::2], unquoted
+        having = [records.there(label) for label in VALUES]
+        starts, sizes, quotes = zip(*(spans[label] for label in VALUES))
+        spans["value"] = np.select(having, starts), np.select(having, sizes, -1), np.select(having, quotes, False)
+        missing = np.zeros(len(own), np.int64), np.full(len(own), -1), unquoted
+        columns = [(f"{key}: ", spans.get(label, missing)) for key, label in self._wanted]
+        refused = np.bincount(records.of[~good], minlength=records.documents) > 0
+        return Lines(np.concatenate([buffer, texts]), columns, made, unquoted, refused)
 
     def _line(self, record: Any, base: dict[str, Any]) -> str | Unreadable | None:
         if not isinstance(record, dict):
@@ -139,6 +188,16 @@ class Packs:
                 raise Unreadable("time", f"the time is {when}, and no clock is read: {hint}, {option}")
             time = self._now + time
         return str(time) if type(time) is int else f"{time:f}"
+
+
+def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
+    """A base field as it holds for each record, from the last of its pack that has it, itself included; length 0: it
+    has none."""
+    rows = np.arange(len(records.of))
+    last = np.maximum.accumulate(np.where(records.there(label), rows, -1))
+    last = np.where(last >= np.searchsorted(records.of, records.of), last, -1)
+    first, length = records.cell(label)
+    return first[last], np.where(last >= 0, length[last], 0)
 
 
 def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:

@@ -9,8 +9,13 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
+import numpy as np
+
 from cep.core.schema import Schema
+from connectors.numbers import ESCAPED, NESTED, NULL, NUMBER, STRING
+from connectors.packscan import halves, identify
 from connectors.paths import source_of
+from connectors.plainpacks import Lines, PlainRecords, Spans
 from connectors.records import time_keys
 from connectors.values import Real, Unreadable, kind
 
@@ -18,6 +23,8 @@ TIME = "phenomenonTime"
 START, END = f"start of {TIME}", f"end of {TIME}"
 LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
+_ARRAY = "dataArray"
+_PLACES = tuple(name for name, _ in LINKED.values())
 _KEY = re.compile(r"\(([^()]+)\)$")
 
 
@@ -26,6 +33,7 @@ class Pages:
     ids of what they are linked to."""
 
     pages = "value"
+    labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
 
     def __init__(self, schema: Schema) -> None:
         self._interval = schema.time is None and schema.start is None and schema.end is None
@@ -44,6 +52,44 @@ class Pages:
             except Unreadable as reason:
                 made.append(reason)
         return made
+
+    def made(self, records: PlainRecords) -> Lines:
+        """Likewise of many plain observations at once; those of a document with a data array are refused."""
+        buffer, good = records.buffer, records.good & ~records.empty
+        none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
+        columns: list[tuple[str, Spans]] = []
+        first, length = records.cell(TIME)
+        slash = halves(buffer, first, length)
+        if self._interval:
+            good &= records.there(TIME, STRING)
+            size = np.where(slash < 0, length, slash - first - 1)
+            columns.append((f'"{START}": ', (first, size, every)))
+            last = np.where(slash < 0, first, slash)
+            columns.append((f'"{END}": ', (last, first + length - last, every)))
+        elif self._instants:
+            good &= ~records.there(TIME, ESCAPED) & (slash < 0)
+        for name, as_text in self._ids:
+            if name == "id":
+                first, length = records.cell(_ID)
+                there = records.there(_ID, STRING, NUMBER)
+                good &= there | ~records.there(_ID) | records.there(_ID, NULL)
+                good &= ~records.there(_ID, NUMBER) | (buffer[first] != ord("-"))
+                found = first, length, as_text | records.there(_ID, STRING)
+            else:
+                place, collection = LINKED[name]
+                there = records.there(place + _LINK, STRING)
+                good &= ~records.there(place, NESTED) & ~records.there(place + _LINK, ESCAPED)
+                first, length = records.cell(place + _LINK)
+                letters = np.frombuffer(collection.encode(), np.uint8)
+                *found, read = identify(buffer, first, np.where(there, length, 0), letters, as_text)
+                good &= read
+            first, length, quoted = found
+            there &= ~records.there(name)
+            columns.append((f'"{name}": ', (first, np.where(there, length, -1), quoted)))
+        body = records.first + 1
+        columns.append(("", (body, records.beyond - 1 - body, none)))
+        refused = np.bincount(records.of[records.there(_ARRAY)], minlength=records.documents) > 0
+        return Lines(buffer, columns, every, ~good, refused)
 
     def _line(self, one: Any, text: str) -> str:
         if not isinstance(one, dict):

@@ -1,0 +1,66 @@
+"""The keys that a program knows, in a table in which bytes are found, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.kernels import njit
+
+Names = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
+"""Letters of names one after the other, where each ends, and a table in which they are found."""
+
+
+@njit(cache=True, _nrt=False)
+def _hash(data, i, stop):  # type: ignore[no-untyped-def]
+    h = np.uint64(14695981039346656037)
+    for j in range(i, stop):
+        h = (h ^ np.uint64(data[j])) * np.uint64(1099511628211)
+    return h ^ (h >> np.uint64(29))
+
+
+@njit(cache=True, _nrt=False, forceinline=True)
+def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def]
+    """Whether data[i:stop] is names[first:beyond]."""
+    if beyond - first != stop - i:
+        return False
+    while i < stop and data[i] == names[first]:
+        i += 1
+        first += 1
+    return i == stop
+
+
+@njit(cache=True, _nrt=False)
+def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
+    """The index of the name data[i:stop], or -1."""
+    mask = np.uint64(len(slots) - 1)
+    place = _hash(data, i, stop) & mask
+    while slots[place] >= 0:
+        name = slots[place]
+        if is_name(data, i, stop, names, ends[name], ends[name + 1]):
+            return name
+        place = (place + np.uint64(1)) & mask
+    return -1
+
+
+@njit(cache=True, _nrt=False)
+def enter(names, ends, slots):  # type: ignore[no-untyped-def]
+    """Names into an empty table of a power of two, which is larger."""
+    mask = np.uint64(len(slots) - 1)
+    for name in range(len(ends) - 1):
+        place = _hash(names, ends[name], ends[name + 1]) & mask
+        while slots[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        slots[place] = name
+
+
+def name_table(names: Sequence[str]) -> Names:
+    """Names as the scanner wants them."""
+    raw = [name.encode("utf-8") for name in names]
+    letters = np.frombuffer(b"".join(raw) or b"\0", np.uint8)
+    ends = np.cumsum([0] + [len(name) for name in raw])
+    slots = np.full(1 << (4 * len(raw) + 1).bit_length(), -1, np.int64)
+    enter(letters, ends, slots)
+    return letters, ends, slots
