@@ -87,9 +87,8 @@ def test_packs_read_many_at_a_time(seed: int, tmp_path: Path, monkeypatch: pytes
         packs.append(text)
     both(tmp_path, VALUES.format(source.choice(["float", "string"])), "\n".join(packs) + "\n", "x.json", monkeypatch)
     both(tmp_path, SENML, "\n".join(packs) + "\n", "lines.json", monkeypatch)
-    whole = (
-        json.dumps(json.loads(packs[0]), indent=1) if packs[0].startswith("[{") and packs[0].endswith("}]") else "[]"
-    )
+    pack = [record(source, False) for _ in range(5)]
+    whole = json.dumps([{"bt": 1_712_016_000, "bn": "dev:", **pack[0]}, *pack[1:]], indent=1)
     both(tmp_path, SENML, whole + "\n" + whole, "whole.json", monkeypatch)
 
 
