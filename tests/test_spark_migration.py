@@ -118,8 +118,14 @@ def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     assert moved is not None and moved.empty == ("line 4: pair",)
     assert claim(state, kept(texts[2], tmp_path)) == (third, None)
     assert {one.times for one in (second, third, claim(state, kept(texts[2], tmp_path))[0])} == {"seconds"}
-    with pytest.raises(CepError, match="buckets: 4 before, 8 now"):
-        claim(state, kept(texts[2], tmp_path, buckets=8), True)
+    wider = kept(texts[2], tmp_path, buckets=8)
+    with pytest.raises(CepError, match="buckets: 4 before, 8 now") as refused:
+        claim(state, wider)
+    assert "add `--migrate`" in str(refused.value)
+    with pytest.raises(CepError, match="cannot be carried over\n--buckets: stage 1: it has no key"):
+        claim(state, wider, True, unsplit=lambda: ["--buckets: stage 1: it has no key"])
+    fourth, moved = claim(state, wider, True)
+    assert moved is not None and moved.on == third.laid.rules.keys() and fourth.buckets == 8
     (state / "semcep.json").write_text("{}")
     with pytest.raises(CepError, match="is damaged"):
         claim(state, kept(texts[2], tmp_path))

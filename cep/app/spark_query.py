@@ -13,6 +13,7 @@ from cep.app.durations import duration, refuse, selected
 from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
 from cep.app.terminal import announce_compiling, warn, warnings_of
+from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import count
@@ -186,7 +187,12 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         locks.enter_context(lock.locked(folder))
         mine = _checkpoint_info(request, query, ISO if checkpoints.depends_on_input(folder) else _times(request))
         state, moved = checkpoints.claim(
-            folder, mine, options.spark.migrate, query.lateness or 0, migratable=not reads.beside
+            folder,
+            mine,
+            options.spark.migrate,
+            query.lateness or 0,
+            migratable=not reads.beside,
+            unsplit=lambda: _unsplit(request.program),
         )
     check_writable("--checkpoint", folder)
     _agrees(request, reads, query, state)
@@ -270,6 +276,18 @@ def _tidied(query: Job, checkpoint: Path) -> None:
     generation.retire(checkpoint)
     if query.dead_letters is not None:
         remove_hidden(Path(query.dead_letters), query.mark)
+
+
+def _unsplit(program: ShippedProgram) -> list[str]:
+    """Why what the stages of a program hold cannot go to other buckets, by its keys."""
+    found = []
+    for stage in program.stages:
+        if stage.keyed:
+            try:
+                program.engine(stage.number).extract(())
+            except CepError as error:
+                found.append(f"--buckets: stage {stage.number}: {error.message}")
+    return found
 
 
 def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:

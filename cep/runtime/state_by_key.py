@@ -351,10 +351,18 @@ class Bucket(Protocol):
         ...
 
 
+def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
+    """The engine of bucket `number` of `count`, which is new, takes over all that the engines of `of` buckets hold of
+    its keys: those of the rows that `deal` will give it. `before` gives such an engine, None where there was none; it
+    keeps what belongs to every key."""
+    for place in range(number % math.gcd(of, count), of, math.gcd(of, count)):  # no other has any of its keys
+        if (one := before(place)) is not None:
+            share = Share(((place, of), (number, count)))
+            into.replace(share, one.extract(share))
+
+
 def rebalance(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
     """All that the engines of a stage's buckets hold goes to the engines, which are new, of as many others as there are
-    to be: each key to the bucket to which `deal` will give its rows. Those of before keep what belongs to every key."""
-    for number, one in enumerate(before):
-        for place, other in enumerate(after):
-            share = Share(((number, len(before)), (place, len(after))))
-            other.replace(share, one.extract(share))
+    to be."""
+    for number, one in enumerate(after):
+        gather(before.__getitem__, len(before), one, number, len(after))

@@ -21,6 +21,7 @@ from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.report import Report
+from cep.runtime.state_by_key import gather
 from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, report_block
@@ -144,10 +145,25 @@ class StageTask:
         if engine is not None and known == version:
             return version, engine
         if not version:
-            number, beginning = self.stage.number, self.beginning
-            before = None if beginning is None else beginning.start.state(beginning.folder, number, bucket)
-            return version, self.program.engine(number, before=before)
+            return version, self.first_engine(bucket)
         return version, self.states.opened(bucket, version, lambda state: self.program.engine(self.stage.number, state))
+
+    def first_engine(self, bucket: int) -> Engine:
+        """The engine that a bucket begins with; of other buckets, what they had of its keys."""
+        number, beginning, count = self.stage.number, self.beginning, self.program.buckets
+        if beginning is None:
+            return self.program.engine(number)
+        start, folder = beginning.start, beginning.folder
+        if not self.stage.keyed or start.buckets in (None, count) or not start.sources[number - 1]:
+            return self.program.engine(number, before=start.state(folder, number, bucket))
+
+        def before(place: int) -> Engine | None:
+            state = start.own(folder, number, place)
+            return None if state is None else self.program.engine(number, before=state)
+
+        engine = self.program.engine(number, before=start.only_time(folder))
+        gather(before, start.buckets, engine, bucket, count)
+        return engine
 
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
         context = TaskContext.get()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from difflib import unified_diff
@@ -57,12 +57,17 @@ class CheckpointInfo:
 
 
 def claim(
-    folder: Path, now: CheckpointInfo, migrate: bool = False, lateness: int = 0, migratable: bool = True
+    folder: Path,
+    now: CheckpointInfo,
+    migrate: bool = False,
+    lateness: int = 0,
+    migratable: bool = True,
+    unsplit: Callable[[], Sequence[str]] = tuple,
 ) -> tuple[CheckpointInfo, Migration | None]:
     """Make the checkpoint this program's, or see that it is; gives what it is then, and what was carried over if
     anything was. A checkpoint in which nothing was begun belongs to no program. `lateness` in microseconds;
-    `migratable`: `--migrate` is possible here. CepError: it belongs to another program; says what differs, or with
-    `migrate` what cannot be carried over."""
+    `migratable`: `--migrate` is possible here; `unsplit`: why states cannot go to other buckets. CepError: it belongs
+    to another program; says what differs, or with `migrate` what cannot be carried over."""
     file = folder / CHECKPOINT
     before = CheckpointInfo.read(file) if file.exists() else None
     if before is not None and (before == now or depends_on_input(folder)):
@@ -70,7 +75,7 @@ def claim(
             return before, None
         if not migrate:
             raise _another(folder, before, now, migratable)
-        return _migrated(folder, before, now, lateness)
+        return _migrated(folder, before, now, lateness, unsplit() if before.buckets != now.buckets else ())
     vacant(folder, now.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (FILES, CHANGES):  # of a first run that began nothing
@@ -98,7 +103,7 @@ def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratab
     """The error for a checkpoint of something else than what runs now; says what differs."""
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("is of another program", "program")
-    migrate = "" if before.buckets != now.buckets or not migratable else ", or add `--migrate`"
+    migrate = ", or add `--migrate`" if migratable else ""
     return CepError(
         f"--checkpoint: {folder} {what}\n{difference(before, now)}",
         hint=f"go on with the {whose} it was made with, start anew with another folder{migrate}",
@@ -107,12 +112,13 @@ def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratab
 
 
 def _migrated(
-    folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int
+    folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int, unsplit: Sequence[str]
 ) -> tuple[CheckpointInfo, Migration]:
     """The checkpoint migrated to another program, whose generation begins where the one before ended."""
-    generation = next_generation(folder, before.generation, before.laid, Path(before.output), lateness)
+    output = Path(before.output)
+    generation = next_generation(folder, before.generation, before.laid, before.buckets, output, lateness)
     start = generation.start
-    reasons = [*fixed(before, now, ("buckets",)), *output_changes(before, now, folder / OUTGOING)]
+    reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: another one, and changes of the one before were applied")
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)

@@ -31,7 +31,8 @@ class StartingPoint:
     """Where the generation `number` ended, and where the state of its program was (`laid`): `offset` of the source,
     `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
     by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
-    stage now the one whose state it takes over, 0: none."""
+    stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had, None: as many as now
+    (an earlier version wrote it)."""
 
     number: int
     laid: StateLayout
@@ -41,17 +42,25 @@ class StartingPoint:
     versions: dict[str, int]
     latest: str | None
     sources: list[int]
+    buckets: int | None = None
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
         """The state that a bucket begins with: its own, or only the time of others; None: there was none. `folder`: of
         the states."""
+        return self.own(folder, stage, bucket) or self.only_time(folder)
+
+    def own(self, folder: str, stage: int, bucket: int) -> PriorState | None:
+        """The state that a bucket had; None: it had none."""
+        source = bucket_states.state_name(self.sources[stage - 1], bucket)
+        return self._read(folder, source, None) if source in self.versions else None
+
+    def only_time(self, folder: str) -> PriorState | None:
+        """The time that the buckets had come to, and the knowledge as it was then; None: there were no buckets."""
+        return None if self.latest is None else self._read(folder, self.latest, frozenset())
+
+    def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
         from cep.runtime.prior_state import PriorState
 
-        source = bucket_states.state_name(self.sources[stage - 1], bucket)
-        goals = None if source in self.versions else frozenset[str]()
-        name = source if goals is None else self.latest
-        if name is None:
-            return None
         blob = bucket_states.read_state(Path(folder, f"{name}-{self.versions[name]:08}"))
         return PriorState(blob, goals, waits=False, watermark=self.time)
 
@@ -121,9 +130,11 @@ FIRST = Generation()
 """The generation of a checkpoint that was never migrated."""
 
 
-def next_generation(checkpoint: Path, before: Generation, laid: StateLayout, output: Path, lateness: int) -> Generation:
-    """The next generation, in which no stage takes anything over yet. `laid`, `output`: of the program until now;
-    `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input has ended."""
+def next_generation(
+    checkpoint: Path, before: Generation, laid: StateLayout, buckets: int, output: Path, lateness: int
+) -> Generation:
+    """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `output`: of the program until
+    now; `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input has ended."""
     from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
@@ -154,7 +165,7 @@ def next_generation(checkpoint: Path, before: Generation, laid: StateLayout, out
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
         watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
-    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [])
+    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets)
     return Generation(made.number, made.first, start)
 
 
