@@ -96,30 +96,33 @@ def started(folder: Path, knowledge: str) -> subprocess.Popen[str]:
     )
 
 
-def test_ctrl_c_ends_a_server_with_0(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_server_with_0(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "k.ttl").write_text(KITCHEN)
     running = started(tmp_path, "k.ttl")
     assert running.stderr is not None and any(line.startswith("serving http://") for line in running.stderr)
-    os.killpg(running.pid, signal.SIGINT)
+    os.killpg(running.pid, number)
     running.communicate()
     assert running.returncode == 0
 
 
-def test_ctrl_c_ends_a_server_that_still_loads_with_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_server_that_still_loads(number: signal.Signals, status: int, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "k.ttl")
     running = started(tmp_path, "k.ttl")
     with open(tmp_path / "k.ttl", "w"):  # the server reads its knowledge now, and waits for it
         for _ in range(100):  # the first one may come just before it waits
-            os.killpg(running.pid, signal.SIGINT)
+            os.killpg(running.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 running.communicate(timeout=1)
                 break
-    assert running.returncode == 130
+    assert running.returncode == status
 
 
 def test_the_documents_say_how_a_server_ends() -> None:
     text = " ".join((Path(__file__).parent.parent / "docs" / "serve.md").read_text(encoding="utf-8").split())
     assert "The exit status is 0 then, once it serves" in text
+    assert "before, while it loads, 130 after Ctrl-C and 143 after SIGTERM" in text
 
 
 def test_the_replay_begins_with_its_reader_and_ends_after_the_last_alert(
