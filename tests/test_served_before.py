@@ -1,7 +1,7 @@
 """`cep serve --state` goes on from the folder that commit db814b7 left: `tests/written_before/served`.
 
-It had read five records of `a` and `b` from standard input, and ended by SIGTERM. Spark's checkpoints name their files
-by absolute paths, so none is kept here; their logs are (`tests/test_append_log.py`).
+It had read five records of `a` and `b` from standard input, and ended by SIGTERM. For Spark see
+`tests/test_spark_before.py`.
 """
 
 from __future__ import annotations
