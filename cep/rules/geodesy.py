@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from cep.rules.functions import Operand
 
+LatLong = tuple[float, float]
+"""Degrees."""
+
 EQUATORIAL_RADIUS = 6378137.0
 FLATTENING = 1 / 298.257223563
 ECCENTRICITY2 = FLATTENING * (2 - FLATTENING)

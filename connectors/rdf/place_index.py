@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyoxigraph as ox
 
-from cep.rules.geodesy import compare
+from cep.rules.geodesy import LatLong, compare
 from connectors.rdf.distance_filters import DistanceLimit, degrees, shorts
 from connectors.rdf.query_parts import STAMPED, Link, QueryParts
 from connectors.rdf.selectivity import Few
@@ -31,8 +31,6 @@ _MOST_LONGITUDE = 720.0  # degrees of longitude, beyond which rounding would mat
 _READS = 20  # times that places are read, and read again since they have changed
 _POINTS, _NEAR = 5_000, 5_000  # places around which is looked, and what is found there at most
 _PRODUCT, _PAIRS = 10_000, 200_000  # points times what is near any, from which on pairs are listed, and pairs at most
-
-LatLong = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from math import isfinite
 import polars as pl
 
 from cep.core.schema import CODED, Attribute, Schema
+from cep.rules.geodesy import LatLong
 from knowledge.graph import Knowledge
 from knowledge.places import attributions
 
@@ -37,8 +38,6 @@ NAMES = (
 )
 STATIONS = ("http://www.w3.org/ns/sosa/Platform", "http://www.w3.org/ns/sosa/Sensor")
 """Classes of things that are on the map before the first event about them."""
-
-LatLong = tuple[float, float]
 
 _PLACED = f"?thing <{WGS84}lat> ?lat ; <{WGS84}long> ?long"
 _WHERE = f"SELECT ?thing ?lat ?long WHERE {{ {_PLACED} }}"

@@ -19,10 +19,11 @@ import polars as pl
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.plan.order import PlanUnit
+from cep.rules.geodesy import LatLong
 from connectors.alerts.text import json_value
 from connectors.identity import ID
 from connectors.service import Round, Service
-from connectors.serving.gazette import Gazette, LatLong, SubjectColumns, coordinates
+from connectors.serving.gazette import Gazette, SubjectColumns, coordinates
 
 EVENTS = 20_000
 """Derived events that are held, the newest."""
