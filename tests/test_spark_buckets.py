@@ -31,9 +31,15 @@ KEYS = [f"k{n}" for n in range(9)]
 
 
 def test_why_states_cannot_go_to_other_buckets() -> None:
-    text = RULES.replace("warned(K, L) <- alarm(L) SEQ b(K).", "")
-    program = ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), BUCKETS)
-    assert spark_query._unsplit(program) == []
+    def why(text: str) -> list[str]:
+        return spark_query._unsplit(ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), BUCKETS))
+
+    assert why(RULES) == []
+    anywhere = """e(K, K) <- NOT(c(K, L)).[c(K, X), a(K, X)].
+    f(Y + 1) <- (((e(X, X) OR b(_, X)) STARTS (a(_, Y) WHERE q(Y))) WHERE q(X), start() != 4).
+    q(1). q(2)."""
+    (reason,) = why(anywhere)
+    assert reason == "--buckets: stage 2: what a goal of line 2 holds has no key"
 
 
 @pytest.mark.long
