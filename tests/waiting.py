@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import uvicorn
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds, of a machine that has much else to do."""
 _LOOK = 0.01
 
