@@ -10,11 +10,12 @@ from cep.core.time import END_OF_TIME
 from cep.runtime.held import held_of
 from cep.runtime.state_by_key import rebalance
 from tests.formula_maker import FEATURES
+from tests.long import seeds
 from tests.rounds import Buckets
 from tests.test_formulas import ordered, random_case
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_formulas_by_key_in_buckets(seed: int) -> None:
     rng = random.Random(f"buckets {seed}")
     case = random_case(rng, FEATURES - {"INF"}, rng.choice((1, 2)), rng.choice((1, 2, 3)))

@@ -13,6 +13,7 @@ from cep.events import Event, Held
 from cep.runtime.held import held_of
 from tests import reference_fluents as simple
 from tests.formula_maker import FEATURES, Maker, furthest, text
+from tests.long import seeds
 from tests.reference_formulas import Relation, Rule, defined
 from tests.reference_times import Codes, Frame, stretches
 from tests.test_fluents import random_model, random_records
@@ -117,7 +118,7 @@ def test_each_operator(feature: str, seed: int) -> None:
     check(random_case(rng, features, 2, 1), rng)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_rules_nested_at_will(seed: int) -> None:
     rng = random.Random(f"nested {seed}")
     check(random_case(rng, FEATURES - NOT_YET, rng.choice((1, 2, 3)), rng.choice((1, 2, 3))), rng)

@@ -12,6 +12,7 @@ import pytest
 from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
 from cep.operators.goals.changes import Changes, by_code, changes_of, intervals_of, no_changes, stable_order
 from cep.operators.goals.metric import BEFORE_ALL, OPERATORS, Metric
+from tests.long import seeds
 
 TWO = ("SINCE", "UNTIL")
 KEYS = 3
@@ -129,7 +130,7 @@ def renumbered(given: Changes, numbers: np.ndarray) -> Changes:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_by_points_and_gaps_however_the_input_is_cut(operator: str, seed: int) -> None:
     rng = random.Random(f"{operator} {seed}")
     for _ in range(4):
