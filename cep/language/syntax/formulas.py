@@ -1,13 +1,6 @@
 """Formulas of defined fluents: `flag(X) WHILE monitors(X, Z) AND HISTORICALLY[0, 4 s] ONCE[0, 2 s] signal(Z).`
 
-rule     = { box } held "WHILE" formula "."
-box      = ( "ALWAYS" | "HISTORICALLY" ) within
-formula  = ( since { "AND" [ "NOT" ] since } | since { "OR" since } ) { postfix }
-postfix  = "LASTING" ( ">=" | ">" ) duration | "WHERE" conditions | "WITHIN" duration
-         | "AGGREGATE" result { "," result } [ "BY" VARIABLE { "," VARIABLE } ]
-since    = unary [ ( "SINCE" | "UNTIL" ) [ within ] unary ]
-unary    = ( "ONCE" | "HISTORICALLY" | "EVENTUALLY" | "ALWAYS" ) [ within ] unary | held | "(" formula ")"
-within   = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
+The grammar is in `cep.language.syntax.parser`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | ( "initiate" | "terminate" ) held "<-" pattern "."
                 | "initially" held [ "WHERE" conditions ] "."
                 | held ( "ENDS" | "BECOMES" expression ) "AFTER" duration [ "RENEWED" ] "."
-                | { ( "ALWAYS" | "HISTORICALLY" ) within } held "WHILE" formula "."  (formulas.py)
+                | { box } held "WHILE" formula "."
                 | [ name ":" ] head "<-" pattern "."
                 | head ":-" conditions "."
                 | head "."
@@ -50,6 +50,15 @@ knows at an error only which tokens it could shift, where the author is to read 
     choice      = "unrestricted" | ( "recent" | "chronological" ) [ "(" ( "longest" | "shortest" | "by" VARIABLE ) ")" ]
     duration    = number [ unit ] | DURATION
     unit        = "ms" | "s" | "min" | "h" | "d"
+
+    box         = ( "ALWAYS" | "HISTORICALLY" ) within
+    formula     = ( since { "AND" [ "NOT" ] since } | since { "OR" since } ) { behind }
+    behind      = "LASTING" ( ">=" | ">" ) duration | "WHERE" conditions | "WITHIN" duration
+                | "AGGREGATE" result { "," result } [ "BY" VARIABLE { "," VARIABLE } ]
+    since       = unary [ ( "SINCE" | "UNTIL" ) [ within ] unary ]
+    unary       = ( "ONCE" | "HISTORICALLY" | "EVENTUALLY" | "ALWAYS" ) [ within ] unary
+                | event [ "=" expression ] | "(" formula ")"
+    within      = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
 
     conditions  = condition { "," condition }
     condition   = expression ( "=" | "==" | "is" | "!=" | "<" | "<=" | ">" | ">=" ) expression
