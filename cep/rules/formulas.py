@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cep.core.errors import NOWHERE, Span
@@ -146,6 +147,30 @@ def formula_variables(formula: Formula) -> list[str]:
             return inner + [each.name for each in formula.by]
         case _:
             return inner
+
+
+def bound(formula: Formula) -> frozenset[str]:
+    """The variables that a formula has values for."""
+    match formula:
+        case Plain(_, arguments):
+            return frozenset(each.name for each in arguments if isinstance(each, Variable))
+        case Conjunction(inner, negated):
+            return frozenset().union(*(bound(p) for p, no in zip(inner, negated, strict=True) if not no))
+        case Alternatives(inner):
+            return frozenset.intersection(*map(bound, inner))
+        case Timed(_, inner):
+            return bound(inner[-1])
+        case Lasting(inner):
+            return bound(inner)
+        case Restricted(inner, conditions):
+            return bound(inner) | asked(conditions)
+        case Aggregated(_, results, by):
+            return frozenset((*(v.name for v in by), *(r.variable for r in results)))
+
+
+def asked(conditions: Sequence[Condition]) -> frozenset[str]:
+    """The variables of conditions."""
+    return frozenset(name for each in conditions for name in condition_variables(each) if name != "_")
 
 
 # --- text ---
