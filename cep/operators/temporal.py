@@ -14,6 +14,7 @@ from cep.operators.where import decided
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.plan.types import grown
+from cep.rules.formulas import FUTURE
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
@@ -105,6 +106,16 @@ class Metrical(Node):
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return True
+
+    def unbounded(self) -> tuple[str, str] | None:
+        if self.by is None or self.by.high != INFINITE:
+            return None
+        if self.operator == "ONCE":
+            return "this ONCE never forgets: what has held is kept for ever", "`ONCE[0, 1 h]` bounds it"
+        if self.operator in FUTURE:
+            word = self.operator
+            return f"this {word} is known at the end of the input alone", f"`{word}[0, 1 h]` is known an hour later"
+        return None
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         if self.right is not None:

@@ -94,6 +94,8 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         span = binarised.spans[number]
         if (wrong := _impossible(binarised.nodes, node, points)) is not None:
             found[span] = Warning(wrong[0], source, span, wrong[1], "never")
+        if (said := node.unbounded()) is not None and span not in found:
+            found[span] = Warning(said[0], source, span, said[1], "unbounded")
         keeps = horizon(node, points)
         if keeps is None or keeps.forgets or span in found:
             continue

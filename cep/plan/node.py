@@ -151,6 +151,10 @@ class Node(WithProperties[NodeProperties]):
         """What is wrong with it, where its parts have only instants or have not, and what to write instead."""
         return None
 
+    def unbounded(self) -> tuple[str, str] | None:
+        """That it keeps something for ever, in words, and what to write instead; None: see its horizon."""
+        return None
+
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
         """The part whose instants can have no place in it, why, and what to write instead."""
         return None
