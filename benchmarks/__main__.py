@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import closure, knowledge, processes
+from benchmarks import closure, knowledge, metric, processes
 from benchmarks.measure import Measured, measure
 from benchmarks.table import Line, Target, json_lines, markdown, short, show
 from benchmarks.workload import Size, Workload
@@ -102,6 +102,7 @@ def main() -> None:
             results += lines(workload, sizes, costs)
     results += knowledge.lines(options.quick, options.only)
     results += closure.lines(options.quick, options.only)
+    results += metric.lines(options.quick, options.only)
     results += processes.lines(QUICK if options.quick else 2_000_000, options.only)
     show(results)
     if options.json:

@@ -40,17 +40,17 @@ class Maker:
     """Rules of some FEATURES. `known`: fluents by name with the types of their arguments, "s" or "i", and whether the
     last is a value."""
 
-    def __init__(self, rng: random.Random, features: frozenset[str] = FEATURES, late: bool = True) -> None:
+    def __init__(self, rng: random.Random, features: frozenset[str] = FEATURES) -> None:
         self.rng = rng
-        self.features = features if late else features - {"EVENTUALLY", "ALWAYS", "UNTIL", "LASTING", "WITHIN"}
+        self.features = features
         self.fresh = 0
         self.known: dict[str, tuple[str, bool]] = dict.fromkeys(SIMPLE, ("s", False))
         self.known |= dict.fromkeys(VALUED, ("si", True))
 
-    def rules(self, count: int, depth: int) -> list[Rule]:
-        """Of fluents d0, d1, .., of which each may be of those before."""
+    def rules(self, count: int, depth: int, first: int = 0) -> list[Rule]:
+        """Of fluents d0, d1, .., or from another number on, of which each may be of those before."""
         made: list[Rule] = []
-        for number in range(count):
+        for number in range(first, first + count):
             name = f"d{number}"
             types = self.rng.choice(("s", "s", "si", "si", "ss", "i"))
             valued = types == "si" and "VALUES" in self.features and self.rng.random() < 0.3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -46,13 +46,19 @@ def random_case(rng: random.Random, features: frozenset[str], count: int, depth:
 
 
 def expected(
-    model: simple.Model, rules: Sequence[Rule], records: Sequence[tuple[str, str, int, int]], trips: Sequence[Trip]
+    model: simple.Model,
+    rules: Sequence[Rule],
+    records: Sequence[tuple[str, str, int, int]],
+    trips: Sequence[Trip],
+    more: Collection[simple.Interval] = (),
 ) -> list[Held]:
-    intervals = simple.run(model, records).intervals
+    """What holds, sorted. `more`: intervals of another simple fluent, `z`."""
+    intervals = simple.run(model, records).intervals | set(more)
+    fluents = (*model.fluents, "z") if more else model.fluents
     times = [t for *_, s, e in [*intervals, *trips] for t in (s, e) if t is not None] + [t for *_, t in records]
     margin = furthest(rules) + 8
     frame = Frame(2 * (min(times, default=0) - margin), 2 * (max(times, default=0) + margin))
-    given: dict[str, dict[tuple, set[int]]] = {name: {} for name in ("a", "b", *model.fluents)}
+    given: dict[str, dict[tuple, set[int]]] = {name: {} for name in ("a", "b", *fluents)}
     for event, key, x, time in records:
         given[event].setdefault((key, x), set()).add(2 * time)
     for fluent, key, value, since, end in intervals:
@@ -63,7 +69,7 @@ def expected(
     travelled: dict[tuple, Codes] = {(*trip,): frozenset(range(2 * trip[2], 2 * trip[3] + 1)) for trip in trips}
     known = {name: {args: frozenset(codes) for args, codes in each.items()} for name, each in given.items()}
     found: dict[str, Relation] = defined(rules, known, {"trip": travelled}, frame)
-    shown = {**{name: known[name] for name in model.fluents}, **found}
+    shown = {**{name: known[name] for name in fluents}, **found}
     return ordered(
         interval(name, args, first, last, frame)
         for name, relation in shown.items()

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from benchmarks import metric as benchmark
 from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
 from cep.operators.goals.changes import Changes, by_code, changes_of, intervals_of, no_changes, stable_order
 from cep.operators.goals.metric import BEFORE_ALL, OPERATORS, Metric
@@ -330,3 +331,11 @@ def test_many_keys_at_once_as_one_by_one() -> None:
             decided = cut
         assert_same(Changes(*(np.concatenate(columns) for columns in zip(*parts, strict=True))), whole)
         assert all(a <= b for a, b in pairwise(whole.code.tolist()))
+
+
+@pytest.mark.parametrize("name", benchmark.NAMES)
+def test_what_is_measured_is_what_the_loops_give(name: str) -> None:
+    given = benchmark.inputs(name, 400, 5)
+    loop = benchmark.looped(name, benchmark.as_rows(given), 5)
+    assert benchmark.sums(benchmark.stepped(name, given, 5)) == benchmark.sums_of(loop)
+    assert loop

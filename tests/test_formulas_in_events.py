@@ -1,0 +1,133 @@
+"""Defined fluents in event rules and back: what is asked of them where events happen, their occurrences, their
+beginnings and ends, and simple fluents that such events begin."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from cep.engine import Engine, holds
+from cep.events import Event, Held
+from cep.runtime.decode import events_of
+from cep.runtime.held import held_of
+from tests import reference_fluents as simple
+from tests.formula_maker import FEATURES, Maker, text
+from tests.reference_fluents import Model, Tell
+from tests.reference_formulas import Rule
+from tests.test_fluents import random_model, random_records
+from tests.test_formulas import expected, ordered
+
+LATE = frozenset(["EVENTUALLY", "ALWAYS", "UNTIL", "LASTING", "WITHIN"])
+"""What is decided late, so that events may not ask it."""
+
+
+class Program:
+    """A program of five layers: events, simple fluents, fluents that formulas define of these, events that ask those,
+    `z`, which these begin, and fluents that formulas define of that."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.model: Model = random_model(rng)
+        self.maker = Maker(rng, FEATURES - LATE)
+        self.rules: list[Rule] = self.maker.rules(rng.choice((1, 2)), rng.choice((1, 2)))
+        first = text(self.rules, self.maker.known)
+        self.asked = [name for name in self.maker.known if name.startswith("d")]
+        self.maker.known["z"] = ("s", False)
+        more = self.maker.rules(1, rng.choice((1, 2)), first=len(self.asked))
+        self.rules += more
+        self.records = [each for each in random_records(rng, 25) if each[3] <= 40]
+        self.chosen, self.denied = rng.choice(self.asked), rng.random() < 0.3
+        lines = [simple.text(self.model), first, *self.lines()]
+        lines.append(text(more, self.maker.known).split("\n", 1)[1])
+        self.text = "\n".join(lines)
+
+    def asks(self, fluent: str, key: str) -> tuple[str, list[str]]:
+        """A condition on a fluent by the event's K, and what it binds besides."""
+        types, valued = self.maker.known[fluent]
+        places = [n for n, type in enumerate(types) if type == "s"]
+        names = [f"V{n}" for n in range(len(types))]
+        if places:
+            names[places[0]] = key
+        return held(fluent, names, valued), [name for name in names if name != key]
+
+    def lines(self) -> Iterator[str]:
+        yield "event out(name: string, k: string) TIME time."
+        condition, bound = self.asks(self.chosen, "K")
+        self.denied &= not bound
+        yield f"asks(K) <- a(K, X) WHERE {'not ' if self.denied else ''}{condition}."
+        for number, fluent in enumerate(self.asked):
+            types, valued = self.maker.known[fluent]
+            names = [f"V{n}" for n in range(len(types))]
+            pattern, shown = held(fluent, names, valued), ", ".join(names)
+            yield f"begins{number}({shown}) <- BEGIN OF {pattern}."
+            yield f"ends{number}({shown}) <- END OF {pattern}."
+            yield f"whole{number}({shown}) <- {pattern}."
+        yield "fluent z(k: string)."
+        yield "initiate z(K) <- asks(K)."
+        yield "terminate z(K) <- b(K, X)."
+
+    def expected(self) -> tuple[list[Held], list[Event]]:
+        before = [each for each in self.rules if each.name in self.asked]
+        found = expected(self.model, before, self.records, [])
+        events: list[Event] = []
+        keys = {(key, time) for event, key, _, time in self.records if event == "a"}
+        types, _ = self.maker.known[self.chosen]
+        place = types.find("s")
+        for key, time in keys:
+            there = any(
+                each.type == self.chosen and (place < 0 or each.args[place] == key) and holds_at(each, time)
+                for each in found
+            )
+            if there != self.denied:
+                events.append(Event("asks", (key,), time, time))
+        for each in found:
+            if each.type in self.asked:
+                number = self.asked.index(each.type)
+                if each.start is not None:
+                    events.append(Event(f"begins{number}", each.args, each.start, each.start))
+                if each.end is not None:
+                    events.append(Event(f"ends{number}", each.args, each.end, each.end))
+                if each.start is not None and each.end is not None:
+                    events.append(Event(f"whole{number}", each.args, each.start, each.end))
+        told = [("b", k, x, t) for e, k, x, t in self.records if e == "b"]
+        told += [("asks", *each.args, 0, each.end) for each in events if each.type == "asks"]
+        z = Model(("z",), frozenset(), (Tell("initiate", "z", None, "asks"), Tell("terminate", "z", None, "b")))
+        intervals = simple.run(z, sorted(told, key=lambda row: row[3])).intervals
+        every = expected(self.model, self.rules, self.records, [], intervals)
+        return every, in_order(set(events))
+
+
+def held(fluent: str, names: Sequence[str], valued: bool) -> str:
+    return f"{fluent}({', '.join(names[:-1])}) = {names[-1]}" if valued else f"{fluent}({', '.join(names)})"
+
+
+def holds_at(held: Held, time: int) -> bool:
+    after = held.start is None or held.start < time or (held.start == time and held.bounds[0] == "[")
+    return after and (held.end is None or held.end > time or (held.end == time and held.bounds[1] == "]"))
+
+
+def in_order(events: Sequence[Event] | set[Event]) -> list[Event]:
+    return sorted(events, key=lambda e: (e.end, e.start, e.type, tuple(map(str, e.args))))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_events_ask_what_formulas_define_and_formulas_what_those_begin(seed: int) -> None:
+    rng = random.Random(f"both {seed}")
+    program = Program(rng)
+    every, made = program.expected()
+    given = [Event(e, (k, x), t, t) for e, k, x, t in program.records]
+    assert ordered(holds(program.text, given)) == every, program.text
+    engine = Engine.from_text(program.text, lateness=0)
+    tables = []
+    while given:
+        count = rng.randint(1, 6)
+        if rng.random() < 0.3:
+            engine = Engine.from_text(program.text, lateness=0).restore(engine.snapshot())
+        tables.append(engine.push(given[:count]))
+        given = given[count:]
+    tables.append(engine.close())
+    schemas = engine.plan.schemas
+    assert ordered(one for each in tables for one in held_of(each, schemas, None, None)) == every, program.text
+    found = [one for each in tables for one in events_of(each, schemas) if one.type not in ("c", "d")]
+    assert in_order(found) == made, program.text
