@@ -62,8 +62,19 @@ _INSTEAD = {
     "N": "parts of a second are `%f`, however many digits they have",
     "L": "parts of a second are `%f`, however many digits they have",
 }
-_JAVA = re.compile(r"(?<![A-Za-z%])(?:yyyy|dd?|MM?|HH?|hh?|mm|ss)(?![A-Za-z])")
-_OF_JAVA = {"y": "%Y", "M": "%m", "d": "%d", "H": "%H", "h": "%I", "m": "%M", "s": "%S"}
+_JAVA = re.compile(r"(?<![A-Za-z%])(?:yyyy|YYYY|dd?|DD?|MM?|HH?|hh?|mm|ss|SSS)(?![A-Za-z])")
+_OF_JAVA = {
+    "y": "%Y",
+    "Y": "%Y",
+    "M": "%m",
+    "d": "%d",
+    "D": "%d",
+    "H": "%H",
+    "h": "%I",
+    "m": "%M",
+    "s": "%S",
+    "S": "%f",
+}
 _LIST = "the directives are those of Python's strptime: `%Y-%m-%d %H:%M:%S`, `%d.%m.%y`, `%I:%M %p`, `%f`, `%b`, `%z`"
 
 TimeToken = tuple[str, str]

@@ -93,7 +93,13 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
         clock = _column(cursor, sources) if cursor.accept(",") else None
     elif cursor.accept("START"):
         start = _column(cursor, sources)
-        cursor.expect("END", "`END`", "an interval has two columns: `START departed END landed`")
+        two = "an interval has two columns: `START departed END landed`"
+        one = (
+            "; a day and a time of day in two columns are for TIME alone: join them before"
+            if cursor.token.key == ","
+            else ""
+        )
+        cursor.expect("END", "`END`", two + one)
         end = _column(cursor, sources)
     arrays(name.text, sources, cursor)
     clauses = Clauses(timed=time is not None or start is not None, pointed=time is not None)
@@ -103,6 +109,8 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
     if clock is not None and times is not None and times.unit is not None:
         cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
     hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
+    if cursor.token.text.upper() in ("TIMEZONE", "TZ"):
+        hint = 'did you mean `ZONE`? e.g. `TIME ts ZONE "Europe/Zurich"`'
     end_statement(cursor, "the declaration", hint)
     return ast.EventDeclaration(
         name.text,

@@ -37,6 +37,25 @@ _EXAMPLES = {
     "influx": '`FORMAT influx`, `FORMAT influx(measurement: "cpu", precision: "ms")`',
 }
 
+_FOREIGN_UNITS = {
+    "second": "s",
+    "sec": "s",
+    "milli": "ms",
+    "millisecond": "ms",
+    "microsecond": "us",
+    "nanosecond": "ns",
+}
+_ISO = "ISO 8601 is read without a FORMAT"
+_FOREIGN_FORMATS = {
+    **dict.fromkeys(("iso", "iso8601", "iso_8601", "rfc3339"), _ISO),
+    **dict.fromkeys(
+        ("unix", "posix", "timestamp"), "seconds since 1970 are `FORMAT epoch s`, milliseconds `FORMAT epoch ms`"
+    ),
+}
+_FOREIGN_OPTIONS = {
+    **dict.fromkeys(("sep", "delimiter", "delim"), "separator"), "decimal_comma": "decimal", "quotechar": "quote",
+    "charset": "encoding", "comments": "comment",
+}  # fmt: skip
 _LEVEL = re.compile(r"topic\[[1-9][0-9]*\]", re.ASCII)
 
 Missing = tuple[int | float | str, ...]
@@ -140,10 +159,12 @@ class Clauses:
         elif word in RECORD_FORMATS:
             cursor.stop(f"`{token.text}` is the format of a file, its options follow in parentheses", f"e.g. {_CSV}")
         else:
-            cursor.fail("the format of the time", _FORMAT)
+            cursor.fail("the format of the time", _FOREIGN_FORMATS.get(word, _FORMAT))
         unit = cursor.token
         if unit.text.lower() not in UNITS:
-            cursor.fail("a unit", "the units are " + ", ".join(f"`{each}`" for each in UNITS))
+            meant = _FOREIGN_UNITS.get(unit.text.lower().removesuffix("s"))
+            hint = f"write `epoch {meant}`; " if meant and self.of != "duration" else ""
+            cursor.fail("a unit", f"{hint}the units are " + ", ".join(f"`{each}`" for each in UNITS))
         self.unit = cursor.advance().text.lower()
 
 
@@ -192,7 +213,9 @@ def _records(cursor: Cursor) -> RecordFormat:
         key = cursor.token
         if key.text not in known:
             listed = ", ".join(f"`{each}`" for each in known)
-            cursor.fail("an option", f"the options of {name.text} are {listed}: {_EXAMPLES[name.text]}")
+            meant = _FOREIGN_OPTIONS.get(key.text.lower()) or nearest(key.text, known)
+            hint = f"did you mean `{meant}`? " if meant in known else ""
+            cursor.fail("an option", f"{hint}the options of {name.text} are {listed}: {_EXAMPLES[name.text]}")
         if key.text in options:
             cursor.stop(f"`{key.text}` is there twice", example)
         cursor.advance()
