@@ -87,3 +87,8 @@ def test_only_the_marks_of_a_table_can_be_declared() -> None:
         with pytest.raises(CepError, match=r"expected `\.`") as caught:
             parse(f"fact gauge(name: string) {clause}.")
         assert "FORMAT csv(" in str(caught.value.hint)
+
+
+def test_what_stands_for_a_missing_value(tmp_path: Path) -> None:
+    result = run(tmp_path, PROGRAM, "name,lat,lon\na,1,n/a\n")
+    assert result.exit_code == 2 and "a missing value is an empty field or `NA`" in result.stderr

@@ -204,6 +204,9 @@ _WRITTEN = {
     "time": "times are ISO 8601, `2013-02-08T18:00:00Z`, or all times of day, `06:30`",
     "duration": "durations are seconds, `PT3H` or `06:30`",
     "bool": "`true` or `false`",
+    **dict.fromkeys(
+        ("int", "float"), "a missing value is an empty field or `NA`, its attribute has `?`: `max: float?`"
+    ),
 }
 
 
