@@ -57,7 +57,7 @@ class StatsOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparqlOptions:
+class KnowledgeQueryOptions:
     """The options of `cep knowledge query`."""
 
     sparql: Annotated[str, Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")]
@@ -117,8 +117,8 @@ def stats(options: StatsOptions) -> None:
     say("\n".join(lines))
 
 
-@takes(SparqlOptions)
-def query(options: SparqlOptions) -> None:
+@takes(KnowledgeQueryOptions)
+def query(options: KnowledgeQueryOptions) -> None:
     """Ask the closed knowledge in SPARQL. Prefixes of the files need not be declared again.
 
     \b
