@@ -107,8 +107,9 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
 
 @njit(linear=True, cache=True)
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
-    """Where the records of the documents in some spans stand, and of which span each is; of each span whether it is
-    plain, else it has none. `alone`: a span is one document, else it may be several.
+    """Where the records of the documents in some spans stand, of which span each is, and which record is the first of
+    its document; of each span whether it is plain, else it has none. `alone`: a span is one document, else it may be
+    several.
 
     `capacity` is more than half the bytes: a record takes two at least, and the one of an object is in its place.
     """
@@ -117,21 +118,23 @@ def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-u
     first = np.empty(capacity, np.int64)
     beyond = np.empty(capacity, np.int64)
     of = np.empty(capacity, np.int64)
+    head = np.empty(capacity, np.int64)
     e = 0
     for k in range(n):
         begin = e
         i = _past(buffer, starts[k], stops[k])
         while i < stops[k]:
+            before = e
             i, e = _document(buffer, i, stops[k], pages, first, beyond, e)
+            for j in range(before, e):
+                of[j], head[j] = k, before
             if i >= 0:
                 i = _past(buffer, i, stops[k])
             if i < 0 or (alone and i < stops[k]):
                 plain[k] = False
                 e = begin
                 break
-        for j in range(begin, e):
-            of[j] = k
-    return plain, first[:e], beyond[:e], of[:e]
+    return plain, first[:e], beyond[:e], of[:e], head[:e]
 
 
 @njit(linear=True, cache=True)

@@ -32,15 +32,16 @@ _NO_KEYS = ["\0", "\1"]  # stand for those of an event with `args`
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records in a buffer: where each stands, of which document it is, and the cells of its members, a row a label.
-    `good`: none of them is there twice; `known`: there are no others; `empty`: there are none. `documents`: how many
+    """Records in a buffer: where each stands, of which span it is, which is the first of its document, and the cells of
+    its members, a row a label. `good`: none of them is there twice; `known`: there are no others; `empty`: there are none. `spans`: how many
     there are."""
 
     buffer: NDArray[np.uint8]
     first: Ints
     beyond: Ints
     of: Ints
-    documents: int
+    head: Ints
+    spans: int
     labels: tuple[str, ...]
     offset: Ints
     length: Ints
@@ -68,7 +69,7 @@ class PlainRecords:
 @dataclass(frozen=True, slots=True)
 class Lines:
     """What a format makes of records: the bytes that it takes parts from; the columns of its lines, each with the text
-    before it; which records have a line; which are to be read by themselves; which documents are."""
+    before it; which records have a line; which are to be read by themselves; the spans of which are."""
 
     buffer: NDArray[np.uint8]
     columns: Sequence[tuple[str, Spans]]
@@ -110,8 +111,8 @@ def plain_documents(
         if not closed:
             return None
     pages = np.frombuffer((format.pages or "").encode(), np.uint8)
-    plain, first, beyond, of = records(buffer, starts, stops, pages, alone, len(data) // 2 + 2)
-    found = _cells(buffer, first, beyond, of, len(starts), format.labels)
+    plain, first, beyond, of, head = records(buffer, starts, stops, pages, alone, len(data) // 2 + 2)
+    found = _cells(buffer, first, beyond, of, head, len(starts), format.labels)
     lines = format.made(found)
     plain &= ~lines.refused
     made = np.flatnonzero((lines.made | lines.odd) & plain[of])
@@ -130,7 +131,7 @@ def plain_documents(
 
 
 def _cells(
-    buffer: NDArray[np.uint8], first: Ints, beyond: Ints, of: Ints, documents: int, labels: tuple[str, ...]
+    buffer: NDArray[np.uint8], first: Ints, beyond: Ints, of: Ints, head: Ints, spans: int, labels: tuple[str, ...]
 ) -> PlainRecords:
     keys = [*_NO_KEYS, *labels]
     names: Names = name_table(keys)
@@ -144,5 +145,5 @@ def _cells(
     counts = members(buffer, first, beyond)
     wide = offset.astype(np.int64), length.astype(np.int64)
     return PlainRecords(
-        buffer, first, beyond, of, documents, labels, *wide, kind, good, np.diff(begin) == counts, counts == 0
+        buffer, first, beyond, of, head, spans, labels, *wide, kind, good, np.diff(begin) == counts, counts == 0
     )

@@ -115,7 +115,7 @@ class Packs:
         spans["value"] = np.select(having, starts), np.select(having, sizes, -1), np.select(having, quotes, False)
         missing = np.zeros(len(own), np.int64), np.full(len(own), -1), unquoted
         columns = [(f"{key}: ", spans.get(label, missing)) for key, label in self._wanted]
-        refused = np.bincount(records.of[~good], minlength=records.documents) > 0
+        refused = np.bincount(records.of[~good], minlength=records.spans) > 0
         return Lines(np.concatenate([buffer, texts]), columns, made, unquoted, refused)
 
     def _line(self, record: Any, base: dict[str, Any]) -> str | Unreadable | None:
@@ -195,7 +195,7 @@ def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
     has none."""
     rows = np.arange(len(records.of))
     last = np.maximum.accumulate(np.where(records.there(label), rows, -1))
-    last = np.where(last >= np.searchsorted(records.of, records.of), last, -1)
+    last = np.where(last >= records.head, last, -1)
     first, length = records.cell(label)
     return first[last], np.where(last >= 0, length[last], 0)
 

@@ -88,7 +88,7 @@ class Pages:
             columns.append((f'"{name}": ', (first, np.where(there, length, -1), quoted)))
         body = records.first + 1
         columns.append(("", (body, records.beyond - 1 - body, none)))
-        refused = np.bincount(records.of[records.there(_ARRAY)], minlength=records.documents) > 0
+        refused = np.bincount(records.of[records.there(_ARRAY)], minlength=records.spans) > 0
         return Lines(buffer, columns, every, ~good, refused)
 
     def _line(self, one: Any, text: str) -> str:
