@@ -33,8 +33,8 @@ _NO_KEYS = ["\0", "\1"]  # stand for those of an event with `args`
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
     """Records in a buffer: where each stands, of which span it is, which is the first of its document, and the cells of
-    its members, a row a label. `good`: none of them is there twice; `known`: there are no others; `empty`: there are none. `spans`: how many
-    there are."""
+    its members, a row a label. `good`: none of them is there twice; `known`: there are no others; `empty`: there are
+    none. `spans`: how many there are."""
 
     buffer: NDArray[np.uint8]
     first: Ints
