@@ -56,8 +56,8 @@ def _meet(  # type: ignore[no-untyped-def]
     i = j = made = 0
     while i < n or j < m:
         first = i < n and (j == m or left[END, i] <= right[END, j])
-        if first and j < m and left[END, i] == right[END, j]:  # what is so from the instant itself on comes first
-            first = right[kind_row, j] != BEGINS_AT and right[kind_row, j] != ENDS_AT
+        if first and j < m and left[END, i] == right[END, j]:  # what is so from just after it on comes later
+            first = right[kind_row, j] == BEGINS or right[kind_row, j] == ENDS
         if first:
             slot = left_slots[i]
             p = chains[slot, 0] if slot >= 0 else -1
