@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from cep.compile import CompiledProgram
 from cep.core.errors import NOWHERE, CepError, Warning
+from cep.core.fluents import CHANGES, HOLDS, RECORDS
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
@@ -17,6 +19,7 @@ from cep.rules.relations import Relation, RelationInfo
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
 from cep.runtime.fingerprint import Fingerprints
+from cep.runtime.fluent_records import outside
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
@@ -33,12 +36,16 @@ def started(
     remember: int | None,
     fast_recursion: bool,
     max_derivations: int,
+    gives_changes: bool = False,
+    gives_begins: bool = False,
 ) -> EngineParts:
     """The parts of a program that nothing has come to yet; the options are those of `Engine`."""
     keep_freed()
     bound, plan = program.bind(), program.plan
     if stage is not None:
         plan = staged(plan, stage) if stage else alerts_alone(plan, program.alerts)
+    if gives_changes or gives_begins:
+        plan = replace(plan, changes=gives_changes, begins=gives_begins)
     for table in bound.statics.stored.values():
         for codes in table.codes():
             bound.pool.pin(codes)
@@ -97,14 +104,34 @@ class Described:
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The events that it reads."""
-        return {name: schema for name, schema in self.plan.schemas.items() if name in self.plan.inputs}
+        """The events that it reads, and as events of their starts the records of fluents."""
+        read = (outside(schema) for name, schema in self.plan.schemas.items() if name in self.plan.inputs)
+        return {schema.name: schema for schema in read}
 
     @property
     def outputs(self) -> dict[str, Schema]:
         """The events that it derives."""
-        alerts = {alert.table for alert in self.alerts}
-        return {name: self.plan.schemas[name] for name in self.plan.derived if name not in alerts}
+        alerts = {table for alert in self.alerts for table in alert.tables}
+        edges = self.plan.edges if self.plan.begins else ()
+        return dict(self._output(name) for name in self.plan.derived if name not in alerts and name not in edges)
+
+    def _output(self, name: str) -> tuple[str, Schema]:
+        """Name and schema of what is given under a name of the plan."""
+        schema = self.plan.schemas[name]
+        if schema.fluent is None or not (self.plan.changes or schema.fluent.part == HOLDS):
+            return name, schema
+        fluent = replace(schema.fluent, part=CHANGES) if self.plan.changes else schema.fluent
+        whole = self.plan.schemas[fluent.name]
+        attributes = whole.attributes[:-1] if fluent.bounded else whole.attributes
+        return fluent.name, replace(whole, attributes=attributes, fluent=fluent)
+
+    def refuse_records(self, place: str) -> None:
+        """CepError: a fluent comes in as records, which are not known at this place yet."""
+        for schema in self.plan.schemas.values():
+            if schema.fluent is not None and schema.fluent.part == RECORDS:
+                message = f"`{schema.fluent.name}` comes in as records of intervals: {place} reads events alone"
+                hint = "events that begin and end it, `initiate` and `terminate`; or a run in one process"
+                raise CepError(message, hint=hint, code="fluent")
 
     def refuse_fluents(self, place: str) -> None:
         """CepError: the program has fluents, which are not known at this place yet."""

@@ -8,6 +8,7 @@ Its parts (plan, machine, reorder buffer, history) are put together in `cep/desc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from cep.runtime.atomic_step import wholly
 from cep.runtime.counts import Count
 from cep.runtime.decode import frames, places, to_events
 from cep.runtime.encode import RefusedRow
+from cep.runtime.fluent_changes import as_changes, with_begun
+from cep.runtime.fluent_records import as_records, tables_of
 from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.prior_state import PriorState, SnapshotParts
@@ -59,18 +62,25 @@ class Engine(Described):
         max_derivations: int = 1_000_000,
         stage: int | None = None,
         before: PriorState | None = None,
+        changes: bool = False,
+        begins: bool = False,
     ) -> None:
         """`lateness`: microseconds, None: only `advance` moves the watermark; `explain`: lineage; `remember`: for
         `cep.explain`, keep what ended in the last so many microseconds, and what led to it; `stage`: of the stages of
         `cep.plan.partition` run this one alone, from 1 (`cep.runtime.buckets` says how its rows come and go), 0: the
         ALERT statements alone, over what was derived; `before`: the state of another program, of which it takes over
-        that of the goals that mean the same."""
+        that of the goals that mean the same; `changes`: of fluents each beginning and end is given when it is known
+        (columns `@edge`, `time`, the attributes, `bounds`), and not their intervals; `begins`: besides their
+        intervals each is given when it begins, without an end, unless it ends in the same step."""
         if lateness is not None and not 0 <= lateness <= FARTHEST:
             raise ValueError("lateness is 0 to 2**60 microseconds; None: only `advance` moves the time")
         super().__init__(
-            program, stage, started(program, stage, lateness, explain, remember, fast_recursion, max_derivations)
+            program,
+            stage,
+            started(program, stage, lateness, explain, remember, fast_recursion, max_derivations, changes, begins),
         )
         self.explain, self.broken = explain, False
+        self._recorded = tables_of(self.plan)
         self._by_key: StateByKey | None = None
         self.carried: dict[str, bool] = {}
         if before is not None:
@@ -100,14 +110,18 @@ class Engine(Described):
         position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a
         missing column.
         """
+        batch = as_records(batch, self._recorded) if self._recorded else batch
         if slices := time_slices(self._parts, batch):
             return self._run_slices(slices)
-        self.receive(batch)
+        self._receive(batch)
         return self._run(self._clock.reached())
 
-    @wholly(refuses=True)
     def receive(self, batch: EventBatch) -> None:
         """Take a batch as `push` does and complete nothing: `advance(reached)` goes on."""
+        self._receive(as_records(batch, self._recorded) if self._recorded else batch)
+
+    @wholly(refuses=True)
+    def _receive(self, batch: EventBatch) -> None:
         receive(self._parts, batch)
 
     @wholly(refuses=True)
@@ -152,7 +166,9 @@ class Engine(Described):
             for name, tables in made.items():
                 out[name] = out[name].with_columns(self.history.columns(name, concat(tables), self.plan, self.pool))
         self._parts.sweep()
-        return out
+        if self.plan.changes:
+            return as_changes(out, self.plan.schemas, self.outputs)
+        return with_begun(out, self.plan.schemas, self.outputs) if self.plan.begins else out
 
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""
@@ -181,7 +197,10 @@ class Engine(Described):
     def take_dead(self) -> list[RefusedRow]:
         """The rows refused since the last call: (type, row in its pushed table or sequence, code, reason)."""
         dead, self._parts.dead = self._parts.dead, []
-        return dead
+        if not self._recorded:
+            return dead
+        names = {table: name for name, table in self._recorded.items()}
+        return [replace(row, type=names.get(row.type, row.type)) for row in dead]
 
     def take_counts(self) -> list[Count]:
         """What each goal has done since the last call, and what it holds."""
@@ -253,13 +272,14 @@ def holds(
     start: int | None = None,
     until: int | None = None,
 ) -> list[Held]:
-    """All maximal intervals of all fluents that a program's rules define, sorted by (type, args, start).
+    """All maximal intervals of all fluents that a program's rules define or that come in, sorted by (type, args,
+    start). An event whose type is a fluent is a piece of it, closed.
 
     A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included. Raises
     CepError; ValueError where an event does not fit its declaration.
     """
     engine = _taken(program, events, None, facts, knowledge)
-    return held_of(engine.close(), engine.plan.schemas, start, until)
+    return held_of(engine.close(), engine.outputs, start, until)
 
 
 def detect(
@@ -287,7 +307,7 @@ def _taken(
     given = list(events)
     made = compile(program, policy=policy, facts=facts, knowledge=knowledge, types=types_of(given))
     engine = Engine(made, lateness=None)
-    known = [event for event in given if event.type in engine.plan.inputs]
+    known = [event for event in given if event.type in engine.inputs]
     engine.receive(known)
     for refused in engine.take_dead():
         event = known[refused.row]

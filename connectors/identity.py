@@ -17,7 +17,7 @@ ID = "@id"
 
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
     """Derived occurrences with their `@id`: 32 hexadecimal digits, of what the event means (`Engine.meanings`), its
-    name, start, end, arguments.
+    name, start, end (but of fluents), arguments.
 
     Occurrences that agree in all of it are one, in the language as well.
     """
@@ -25,8 +25,10 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
 
 
 def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
-    """Occurrences as texts, which are equal if event, start, end and arguments are."""
-    names = ["start", "end", *(attribute.name for attribute in schema.attributes)]
+    """Occurrences as texts, which are equal if event, start, end and arguments are. An interval in which a fluent holds
+    is one from its start on, before its end is known."""
+    times = ["start", "end"] if schema.fluent is None else ["start"]
+    names = [*times, *(attribute.name for attribute in schema.attributes)]
     columns = [table[name].to_list() for name in names]
     name = json.dumps(schema.name)
     return [f"{name} {json.dumps(row)}" for row in zip(*columns, strict=True)]

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep.core.errors import CepError
+from cep.core.fluents import CHANGES, EDGE
 from cep.core.schema import Attribute, Schema
 from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
-from connectors.lines import TextPieces, as_is, as_json, as_ticks, lines, merged, ticks_text
+from connectors.lines import TextPieces, as_is, as_json, lines, merged, ticks_text
 from connectors.sending import Sending, with_ids
 from connectors.sinks import Sink, writing
 from connectors.times import SECOND
@@ -35,6 +36,9 @@ _ARROW: Mapping[str, Any] = {
     "time": pa.timestamp("us", "UTC"),
     "duration": pa.float64(),
 }
+_ARROW_TIME = pl.Datetime("us", "UTC")
+_OPEN = {"end": END_OF_TIME, "time": BEGINNING}
+"""Where rows stand that lack this time: what still holds after all others, what held before all time before them."""
 
 
 class Writer:
@@ -155,13 +159,13 @@ class Writer:
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
         """The rows as text fields; of no table the header."""
         schema = self._schemas[type]
-        keys = ["start", "end", *(attribute.name for attribute in schema.attributes), *_more(schema)]
+        keys = [*_first(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
         keys += [BECAUSE] if self._inputs is not None else []
         if table is None:
             found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
         else:
             table, calendar = self._timed(table), self.times == "iso"
-            columns = [ticks_text(table[key], calendar).alias(key) for key in ("start", "end")]
+            columns = [_first_field(table[key], calendar) for key in _first(schema)]
             columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
             columns += [table[key] for key in _more(schema)]
             found = pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))
@@ -184,26 +188,33 @@ def json_lines(
     """Tables of derived events (not none) as lines of JSON, by (end, start, type). `calendar`: times are ISO 8601, else
     seconds; `lineage`: they have it."""
     parts: list[TextPieces] = []
-    for type, table in tables.items():
-        schema = schemas[type]
-        keys = ["start", "end", *(attribute.name for attribute in schema.attributes), *_more(schema)]
-        columns = [as_ticks(table["start"], calendar), as_ticks(table["end"], calendar)]
+    schemas_of = [schemas[type] for type in tables]
+    for (type, table), schema in zip(tables.items(), schemas_of):
+        keys = [*_first(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
+        columns = [as_json(table[key], "string" if key == EDGE else "time", calendar) for key in _first(schema)]
         columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
         columns += [as_json(table[key], "string", calendar) for key in _more(schema)]
         if lineage:
             keys.append(BECAUSE)
             columns.append(as_is(table[BECAUSE]))
         parts.append(lines(keys, type, columns))
-    start = np.concatenate([table["start"].fill_null(BEGINNING).to_numpy() for table in tables.values()])
-    end = np.concatenate([table["end"].fill_null(END_OF_TIME).to_numpy() for table in tables.values()])
+    times = [[key for key in _first(schema) if key != EDGE] for schema in schemas_of]
+    each = list(zip(tables.values(), times))
+    start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
+    end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in each])
     return merged(parts, np.lexsort((start, end)))
 
 
 def arrow(schema: Schema) -> pa.Schema:
     """The columns of an event in Parquet."""
-    fields = [("start", _ARROW["time"]), ("end", _ARROW["time"])]
+    fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in _first(schema)]
     fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes]
     return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
+
+
+def _first(schema: Schema) -> list[str]:
+    """The columns before the attributes."""
+    return [EDGE, "time"] if schema.fluent is not None and schema.fluent.part == CHANGES else ["start", "end"]
 
 
 def _more(schema: Schema) -> list[str]:
@@ -213,7 +224,7 @@ def _more(schema: Schema) -> list[str]:
 
 def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """A table of derived events as Parquet has it."""
-    columns = [table[key].cast(pl.Datetime("us", "UTC")) for key in ("start", "end")]
+    columns = [table[key] if key == EDGE else table[key].cast(_ARROW_TIME) for key in _first(schema)]
     for attribute in schema.attributes:
         column = table[attribute.name]
         if attribute.type == "time":
@@ -270,6 +281,10 @@ def _format(path: str) -> str:
             code="output",
         )
     return format
+
+
+def _first_field(column: pl.Series, calendar: bool) -> pl.Series:
+    return column if column.name == EDGE else ticks_text(column, calendar).alias(column.name)
 
 
 def _field(column: pl.Series, attribute: Attribute, calendar: bool) -> pl.Series:

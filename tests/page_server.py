@@ -148,7 +148,7 @@ def shown(
     """The page of a program; nothing has been pushed. `remember`: it can be asked why, for so many microseconds."""
     (folder / "stations.ttl").write_text(STATIONS)
     knowledge = Knowledge.load([folder / "stations.ttl"])
-    engine = Engine.from_text(text, knowledge=knowledge, explain=True, remember=remember, alerts=True)
+    engine = Engine.from_text(text, knowledge=knowledge, explain=True, remember=remember, alerts=True, begins=True)
     service = Service(engine, text, "rules/heat.cep", RunStats())
     with closing(Outbox(None)) as outbox:
         service.listen(AlertListener(engine, outbox))

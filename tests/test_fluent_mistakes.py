@@ -23,7 +23,8 @@ MISTAKES = [
     ("initiate tick(P) <- tick(P).", "`tick` is an event: there is no fluent of that name"),
     ("on(P) <- tick(P).", "`on` is a fluent, and no event"),
     ("event on(p: string).", "`on` is a"),
-    ("fluent cold(p: string).", "nothing begins the fluent `cold`"),
+    ("fluent cold(p: string) START s END e. initiate cold(P) <- tick(P).", "`cold` comes in as records"),
+    ("fluent cold(p: string) TIME t.", "a fluent holds for a time"),
     ("initiate on(P, Q) <- go(P, Q).", "here it has 2 arguments"),
     ("terminate at(P) <- tick(P).", "fluent `at` has a value"),
     ("terminate on(P) = 3 <- tick(P).", "fluent `on` has no value: it holds or does not"),
@@ -39,8 +40,7 @@ MISTAKES = [
     ("c(P) <- tick(P) = 3.", "`tick` is an event, and only a fluent has a value"),
     ("c(P) <- BEGIN OF tick(P).", "`tick` is an event, and only a fluent has a value"),
     ("terminate on(P) <- END OF on(P).", "what happens with `on` depends on itself"),
-    ("fluent far(p: string FROM x).", "a fluent is made by rules"),
-    ('ALERT a ON on(P) TITLE "x" FOR 1 h.', "`on` is a fluent, and an alert is on an event"),
+    ('ALERT a ON on(P) WHERE P = Q TITLE "x" FOR 1 h KEYED BY Q.', "`Q` of the key is not known when `on` ends"),
 ]
 
 
@@ -60,6 +60,8 @@ initially at(ann) = home.
 initially on(P) WHERE pump(P).
 at(P) = pub BECOMES "home" AFTER 3 h RENEWED.
 on(P) ENDS AFTER 5 min.
+fluent near(a: string FROM "A", b: string?) AS <http://x.org/Near> START s END e FORMAT csv(separator: ";").
+fluent zone(a: string) = room: int IN 1..9 START s END e FORMAT "%d.%m.%Y".
 """
     )
     program = parse(text)

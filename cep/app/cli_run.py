@@ -61,11 +61,13 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.app.meter import charts
     from cep.app.pipeline import Interrupt, flow
     from cep.app.watch import Watch
+    from cep.runtime.held import clipped
     from cep.runtime.run_stats import RunStats
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
     from connectors.time_format import ISO, form
 
+    stretch = options.sink.stretch()
     source = _sourced(options)
     engine = source.engine
     stats, interrupt = RunStats(), Interrupt()
@@ -83,12 +85,14 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         times = form(source.found, engine.inputs)
         writer.times = times or ISO
 
+        schemas = engine.outputs
+
         def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
             nonlocal times
             if times is None and batch is not None and not any(writer.counts.values()):  # as what comes live
                 times = batch.times
                 writer.times = times or ISO
-            writer.write(tables)
+            writer.write(clipped(tables, schemas, *stretch))
 
         files = [one.path for one in source.found if one.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
@@ -134,6 +138,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy).engine(
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.sink.explain,
+        changes=options.sink.changes,
         max_derivations=options.evaluation.max_derivations,
     )
     if not options.source.inputs:
@@ -152,13 +157,15 @@ def _sourced(options: RunOptions) -> _Sourced:
 
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter:
+    from cep.app.durations import refuse
     from connectors.addresses import live as is_address
     from connectors.rdf.writer import RdfWriter, output_format
     from connectors.writers import Writer
 
     rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
     if rdf is not None:
-        source.engine.refuse_fluents("output in RDF")
+        if options.sink.changes:
+            raise refuse("--changes: RDF has intervals", "without it, those that still hold have no end")
         return RdfWriter(options.sink.output, source.derived, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None
 

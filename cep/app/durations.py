@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cep.core.errors import CepError
-from cep.core.literals import SECOND, UNITS, read_duration, read_ticks
+from cep.core.literals import SECOND, UNITS, read_duration, read_instant, read_ticks
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.messages import DURATION, FOREIGN_UNITS
@@ -38,6 +38,14 @@ def _with_known_unit(written: str) -> str | None:
     number = _PLAIN.fullmatch(written.lower())
     unit = number and FOREIGN_UNITS.get(number[2])
     return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
+
+
+def instant(text: str, option: str) -> int:
+    """Microseconds of `2013-02-09T03:00` or of a number of seconds since 1970."""
+    try:
+        return read_instant(text)
+    except CepError as error:
+        raise refuse(f"{option}: {error.message}", error.hint) from None
 
 
 def idle_seconds(idle: str, stored: bool) -> float:

@@ -20,7 +20,7 @@ from cep.app.cli_options import (
     RuleFile,
 )
 from cep.app.command_line import option_values
-from cep.app.durations import refuse
+from cep.app.durations import instant, refuse
 from cep.core.logs import LOGS, Log
 
 
@@ -60,6 +60,30 @@ class SinkOptions:
         tuple[str, ...], Option(metavar="TYPE", help="Write derived events of this type only. Repeatable.")
     ] = ()
     explain: Annotated[bool, Option(help="Add to each derived event the input it comes from.")] = False
+    changes: Annotated[
+        bool, Option(help="Of fluents write each beginning and end when it is known, not the intervals.")
+    ] = False
+    since: Annotated[
+        str | None,
+        Option("--from", metavar="TIME", help="Write what lies at or after it: 2013-02-09T03:00. Fluents are cut."),
+    ] = None
+    until: Annotated[
+        str | None,
+        Option(metavar="TIME", help="Write what lies at or before it, and of fluents that part."),
+    ] = None
+
+    def stretch(self) -> tuple[int | None, int | None]:
+        """What is written lies between these, in microseconds; None: there is no bound. CepError: one is no time."""
+        since, until = (
+            None if text is None else instant(text, option)
+            for text, option in ((self.since, "--from"), (self.until, "--until"))
+        )
+        if since is not None and until is not None and until < since:
+            raise refuse(f"--until: `{self.until}` is before --from, `{self.since}`")
+        if self.changes and (since is not None or until is not None):
+            hint = "without --changes intervals are written, cut there"
+            raise refuse("--changes tells all that begins and ends, and --from and --until cut intervals", hint)
+        return since, until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +186,11 @@ class RunOptions:
         """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
+        for option, given in (
+            ("--changes", self.sink.changes), ("--from", self.sink.since), ("--until", self.sink.until)
+        ):  # fmt: skip
+            if given:
+                raise refuse(f"{option} is not for Spark", "run it in one process, without `--on spark`")
         if not self.source.inputs:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
         if "-" in self.source.inputs:

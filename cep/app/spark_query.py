@@ -294,7 +294,7 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
     """The program as one engine, and the options from which workers make theirs."""
     pickled = None if source.known is None else pickle.dumps(source.known)
     engine = source.engine(max_derivations=options.evaluation.max_derivations)
-    engine.refuse_fluents("a run on Spark")
+    engine.refuse_records("a run on Spark")
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
     for name in options.knowledge.updates:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cep.core.time import BEGINNING as BEFORE_TIME
 from cep.core.time import END_OF_TIME
@@ -13,7 +13,10 @@ SINCE_EVER = BEFORE_TIME + 1
 FOREVER = END_OF_TIME
 """How late, in microseconds, is what is known at the end of the input alone."""
 
-HOLDS, TOLD, EDGES = "holds", "told", "edges"
+HOLDS, TOLD, EDGES, CHANGES, RECORDS = "holds", "told", "edges", "changes", "records"
+
+EDGE = "@edge"
+"""The column that says whether a change of a fluent is that it `begins` or `ends`."""
 
 INITIATED, TERMINATED, ENDED_ALL = range(3)
 """What rules tell of a fluent: that a value begins, ends, that whatever holds ends."""
@@ -35,13 +38,22 @@ BOUNDS = ("()", "[)", "(]", "[]")
 
 @dataclass(frozen=True, slots=True)
 class Fluent:
-    """What a table of a fluent has. `part`: its maximal intervals (HOLDS), what its rules say (TOLD), or when it begins
-    and ends (EDGES); `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it
-    holds, so that its intervals have bounds of their own; `late`: their ends, and those of all rows of its tables,
-    are so many microseconds late, when they are known."""
+    """What a table of a fluent has. `part`: its maximal intervals (HOLDS), what its rules say (TOLD), when it begins
+    and ends (EDGES), also as that is written (CHANGES), or what comes in of it (RECORDS); `name`: its own; `valued`:
+    its last attribute is its value; `defined`: formulas say when it holds, so that its intervals have bounds of their
+    own; `late`: their ends, and those of all rows of its tables, are so many microseconds late, when they are known.
+
+    `bounded`: which of its ends belong to an interval differs; the tables of intervals and ends say it in an attribute
+    `bounds`, before `what`, as BOUNDS does. None: all are `(]`, or formulas say when it holds."""
 
     part: str
     name: str
     valued: bool
     defined: bool = False
     late: int = 0
+    bounded: bool | None = field(default=None, metadata={"later": True})
+
+
+RECORD_END, RECORD_BOUNDS, RECORD_START = "@end", "@bounds", "@start"
+"""Of a record of a fluent, which counts by its start: the end (null: it still holds), which ends belong to it, and of
+one that closes an earlier one, so that it counts by its end, the start of that."""

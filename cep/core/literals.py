@@ -110,6 +110,15 @@ def read_time(text: str) -> int:
     return ticks
 
 
+def read_instant(text: str) -> int:
+    """The microseconds since the epoch of a time as options have it: `2013-02-08 18:00`, or a number of seconds."""
+    written = text.strip()
+    digits = written.removeprefix("-")
+    if digits.replace(".", "", 1).isdigit():
+        return -read_ticks(digits, SECOND) if written != digits else read_ticks(digits, SECOND)
+    return read_time(written.replace(" ", "T", 1))
+
+
 def read_clock(text: str) -> int:
     """The microseconds since midnight of a time of day: `22:00`, `06:30:15.5`; `24:00` ends a day."""
     form = "a time of day is written `22:00`, or with seconds `06:30:15`"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source
-from cep.core.literals import SECOND, read_ticks, read_time
+from cep.core.literals import SECOND, read_instant
 from cep.core.suggest import did_you_mean
 from cep.engine import Engine
 from cep.events import Iri, Value
@@ -82,13 +82,8 @@ def interval(text: str) -> tuple[int, int]:
 
 
 def _instant(text: str) -> int:
-    text = text.strip()
     try:
-        negative = text.startswith("-")
-        digits = text.removeprefix("-")
-        if digits.replace(".", "", 1).isdigit():
-            return -read_ticks(digits, SECOND) if negative else read_ticks(digits, SECOND)
-        return read_time(text.replace(" ", "T", 1))
+        return read_instant(text)
     except CepError as error:
         raise CepError(f"--at: {error.message}", hint=error.hint, code="option") from None
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from cep.core.errors import CepError, Source, Span
+from cep.core.fluents import BEGINNING, ENDING, ENDS
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.ast import AlertStatement
@@ -32,11 +33,12 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """An alert, the rule that makes its occurrences, and their schema."""
+    """An alert, the rules that make its occurrences, and their schema; of one on a fluent also that of its ends."""
 
     alert: Alert
-    rule: Rule
+    rules: tuple[Rule, ...]
     schema: Schema
+    ends: Schema | None = None
 
 
 def alert_variables(statement: AlertStatement) -> list[str]:
@@ -56,7 +58,7 @@ def alerting(
     The rule's head has the event's arguments, then the other variables that are spoken of, then the place.
     """
     own, head = _named(atom, event)
-    atom = replace(atom, arguments=tuple(head))
+    atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
     bound = {each.name: name for name, each in zip(own, head) if isinstance(each, Variable)}
     given = [name for condition in conditions for name in condition_variables(condition) if _binds(condition)]
     reader = _Reader(statement, {**{name: name for name in given}, **bound}, source)
@@ -98,7 +100,32 @@ def alerting(
         statement.category or CATEGORY,
         statement.duration,
     )
-    return Alerting(alert, rule, schema), reader.errors
+    return Alerting(alert, (rule,), schema), reader.errors
+
+
+def on_fluent(
+    statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], fluent: Schema, source: Source
+) -> tuple[Alerting, list[CepError]]:
+    """The same of an alert on a fluent, of which `atom` is the beginning: it lasts until the end of what began.
+
+    Without a key it has all arguments, since each of them begins and ends by itself.
+    """
+    made, errors = alerting(statement, atom, conditions, fluent, source)
+    alert = made.alert
+    for variable, column in zip(statement.keys, alert.keys):
+        if column not in alert.arguments:
+            hint = f"an argument of the fluent, `ON {fluent.name}(..)`"
+            errors.append(CepError(f"`{variable.name}` of the key is not known when `{fluent.name}` ends", source,
+                                   variable.span, hint, "unsafe"))  # fmt: skip
+    table = f"{alert.table} ends"
+    own, head = _named(atom, fluent)
+    began = atom.arguments[-1]
+    ending = ENDING if isinstance(began, Constant) and began.value == BEGINNING else ENDS
+    over = replace(atom, arguments=(*head, *atom.arguments[len(head) : -1], Constant(ending, "int")))
+    rule = Rule(table, tuple(head), over, None, statement.span, statement.event.span)
+    ends = Schema(table, tuple(Attribute(name, "unknown", True) for name in own), False, False)
+    alert = replace(alert, keys=alert.keys or alert.arguments, ends=table)
+    return replace(made, alert=alert, rules=(*made.rules, rule), ends=ends), errors
 
 
 def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Constant]]:

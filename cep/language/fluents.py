@@ -6,7 +6,7 @@ something is initiated or terminated), `times of f` (its beginnings and ends) an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,9 +29,10 @@ from cep.core.fluents import (
 )
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
+from cep.language.recorded_fluents import edges, is_bounded, rules_of_records, tables_of_records
 from cep.language.syntax import ast
 from cep.operators.event import Atom
-from cep.operators.holding import KIND, Holds
+from cep.operators.holding import ANY, BOUNDS, KIND, Holds
 from cep.operators.inertia import Deadline, Told
 from cep.operators.time_point import Point
 from cep.operators.where import Given
@@ -62,11 +63,6 @@ def told(name: str) -> str:
     return f"rules of {name}"
 
 
-def edges(name: str) -> str:
-    """The table of when a fluent begins and ends."""
-    return f"times of {name}"
-
-
 class Late(Protocol):
     """What is known of fluents that are decided late."""
 
@@ -78,7 +74,13 @@ class Late(Protocol):
 class Fluents:
     """The fluents of a program: `declared` by name; `errors`: what is wrong with their statements, `flawed`: these."""
 
-    def __init__(self, program: ast.SyntaxTree, schemas: dict[str, Schema]) -> None:
+    def __init__(
+        self,
+        program: ast.SyntaxTree,
+        schemas: dict[str, Schema],
+        schema_of: Callable[[ast.EventDeclaration], Schema],
+    ) -> None:
+        """`schema_of`: what the declaration of records says."""
         self.source: Source = program.source
         self.schemas = schemas
         self.declared: dict[str, ast.FluentDeclaration] = {}
@@ -89,10 +91,16 @@ class Fluents:
         self.late: Late | None = None
         statements = program.statements
         self.defined = {each.name for each in statements if isinstance(each, ast.WhileRule)}
+        told_of = {each.name for each in statements if isinstance(each, ast.FluentRule | ast.WhileRule)}
+        self.incoming = {
+            each.name
+            for each in statements
+            if isinstance(each, ast.FluentDeclaration)
+            and (each.name not in told_of or (each.records is not None and each.records.start is not None))
+        }
         for statement in statements:
             if isinstance(statement, ast.FluentDeclaration):
-                self.declare(statement)
-        told_of = set()
+                self.declare(statement, schema_of)
         for each in statements:
             if isinstance(each, ast.EventRule | ast.EventDeclaration) and each.name in self.declared:
                 span = each.head_span if isinstance(each, ast.EventRule) else each.span
@@ -100,7 +108,6 @@ class Fluents:
                 self.flawed.add(id(each))
             elif isinstance(each, ast.WhileRule):
                 self.check(each, each.head_span)
-                told_of.add(each.name)
             elif isinstance(each, ast.FluentRule | ast.DeadlineStatement) and each.name in self.defined:
                 span = each.head_span if isinstance(each, ast.FluentRule) else each.span
                 self.error(
@@ -111,15 +118,15 @@ class Fluents:
                 self.flawed.add(id(each))
             elif isinstance(each, ast.FluentRule):
                 self.check(each, each.head_span)
-                told_of.add(each.name)
+                if each.name in self.incoming:
+                    message = f"`{each.name}` comes in as records, so no event begins or ends it"
+                    self.error(message, each.head_span, "a fluent of its own, without `START .. END ..`")
+                    self.flawed.add(id(each))
                 if each.verb == "initially":
                     self.initial.add(each.name)
             elif isinstance(each, ast.DeadlineStatement) and self.check(each, each.span):
                 self.deadline(each)
         for name, declaration in self.declared.items():
-            if name not in told_of:
-                hint = f"`initiate {name}(..) <- ..`, `initially {name}(..).` or `{name}(..) WHILE ..`"
-                self.error(f"nothing begins the fluent `{name}`", declaration.span, hint)
             self.acyclic(name, declaration)
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
@@ -127,7 +134,7 @@ class Fluents:
 
     # --- declarations ---
 
-    def declare(self, statement: ast.FluentDeclaration) -> None:
+    def declare(self, statement: ast.FluentDeclaration, schema_of: Callable[[ast.EventDeclaration], Schema]) -> None:
         name, valued = statement.name, statement.value is not None
         if name in self.schemas or name in self.declared:
             self.error(f"`{name}` is declared twice", statement.span, "a fluent and an event have names of their own")
@@ -140,7 +147,11 @@ class Fluents:
             elif each.name in columns:
                 self.error(f"`{each.name}` is declared twice", each.span, "each attribute has its own name")
             columns[each.name] = each
-        attributes = tuple(Attribute(each.name, each.type, each.optional) for each in columns.values())
+        attributes = tuple(Attribute(each.name, each.type, each.optional, iri=each.iri) for each in columns.values())
+        iri = None if statement.records is None else statement.records.iri
+        if name in self.incoming and statement.records is not None:
+            self.schemas |= tables_of_records(schema_of(statement.records), attributes, valued)
+            return
         kind, defined = Attribute("what", "int"), name in self.defined
         rule = (Attribute("rule", "int"),) if defined else ()
         for table, part, more in (
@@ -149,7 +160,7 @@ class Fluents:
             (edges(name), EDGES, (kind,)),
         ):
             of = Fluent(part, name, valued, defined)
-            self.schemas[table] = Schema(table, (*attributes, *more), True, False, fluent=of)
+            self.schemas[table] = Schema(table, (*attributes, *more), True, False, iri=iri, fluent=of)
 
     def written(self, name: str) -> str:
         declaration = self.declared[name]
@@ -259,6 +270,9 @@ class Fluents:
         """The rules that make of what is told of each fluent when it begins and ends, and of that its intervals."""
         made = []
         for name, statement in self.declared.items():
+            if name in self.incoming:
+                made += rules_of_records(name, self.schemas[name], statement.span)
+                continue
             valued = statement.value is not None
             if name in self.defined:
                 continue
@@ -279,7 +293,8 @@ class Fluents:
         kind = {None: WHOLE, "BEGIN": BEGINS, "END": ENDS}[atom.edge]
         if atom.name in self.defined:
             kind = {None: WHOLE, "BEGIN": BEGINNING, "END": ENDING}[atom.edge]
-        arguments = (*lowered.arguments, Constant(kind, "int"))
+        bounds = [Variable("_")] if is_bounded(self.schemas[atom.name]) else []
+        arguments = (*lowered.arguments, *bounds, Constant(kind, "int"))
         return replace(lowered, event=edges(atom.name), arguments=arguments)
 
     def of(self, condition: Condition) -> tuple[str, tuple[Expression, ...], bool] | None:
@@ -341,9 +356,12 @@ class Fluents:
             if isinstance(argument, Call):
                 hint = f"a variable here, and the arithmetic beside it: `{name}(X), X = ..`"
                 self.error("a fluent is asked with variables and constants", argument.span, hint)
+            elif argument == Variable("_"):  # a column of its own, as what holds is distinguished by it
+                plain.append(Variable(f"{ANY}{len(plain)}", argument.span))
             else:
                 plain.append(argument)
-        fluent = Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
+        bounds = [Variable(BOUNDS, span)] if is_bounded(self.schemas[name]) else []
+        fluent = Atom(edges(name), (*plain, *bounds, Variable(KIND, span)), None, span)
         return Holds(pattern, fluent, negated, None, span)
 
     def ill_placed(self, rules: Sequence[Rule]) -> None:

@@ -13,8 +13,9 @@ from cep.core.errors import Span
 from cep.core.interval_sets import reach
 from cep.core.suggest import did_you_mean
 from cep.language.asking import Asking
-from cep.language.fluents import Fluents, edges
+from cep.language.fluents import Fluents
 from cep.language.lateness import Lateness
+from cep.language.recorded_fluents import edges
 from cep.operators.conjunction import Together
 from cep.operators.either import Either
 from cep.operators.event import Atom

@@ -8,9 +8,10 @@ from dataclasses import replace
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN
 from cep.language.asking import Asking
-from cep.language.fluents import Fluents, edges, told
+from cep.language.fluents import Fluents, told
 from cep.language.formula_lowering import FormulaLowering
 from cep.language.lateness import Lateness
+from cep.language.recorded_fluents import edges
 from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import KIND

@@ -31,7 +31,7 @@ class Schemas:
         self.errors = Mistakes()
         self.flawed: set[int] = set()
         self._declare()
-        self.fluents = Fluents(program, self.found)
+        self.fluents = Fluents(program, self.found, self._schema)
         self.flawed |= self.fluents.flawed
         self._name_heads()
         self._name_inputs()
@@ -43,48 +43,52 @@ class Schemas:
             if statement.name in self.found:
                 self._error(f"event `{statement.name}` is declared twice", statement.span)
                 continue
-            names: set[str] = set()
-            attributes = []
-            for attribute in statement.attributes:
-                if attribute.name in RESERVED:
-                    self._error(
-                        f"`{attribute.name}` cannot be an attribute: records use it for the event itself",
-                        attribute.span,
-                        f"another name, with the column it comes from: "
-                        f"`{attribute.name}_: {attribute.type} FROM {attribute.name}`",
-                    )
-                elif attribute.name in names:
-                    self._error(f"attribute `{attribute.name}` is declared twice", attribute.span)
-                names.add(attribute.name)
-                attributes.append(
-                    Attribute(
-                        attribute.name,
-                        attribute.type,
-                        attribute.optional,
-                        attribute.low,
-                        attribute.high,
-                        attribute.source,
-                        attribute.iri,
-                        _format(attribute, statement),
-                        _missing(attribute, statement),
-                    )
+            self.found[statement.name] = self._schema(statement)
+
+    def _schema(self, statement: ast.EventDeclaration) -> Schema:
+        """What is declared of an event, or of the records of a fluent."""
+        names: set[str] = set()
+        attributes = []
+        for attribute in statement.attributes:
+            if attribute.name in RESERVED:
+                self._error(
+                    f"`{attribute.name}` cannot be an attribute: records use it for the event itself",
+                    attribute.span,
+                    f"another name, with the column it comes from: "
+                    f"`{attribute.name}_: {attribute.type} FROM {attribute.name}`",
                 )
-            time = statement.time
-            if time is None and statement.start is None and statement.records is not None:
-                time = _TIMES.get(statement.records.name)
-            self.found[statement.name] = Schema(
-                statement.name,
-                tuple(attributes),
-                True,
-                time is not None,
-                time,
-                statement.start,
-                statement.end,
-                statement.iri,
-                statement.clock,
-                statement.format,
-                statement.records,
+            elif attribute.name in names:
+                self._error(f"attribute `{attribute.name}` is declared twice", attribute.span)
+            names.add(attribute.name)
+            attributes.append(
+                Attribute(
+                    attribute.name,
+                    attribute.type,
+                    attribute.optional,
+                    attribute.low,
+                    attribute.high,
+                    attribute.source,
+                    attribute.iri,
+                    _format(attribute, statement),
+                    _missing(attribute, statement),
+                )
             )
+        time = statement.time
+        if time is None and statement.start is None and statement.records is not None:
+            time = _TIMES.get(statement.records.name)
+        return Schema(
+            statement.name,
+            tuple(attributes),
+            True,
+            time is not None,
+            time,
+            statement.start,
+            statement.end,
+            statement.iri,
+            statement.clock,
+            statement.format,
+            statement.records,
+        )
 
     def _name_heads(self) -> None:
         """Attribute names of derived events: declared, or after the variables of the heads (M10)."""

@@ -246,7 +246,7 @@ def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> lis
     if builder.plan.origin is not None:
         return list(range(KINDS))
     events = {head.event for head in builder.plan.heads if head.child == number}
-    read: set[int] = set()
+    read = set(changes) if builder.plan.changes or builder.plan.begins else set[int]()
     for node in builder.plan.nodes:
         if isinstance(node, Scan) and node.event in events:
             last = len(builder.plan.schemas[node.event].attributes) - 1

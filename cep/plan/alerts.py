@@ -65,7 +65,7 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
 
 def without_alerts(rules: Rules) -> Rules:
     """The program without what makes the occurrences of alerts."""
-    tables = {alert.table for alert in rules.alerts}
+    tables = {table for alert in rules.alerts for table in alert.tables}
     return replace(
         rules,
         schemas={name: schema for name, schema in rules.schemas.items() if name not in tables},

@@ -54,7 +54,7 @@ class _Listing:
         self.lines: list[str] = []
         self.written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source, plan.points)
         self.stored = {rule.name for rule in plan.rules.statics}
-        self.alerts = {alert.table: alert for alert in plan.rules.alerts}
+        self.alerts = {table: alert for alert in plan.rules.alerts for table in alert.tables}
         self.asked: list[Predicate] = []
         self.written.labels |= labels(plan)
 

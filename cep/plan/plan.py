@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cep.core.errors import CepError, CepErrors, Source, Span, Warning
-from cep.core.fluents import HOLDS
+from cep.core.fluents import EDGES, HOLDS, RECORDS
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.plan import horizon, order, safety, types
@@ -33,7 +33,8 @@ class Plan:
     """Nodes with children before parents. `names`: the variables of each node's columns as first written; `users`: the
     rules (by number) that need it; `points`: whether its occurrences are all instants; `heads` in program order with
     their typed arguments; `groups`: what runs together, in order; `origin`: of a stage's plan, the numbers that its
-    nodes have in the whole one.
+    nodes have in the whole one; `changes`: of fluents it gives each beginning and end instead of their
+    intervals, `begins`: besides them.
     """
 
     rules: Rules
@@ -51,6 +52,8 @@ class Plan:
     warnings: tuple[Warning, ...]
     source: Source
     origin: tuple[int, ...] | None = None
+    changes: bool = False
+    begins: bool = False
 
     @property
     def derived(self) -> tuple[str, ...]:
@@ -58,12 +61,18 @@ class Plan:
         made = dict.fromkeys(head.event for head in self.heads)
         if self.origin is not None:
             return tuple(made)
-        return tuple(name for name in made if (of := self.schemas[name].fluent) is None or of.part == HOLDS)
+        parts = (EDGES,) if self.changes else (HOLDS, EDGES) if self.begins else (HOLDS,)
+        return tuple(name for name in made if (of := self.schemas[name].fluent) is None or of.part in parts)
+
+    @property
+    def edges(self) -> frozenset[str]:
+        """The tables of when fluents begin and end."""
+        return frozenset(n for n, each in self.schemas.items() if each.fluent is not None and each.fluent.part == EDGES)
 
     @property
     def fluents(self) -> tuple[str, ...]:
         """Those of them that hold for a time."""
-        kinds = {name: self.schemas[name].fluent for name in self.derived}
+        kinds = {name: self.schemas[name].fluent for name in dict.fromkeys(head.event for head in self.heads)}
         return tuple(name for name, kind in kinds.items() if kind is not None and kind.part == HOLDS)
 
 
@@ -119,7 +128,7 @@ def _horizon(draft: Draft) -> None:
     derived = {head.event for head in draft.binarised.heads}
     schemas = draft.typing.schemas
     given = {name for name, schema in schemas.items() if name not in derived or schema.declared}
-    draft.inputs |= {name for name in given if schemas[name].fluent is None}
+    draft.inputs |= {name for name in given if (of := schemas[name].fluent) is None or of.part == RECORDS}
     draft.inputs &= schemas.keys()
     draft.points = horizon.points(draft.binarised.nodes, draft.binarised.heads, schemas, draft.inputs)
     draft.errors += horizon.refused(draft.binarised, draft.points, draft.rules.source)

@@ -20,6 +20,8 @@ class Alert:
     event's arguments (`arguments`, in order), then those of other variables that it speaks of, then where it is.
 
     `keys`: the columns that tell alerts apart; `duration`: microseconds from the end of an occurrence on that it lasts.
+    `ends`: of one on a fluent, whose occurrences are its beginnings, the table of its ends, with the same arguments: it
+    lasts on while it holds.
     """
 
     name: str
@@ -35,3 +37,9 @@ class Alert:
     certainty: str
     category: str
     duration: int
+    ends: str | None = None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that are made for it."""
+        return (self.table,) if self.ends is None else (self.table, self.ends)

@@ -8,10 +8,13 @@ import numpy as np
 import polars as pl
 
 from cep.core.errors import CepError
+from cep.core.relation import Table
 from cep.core.schema import ARRIVAL
 from cep.events import Event
+from cep.rules.relations import Mask
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
+from cep.runtime.fluent_records import closing, is_of_records
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
@@ -35,12 +38,21 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice) -> None:
     tables = {name: one.table for name, one in admitted.items()}
     for one in admitted.values():
         parts.dead += one.dead
-    for name, mask in encode.late(tables, parts.clock.watermark, parts.clock.lateness, ordered).items():
+    for name, mask in _late(parts, tables, ordered).items():
         if mask.any():
             reason = "is late: the watermark has passed it"
             parts.dead += [RefusedRow(name, int(row), "late", reason) for row in admitted[name].pushed(mask)]
             tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
     parts.clock.receive(tables)
+
+
+def _late(parts: EngineParts, tables: Mapping[str, Table], ordered: bool) -> dict[str, Mask]:
+    """Which rows come too late. A record of a fluent that closes an open one counts by its end."""
+    while True:
+        late = encode.late(tables, parts.clock.watermark, parts.clock.lateness, ordered)
+        recorded = [name for name in late if is_of_records(parts.plan, name)]
+        if not any(closing(parts, name, tables[name], late[name]).any() for name in recorded):
+            return late
 
 
 def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:

@@ -19,6 +19,7 @@ from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri
 from cep.operators.goals.keys import NAN
 from cep.rules.relations import Mask
+from cep.runtime.interval_faults import interval_faults
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
@@ -129,6 +130,7 @@ def admit(columns: PushedColumns, schema: Schema, pool: Pool, first: int) -> Adm
         if plain is None or wrong is not None or attribute.low is not None or attribute.high is not None:
             faults += _bounds(values, wrong, attribute)
         table[FIRST + i] = values.view(np.int64)
+    faults += interval_faults(table, schema)
     return _judged(table, schema.name, faults, columns.first)
 
 
@@ -150,6 +152,7 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
         faults += _mistyped(wrong & ~odd, column, attribute)
         faults += [(fault & ~odd, code, reason) for fault, code, reason in _bounds(values, wrong, attribute)]
         table[FIRST + i] = values.view(np.int64)
+    faults += [(fault & ~odd, code, reason) for fault, code, reason in interval_faults(table, schema)]
     admitted = _judged(table, schema.name, faults)
     places = np.array([place for place, _ in events], np.int64)
     admitted.rows = places if admitted.rows is None else places[admitted.rows]

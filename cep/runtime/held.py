@@ -17,6 +17,7 @@ def held_of(
 ) -> list[Held]:
     """The intervals of all fluents among tables as `frames` gives them, sorted by (type, args, start), as far as they
     lie between `start` and `until`, both included."""
+    tables = clipped(tables, schemas, start, until)
     found: list[Held] = []
     for name, table in tables.items():
         schema = schemas[name]
@@ -28,24 +29,43 @@ def held_of(
                 column[:] = [None if value is None else Iri(str(value)) for value in column]
         ends = zip(table["start"].to_list(), table["end"].to_list(), table["bounds"].to_list(), strict=True)
         for row, (first, last, bounds) in enumerate(ends):
-            clipped = _clipped(first, last, bounds, start, until)
-            if clipped is not None:
-                found.append(Held(name, tuple(column[row] for column in columns), *clipped))
+            found.append(Held(name, tuple(column[row] for column in columns), first, last, bounds))
     return sorted(found, key=_place)
 
 
-def _clipped(
-    first: int | None, last: int | None, bounds: str, start: int | None, until: int | None
-) -> tuple[int | None, int | None, str] | None:
-    """The part of an interval that lies in a stretch; None: nothing of it does."""
-    opening, closing = bounds[0], bounds[1]
-    if start is not None and (first is None or first < start):
-        first, opening = start, "["
-    if until is not None and (last is None or last > until):
-        last, closing = until, "]"
-    if first is not None and last is not None and (first > last or (first == last and opening + closing != "[]")):
-        return None
-    return first, last, opening + closing
+def clipped(
+    tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], start: int | None, until: int | None
+) -> dict[str, pl.DataFrame]:
+    """Tables as `frames` gives them, between `start` and `until` (microseconds, both included; None: no bound): of
+    fluents the parts of their intervals that lie there, of events those that end there."""
+    if start is None and until is None:
+        return dict(tables)
+    found = {}
+    for name, table in tables.items():
+        fluent = schemas[name].fluent
+        if fluent is None or fluent.part != HOLDS:
+            within = [pl.col("end") >= start] if start is not None else []
+            within += [pl.col("end") <= until] if until is not None else []
+            found[name] = table.filter(*within)
+            continue
+        first, last, opening, closing = pl.col("start"), pl.col("end"), pl.col("bounds").str.head(1), pl.col("bounds")
+        closing = closing.str.tail(1)
+        if start is not None:
+            before = first.is_null() | (first < start)
+            first, opening = (
+                pl.when(before).then(start).otherwise(first),
+                pl.when(before).then(pl.lit("[")).otherwise(opening),
+            )
+        if until is not None:
+            after = last.is_null() | (last > until)
+            last, closing = (
+                pl.when(after).then(until).otherwise(last),
+                pl.when(after).then(pl.lit("]")).otherwise(closing),
+            )
+        made = table.with_columns(first.alias("start"), last.alias("end"), (opening + closing).alias("bounds"))
+        empty = (pl.col("start") > pl.col("end")) | ((pl.col("start") == pl.col("end")) & (pl.col("bounds") != "[]"))
+        found[name] = made.filter(~empty.fill_null(False))
+    return found
 
 
 def _place(held: Held) -> tuple[str, tuple[tuple[str, float, str], ...], int]:

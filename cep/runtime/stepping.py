@@ -28,7 +28,7 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     if parts.history is not None:
         parts.history.add_records(released)
     made = _stepped(parts, released, watermark)
-    if watermark >= END_OF_TIME and not ended:
+    if watermark >= END_OF_TIME and not ended and not parts.plan.changes:
         _extend(made, parts.machine.open())
     if parts.history is not None:
         parts.history.add_derived(made)

@@ -63,10 +63,14 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.retention.explain,
         remember=options.retention.remembered,
+        begins=True,
         max_derivations=options.evaluation.max_derivations,
     )
     engine = made()
-    engine.refuse_fluents("`cep serve`")
+    if options.retention.explain:
+        engine.refuse_fluents("`cep serve --explain`")
+    if options.place.on_spark:
+        engine.refuse_fluents("`cep serve --on spark`")
     alert_engine = source.engine(alerts=True, lateness=None, stage=0) if options.place.on_spark else None
     derived = None if alert_engine is None else SinkReader(options.source.inputs[0], engine.outputs)
     found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []

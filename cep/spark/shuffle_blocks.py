@@ -119,7 +119,9 @@ def _dealt(
 
 def _block(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> ShuffleBlock:
     latest = table["end"].max()
-    assert isinstance(latest, int), "there are rows, and each has an end"
+    if latest is None:  # fluents that hold at the end of the input
+        latest = table["start"].max() or 0
+    assert isinstance(latest, int), "there are rows, and their times are numbers"
     return ShuffleBlock(stage, key, event, place, source, pack(table), latest)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import groupby
@@ -32,7 +32,7 @@ class AlertChange:
     from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
     of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`: when the alert is over, unless
     there is another; `first` and `last`: their identities. `withdrawn`: it ended since the program was changed; what it
-    told of may go on.
+    told of may go on. `holding`: of an alert on a fluent, what of it holds, so that it is not over.
     """
 
     alert: str
@@ -59,6 +59,7 @@ class AlertChange:
     urgency: str = URGENCY
     certainty: str = CERTAINTY
     instruction: str = ""
+    holding: Sequence[str] = ()
 
     @property
     def id(self) -> str:
@@ -84,6 +85,7 @@ class _Occurrence:
     start: int
     text: str
     row: int
+    over: bool = False
 
 
 def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
@@ -137,10 +139,15 @@ class AlertLifecycle:
             if (table := tables.get(alert.table)) is not None and table.height:
                 columns[number] = {name: table[name].to_list() for name in table.columns}
                 came += self._occurrences(number, table)
-        came.sort(key=lambda one: (one.end, one.place, one.slot, one.start, one.text))
-        for (end, number, slot), same in groupby(came, key=lambda one: (one.end, one.place, one.slot)):
+            if alert.ends is not None and (table := tables.get(alert.ends)) is not None and table.height:
+                came += self._occurrences(number, table, True)
+        came.sort(key=lambda one: (one.end, one.place, one.slot, one.over, one.start, one.text))
+        for (end, number, slot, over), same in groupby(came, key=lambda one: (one.end, one.place, one.slot, one.over)):
             found += self._over(end - 1)
             group = list(same)
+            if over:
+                found += self._ended(slot, end, {one.text for one in group})
+                continue
             row = {name: values[group[0].row] for name, values in columns[number].items()}
             found.append(self._seen(self.alerts[number], group, row))
             heapq.heappush(self._due, (self.live[slot].until, number, slot))
@@ -150,16 +157,21 @@ class AlertLifecycle:
             self.reached[which] = max(self.reached[which], change.time)
         return found
 
-    def _occurrences(self, number: int, table: pl.DataFrame) -> list[_Occurrence]:
-        """Those that are new."""
+    def _occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[_Occurrence]:
+        """Those that are new; `over`: they are the ends of what began. The text of what begins or ends is that of its
+        arguments."""
         alert = self.alerts[number]
-        texts = occurrence_texts(table, self.schemas[alert.table])
+        if alert.ends is None:
+            texts = occurrence_texts(table, self.schemas[alert.table])
+        else:
+            texts = [json.dumps(row) for row in zip(*(table[name].to_list() for name in alert.arguments))]
+            texts = texts or ["[]"] * table.height
         keys = zip(*(table[name].to_list() for name in alert.keys)) if alert.keys else [()] * table.height
         slots = identity_hashes((json.dumps([alert.name, *key]) for key in keys), self.fingerprints[alert.name])
         reached = self.reached[self.fingerprints[alert.name]]
         rows = zip(table["end"].to_list(), slots, table["start"].to_list(), texts)
         return [
-            _Occurrence(end, number, slot, start, text, row)
+            _Occurrence(end, number, slot, start, text, row, over)
             for row, (end, slot, start, text) in enumerate(rows)
             if end > reached
         ]
@@ -197,29 +209,48 @@ class AlertLifecycle:
             urgency=alert.urgency,
             certainty=alert.certainty,
             instruction=fill_template(alert.instruction, values),
+            holding=[] if alert.ends is None else _together(before, group),
         )
         self.live[first.slot] = change
         return change
 
+    def _ended(self, slot: str, time: int, over: Collection[str]) -> list[AlertChange]:
+        """Something that an alert is on has ended: it is resolved if nothing of its key holds any more."""
+        before = self.live.get(slot)
+        if before is None or not before.holding:
+            return []
+        rest = [each for each in before.holding if each not in over]
+        if rest:
+            self.live[slot] = replace(before, holding=rest)
+            return []
+        return [resolved(self.live.pop(slot), time)]
+
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
         """The name of the event's own occurrence, that of `identified` or, for an input, of `reading`."""
-        record = json.dumps([row["start"], row["end"], *(row[name] for name in alert.arguments)])
+        times = [row["start"]] if alert.ends is not None else [row["start"], row["end"]]
+        record = json.dumps([*times, *(row[name] for name in alert.arguments)])
         key = "" if alert.event in self.read else self._meanings[alert.event]
         return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
-        """Resolve what lasts until `time` at most."""
+        """Resolve what lasts until `time` at most; what is on a fluent lasts until that ends."""
         found = []
         while self._due and self._due[0][0] <= time:
             until, _, slot = heapq.heappop(self._due)
-            if slot in self.live and self.live[slot].until == until:
+            if slot in self.live and self.live[slot].until == until and not self.live[slot].holding:
                 found.append(resolved(self.live.pop(slot), until))
         return found
 
 
+def _together(before: AlertChange | None, group: Sequence[_Occurrence]) -> list[str]:
+    """What holds of a key with what begins now."""
+    return sorted({*(() if before is None else before.holding), *(one.text for one in group)})
+
+
 def resolved(change: AlertChange, time: int, withdrawn: bool = False) -> AlertChange:
     """The end of an alert's life."""
-    return replace(change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn)
+    more = change.revision + 1
+    return replace(change, revision=more, state="resolved", time=time, withdrawn=withdrawn, holding=())
 
 
 def _named(slot: str, first: str) -> str:

@@ -30,7 +30,7 @@ class AlertListener:
         """`engine` was made with `alerts=True`. `warn` is called once for each alert without a valid place."""
         meanings = engine.meanings()
         live, reached = outbox.begin(alert_fingerprints(engine.alerts, meanings))
-        schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
+        schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
         read = engine.inputs.keys() - engine.outputs.keys()
         self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
         self.outbox = outbox

@@ -40,7 +40,7 @@ class Derivations:
     def rules(self) -> str:
         """All rules with their activities, and for events that several rules make that of one that is not known."""
         made: dict[str, None] = {}
-        for event in self.plan.derived:
+        for event in (name for name in self.plan.derived if name in self.meanings):
             rules = self.rules_of(event)
             for each in [*([] if len(rules) == 1 else [[]]), *([rule] for rule in rules)]:
                 made |= dict.fromkeys(self.described(event, each))
@@ -89,6 +89,8 @@ class Derivations:
                     lines |= dict.fromkeys(self.described(event, rules)) if len(rules) > 1 else {}
                 lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
             for record, name, values in parts:
+                if not record and schemas[name].fluent is not None:
+                    del values[1]  # its end
                 (part,) = identity_hashes(
                     [f"{json.dumps(name)} {json.dumps(values)}"], "" if record else self.meanings[name]
                 )

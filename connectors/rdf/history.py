@@ -99,7 +99,7 @@ class StoreListener:
             (one.derived, service.outputs, self._derivations.events),
         ):
             for name, table in tables.items():
-                recent = table if oldest is None else table.filter(pl.col("end") >= oldest)
+                recent = table if oldest is None else table.filter(pl.col("end").fill_null(END_OF_TIME) >= oldest)
                 if recent.height:
                     parts.append(written(recent, schemas[name]))
                     new.append(name)

@@ -71,7 +71,8 @@ def _occurrences(
         return ""
     parts = [_link(subject, *kind), *more]
     for way, column in (("hasBeginning", "start"), ("hasEnd", "end")):
-        parts.append(subject + f" <{TIME}{way}> <{vocabulary.instant()}" + _stamp(pl.col(column)) + "> .\n")
+        known = subject + f" <{TIME}{way}> <{vocabulary.instant()}" + _stamp(pl.col(column)) + "> .\n"
+        parts.append(known if schema.fluent is None else known.fill_null(""))  # what still holds has no end
     for number, attribute in enumerate(schema.attributes):
         head = f" <{vocabulary.property(schema, number)}> "
         value = _value(table[attribute.name], attribute)
@@ -84,7 +85,7 @@ def _occurrences(
 
 def _instants(times: pl.Series, vocabulary: EventVocabulary) -> str:
     """Instants with their times, in their minutes, in their hours, in their days."""
-    found = times.unique().sort().to_frame("t").with_columns(_stamp(pl.col("t")).alias("s"))
+    found = times.drop_nulls().unique().sort().to_frame("t").with_columns(_stamp(pl.col("t")).alias("s"))
     instant = pl.lit(f"<{vocabulary.instant()}") + pl.col("s") + ">"
     found = found.with_columns(pl.col("s").str.head(-11).alias("m"))  # `:00.000000Z` goes
     lines = found.select(

@@ -69,7 +69,8 @@ class RdfWriter:
         for name, schema in self._schemas.items():
             table = tables.get(name)
             if table is not None and table.height:
-                named = identified(table.sort("end", "start", maintain_order=True), schema, self._meanings[name])
+                table = table.sort("end", "start", nulls_last=True, maintain_order=True)
+                named = identified(table, schema, self._meanings[name])
                 self._put(self._derivations.events(named, schema))
                 self.counts[name] += table.height
                 total += table.height

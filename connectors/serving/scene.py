@@ -10,14 +10,14 @@ import json
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import polars as pl
 
 from cep.core.schema import Schema
-from cep.core.time import BEGINNING
+from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.order import PlanUnit
 from cep.rules.geodesy import LatLong
 from connectors.alerts.text import json_value
@@ -36,7 +36,8 @@ _BECAUSE = "because"
 
 @dataclass(slots=True)
 class Station:
-    """A subject with its place; `last_record` and `last_event`: when the latest of each about it ended."""
+    """A subject with its place; `last_record` and `last_event`: when the latest of each about it ended;
+    `holding`: the intervals of fluents that hold there, by their ids, the latest last."""
 
     key: str
     name: str
@@ -45,6 +46,7 @@ class Station:
     last_record: int = BEGINNING
     last_event: int = BEGINNING
     event: str = ""
+    holding: dict[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -55,7 +57,8 @@ class Station:
 
     def shown(self) -> dict[str, Any]:
         lat, long = self.point
-        return {"key": self.key, "name": self.name, "lat": lat, "long": long, "state": self.state, "event": self.event}
+        found = {"key": self.key, "name": self.name, "lat": lat, "long": long, "state": self.state, "event": self.event}
+        return found | ({"holds": list(dict.fromkeys(self.holding.values()))} if self.holding else {})
 
 
 class Scene:
@@ -111,6 +114,8 @@ class Scene:
         where_about = self._subject_columns[name]
         if where_about.subject is None or not table.height:
             return
+        if self._schemas[name].fluent is not None:  # what begins is heard of, too
+            table = table.with_columns(pl.coalesce("end", "start", pl.lit(BEGINNING)).alias("end"))
         columns = [pl.col("end").max()]
         if where_about.latitude is not None and where_about.longitude is not None:
             columns += [pl.col(where_about.latitude).drop_nulls().last().alias("@lat")]
@@ -156,12 +161,16 @@ class Scene:
         """In order of time; of more than are held only the newest are looked at."""
         rows: list[tuple[int, int, str, pl.DataFrame, int]] = []
         for name, table in derived.items():
-            self.derived[name] = self.derived.get(name, 0) + table.height
-            few = table if table.height <= EVENTS else table.sort("end", maintain_order=True).tail(EVENTS)
-            ends, starts = few["end"].to_list(), few["start"].to_list()
+            began = 0 if self._schemas[name].fluent is None else table["end"].null_count()
+            self.derived[name] = self.derived.get(name, 0) + table.height - began
+            few = table
+            if table.height > EVENTS:
+                few = table.sort("end", nulls_last=True, maintain_order=True).tail(EVENTS)
+            times = few.select(pl.col("end").fill_null(END_OF_TIME), pl.col("start").fill_null(BEGINNING))
+            ends, starts = times["end"].to_list(), times["start"].to_list()
             rows += [(end, start, name, few, row) for row, (end, start) in enumerate(zip(ends, starts, strict=True))]
         rows.sort(key=lambda each: each[:3])
-        for end, start, name, table, row in rows[-EVENTS:]:
+        for *_, name, table, row in rows[-EVENTS:]:
             values = table.row(row, named=True)
             id, because = values[ID], values.get(_BECAUSE)
             where_about = self._subject_columns[name]
@@ -169,13 +178,16 @@ class Scene:
             document: dict[str, Any] = {
                 "id": id,
                 "type": name,
-                "start": start,
-                "end": end,
+                "start": values["start"],
+                "end": values["end"],
                 "key": None if about is None else str(about),
                 "values": {
                     each.name: json_value(values[each.name], each.type) for each in self._schemas[name].attributes
                 },
             }
+            if self._schemas[name].fluent is not None:
+                document["holds"] = True
+                self._holds(name, document)
             if places := [place for each in self._iris[name] if (place := self._place(values[each])) is not None]:
                 document["places"] = places
             self.number += 1
@@ -186,6 +198,19 @@ class Scene:
             text = json.dumps(document, separators=(",", ":")).encode()
             self.events.append((self.number, id, text))
             self._ids[id] = self.number, name, text, because
+
+    def _holds(self, name: str, document: Mapping[str, Any]) -> None:
+        """A fluent begins to hold at a station, or ends there."""
+        station = self.stations.get(document["key"] or "")
+        if station is None:
+            return
+        before = list(station.holding.values())
+        if document["end"] is None:
+            station.holding[document["id"]] = name
+        else:
+            station.holding.pop(document["id"], None)
+        if before != list(station.holding.values()):
+            self._changed(station)
 
     def _place(self, iri: object) -> dict[str, Any] | None:
         point = self.gazette.points.get(str(iri))

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
-from cep.language.alerts import Alerting, alert_variables, alerting
+from cep.language.alerts import Alerting, alert_variables, alerting, on_fluent
 from cep.language.asking import Asking
 from cep.language.fluents import statement_variables
 from cep.language.formulas import Formulas
 from cep.language.heads import placed
+from cep.language.recorded_fluents import as_written
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables
@@ -119,7 +121,7 @@ class _Lowering:
                     rules += [] if self.flawed or rule is None else [rule]
                 case ast.AlertStatement():
                     alert = self.alert(statement, [each.name for each in alerts])
-                    rules += [] if alert is None else [alert.rule]
+                    rules += [] if alert is None else alert.rules
                     alerts += [] if alert is None else [alert.alert]
                 case _:
                     pass
@@ -297,6 +299,7 @@ class _Lowering:
         if schema is None:
             self.flawed = True  # its names were refused before
             return Atom(atom.name, (), within, atom.span)
+        schema = as_written(schema)
         fluent = atom.name in self.fluents.declared
         if not fluent and (atom.value is not None or atom.edge is not None):
             self.error(
@@ -360,19 +363,18 @@ class _Lowering:
             hint = did_you_mean(event, self.schemas) or "an alert is on an event that is declared or derived"
             self.error(f"there is no event `{event}`", statement.event.span, hint)
             return None
-        if event in self.fluents.declared:
-            self.error(f"`{event}` is a fluent, and an alert is on an event", statement.event.span,
-                       f"an event of its beginning: `{event}_begins(..) <- BEGIN OF {event}(..).`")  # fmt: skip
-            return None
-        atom = self.atom(statement.event, None)
+        fluent = event in self.fluents.declared and statement.event.edge is None
+        on = replace(statement.event, edge="BEGIN") if fluent else statement.event
+        atom = self.atom(on, None)
         uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
         conditions = tuple(self.asking.condition(condition, uses) for condition in statement.conditions)
         assert isinstance(atom, Atom), "an event was written"
         if self.flawed:
             return None
-        made, errors = alerting(statement, atom, conditions, self.schemas[event], self.source)
+        making = on_fluent if fluent else alerting
+        made, errors = making(statement, atom, conditions, as_written(self.schemas[event]), self.source)
         self.errors += errors
-        self.schemas[made.schema.name] = made.schema
+        self.schemas |= {each.name: each for each in (made.schema, made.ends) if each is not None}
         return None if errors else made
 
 

@@ -170,11 +170,15 @@ class EventDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class FluentDeclaration:
-    """`fluent name(attributes) [= value: type].` `value` is None where it holds or does not."""
+    """`fluent name(attributes) [= value: type].` `value` is None where it holds or does not.
+
+    `records`: how it comes in, `START s END e` and what may follow, as the declaration of an event with the value as
+    its last attribute; None: it is not said."""
 
     name: str
     attributes: tuple[AttributeTree, ...]
     value: AttributeTree | None = None
+    records: EventDeclaration | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 

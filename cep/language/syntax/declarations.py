@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cep.events import type_names
 from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
@@ -86,6 +88,18 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
                     cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
                 names.add(last.name)
         cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
+    found = record_clauses(cursor, name.text, tuple(attributes), sources, first)
+    hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
+    if cursor.token.text.upper() in ("TIMEZONE", "TZ"):
+        hint = 'did you mean `ZONE`? e.g. `TIME ts ZONE "Europe/Zurich"`'
+    end_statement(cursor, "the declaration", hint)
+    return replace(found, span=cursor.span(first))
+
+
+def record_clauses(
+    cursor: Cursor, name: str, attributes: tuple[ast.AttributeTree, ...], sources: list[tuple[str, Token]], first: Token
+) -> ast.EventDeclaration:
+    """What a declaration says behind its attributes of how its records are. `sources`: the columns of these."""
     iri = _iri(cursor) if cursor.accept("AS") else None
     time = start = end = clock = None
     if cursor.accept("TIME"):
@@ -101,29 +115,15 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
         )
         cursor.expect("END", "`END`", two + one)
         end = _column(cursor, sources)
-    arrays(name.text, sources, cursor)
+    arrays(name, sources, cursor)
     clauses = Clauses(timed=time is not None or start is not None, pointed=time is not None)
     while cursor.token.key in CLAUSES:
         clauses.read(cursor)
     times = clauses.times(cursor)
     if clock is not None and times is not None and times.unit is not None:
         cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
-    hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
-    if cursor.token.text.upper() in ("TIMEZONE", "TZ"):
-        hint = 'did you mean `ZONE`? e.g. `TIME ts ZONE "Europe/Zurich"`'
-    end_statement(cursor, "the declaration", hint)
     return ast.EventDeclaration(
-        name.text,
-        tuple(attributes),
-        time,
-        start,
-        end,
-        iri,
-        cursor.span(first),
-        clock,
-        times,
-        clauses.missing,
-        clauses.records,
+        name, attributes, time, start, end, iri, cursor.span(first), clock, times, clauses.missing, clauses.records
     )
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from cep.language.syntax import ast
 from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
-from cep.language.syntax.declarations import attribute, end_statement
+from cep.language.syntax.declarations import attribute, end_statement, record_clauses
 from cep.language.syntax.durations import duration
 from cep.language.syntax.patterns import pattern
 from cep.language.syntax.terms import arguments, expression
 from cep.language.syntax.tokens import Token
 from cep.rules.terms import Expression
 
-DECLARATION = "e.g. `fluent moving(vessel: string).`, `fluent location(person: string) = place: string.`"
+DECLARATION = (
+    "e.g. `fluent moving(vessel: string).`, `fluent location(person: string) = place: string.`, "
+    "`fluent near(a: string, b: string) START s END e.`"
+)
 EXAMPLES = {
     "INITIALLY": "e.g. `initially location(ann) = home.`, `initially off(P) WHERE pump(P).`",
     "INITIATE": "e.g. `initiate moving(V) <- velocity(V, S) WHERE S > 0.5.`",
@@ -36,26 +39,21 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     first = cursor.advance()
     name = cursor.name("the name of a fluent", DECLARATION)
     found: list[ast.AttributeTree] = []
+    sources: list[tuple[str, Token]] = []
     if cursor.token.key == "(":
         opening = cursor.advance()
         if cursor.token.key != ")":
-            found.append(_plain(cursor))
+            found.append(attribute(cursor, sources))
             while cursor.accept(","):
-                found.append(_plain(cursor))
+                found.append(attribute(cursor, sources))
         cursor.close(opening, ")", "`,` or `)`", DECLARATION)
-    value = _plain(cursor) if cursor.accept("=") else None
+    value = attribute(cursor, sources) if cursor.accept("=") else None
+    attributes = (*found, *([] if value is None else [value]))
+    records = record_clauses(cursor, name.text, attributes, sources, first)
+    if records is not None and records.time is not None:
+        cursor.stop("a fluent holds for a time", f"`START {records.time} END ..`", records.span)
     end_statement(cursor, "the declaration", DECLARATION)
-    return ast.FluentDeclaration(name.text, tuple(found), value, cursor.span(first))
-
-
-def _plain(cursor: Cursor) -> ast.AttributeTree:
-    """A name and a type: a fluent has no records, so nothing is said of how they are written."""
-    found = attribute(cursor, [])
-    if found.source or found.iri or found.format or found.missing or found.low is not None or found.high is not None:
-        hint = f"a name and a type: `{found.name}: {found.type}`"
-        cursor.stop("a fluent is made by rules, and has no records whose columns or ranges could be named", hint,
-                    found.span)  # fmt: skip
-    return found
+    return ast.FluentDeclaration(name.text, tuple(found), value, records, cursor.span(first))
 
 
 def _held(cursor: Cursor, hint: str) -> tuple[str, tuple[Expression, ...], Expression | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cep.core.literals import write_duration
 from cep.language.syntax import ast
 from cep.rules import pattern_text
@@ -42,9 +44,12 @@ def print_statement(statement: ast.Statement) -> str:
             marked = f"{label}: " if label is not None else ""
             head = pattern_text.event(name, arguments, statement.names).text
             return f"{marked}{head} <- {print_pattern(body)}."
-        case ast.FluentDeclaration(name, attributes, value):
-            text = f"fluent {declaration(name, attributes)}"
-            return f"{text}{'' if value is None else f' = {print_attribute(value)}'}."
+        case ast.FluentDeclaration(name, attributes, value, records):
+            text = f"fluent {declaration(name, attributes)}{'' if value is None else f' = {print_attribute(value)}'}"
+            if records is None:
+                return f"{text}."
+            plain = replace(records, name="", attributes=())
+            return f"{text}{_declared(plain).removeprefix('()')}."
         case ast.FluentRule(verb, name, arguments, value, body, conditions):
             text = f"{verb} {pattern_text.held(name, arguments, value)}"
             if body is not None:

@@ -27,6 +27,8 @@ _TYPES: Mapping[str, pa.DataType] = {
     "duration": pa.float64(),
 }
 
+BOUNDS = "bounds"
+"""The column that says which ends belong to the intervals of fluents."""
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -94,7 +96,7 @@ class ParquetLayout:
         for schema in schemas.values():
             for attribute in schema.attributes:
                 types.setdefault(attribute.name, set()).add(attribute.type)
-        taken = {"type", "start", "end"}
+        taken = {"type", "start", "end", BOUNDS}
         self.names: dict[str, dict[str, str]] = {}
         fields = [("start", "time"), ("end", "time")]
         for event, schema in schemas.items():
@@ -105,6 +107,8 @@ class ParquetLayout:
                 self.names[event][attribute.name] = name
                 if (name, attribute.type) not in fields:
                     fields.append((name, attribute.type))
+        if any(schema.fluent is not None for schema in schemas.values()):
+            fields.append((BOUNDS, "string"))
         self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
     @property

@@ -70,7 +70,7 @@ function paintRow(line, row, number, top, { x, from, to, width }) {
   pen.save();
   pen.beginPath(); pen.rect(NAMES, top, width - NAMES, row.height); pen.clip();
   for (const alert of row.alerts) {
-    const [a, b] = [x(Date.parse(alert.start) * 1000), x(Date.parse(alert.state === "resolved" ? alert.time : alert.until) * 1000)];
+    const [a, b] = [x(Date.parse(alert.start) * 1000), x(alert.state === "resolved" ? Date.parse(alert.time) * 1000 : Math.max(line.store.present(), Date.parse(alert.until) * 1000))];
     if (b < NAMES || a > width) continue;
     const y = top + PAD + row.lanes.get(alertLane(alert.name)) * (LANE + GAP);
     pen.fillStyle = pen.strokeStyle = severity(alert.severity);
@@ -93,7 +93,7 @@ function paintRow(line, row, number, top, { x, from, to, width }) {
       pen.fillStyle = kind(line.kinds.get(event.type));
       pen.fillRect(a, y, b - a, LANE);
       pen.globalAlpha = 1;
-      pen.fillRect(b - 2, y, 2, LANE);
+      if (!event.open) pen.fillRect(b - 2, y, 2, LANE); // what still holds has no end
     }
     last = event.type;
     edge = b;

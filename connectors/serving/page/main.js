@@ -47,7 +47,7 @@ async function begin() {
   try {
     if (!program.map) throw new Error("it was not fetched");
     await Promise.all([script("leaflet.js"), script("topojson-client.js")]);
-    parts.map = new StationMap(store, program.rights, choose);
+    parts.map = new StationMap(store, program.rights, choose, kinds);
   } catch {
     by("map").replaceChildren(el("p", { class: "none" }, "The map library is not here: `make page` fetches it, with a network. The rest works without."));
     by("map").removeAttribute("role");

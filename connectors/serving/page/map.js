@@ -1,7 +1,7 @@
 // The map: land and borders that came with the page, stations by state, places, the areas of open alerts.
 
 import { by, el } from "./elements.js";
-import { colour, recoloured, severity } from "./colours.js";
+import { colour, kind, recoloured, severity } from "./colours.js";
 import { subjects } from "./store.js";
 
 const NAMED = 60; // stations whose names are always shown
@@ -10,8 +10,10 @@ const MANY = 500;
 const USA = "840"; // its states are drawn in finer outlines
 
 export class StationMap {
-  constructor(store, rights, choose) {
+  // `kinds`: a number for each event and fluent, which is its colour.
+  constructor(store, rights, choose, kinds) {
     this.store = store;
+    this.kinds = kinds;
     this.choose = choose; // {station}, {alert}, {event}
     this.markers = new Map();
     this.dots = new Map();
@@ -115,13 +117,14 @@ export class StationMap {
   style(station) {
     const alert = this.alerted.get(station.key);
     const state = alert ? "alert" : station.state;
+    const holds = station.holds?.at(-1); // a fluent, the latest of those that hold there
     const many = this.store.stations.size > MANY; // small, and without a rim unless it matters
     return {
       radius: { alert: 8, event: 6.5, quiet: 5, unheard: 4.5 }[state] * (many ? 0.6 : 1),
       stroke: !many || state === "alert" || state === "unheard",
       color: state === "unheard" ? colour("muted") : colour("panel"),
       weight: state === "unheard" ? 1.5 : alert ? 2 : 1.25,
-      fillColor: alert ? severity(alert.severity) : colour(state === "unheard" ? "panel" : state),
+      fillColor: alert ? severity(alert.severity) : holds ? kind(this.kinds.get(holds)) : colour(state === "unheard" ? "panel" : state),
       fillOpacity: 1,
       opacity: 1,
     };

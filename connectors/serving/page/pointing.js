@@ -144,5 +144,5 @@ function rounded(time, per) {
 const describe = (event) => {
   const values = Object.entries(event.values).map(([name, value]) => `${name} ${valued(value)}`).join(", ");
   const length = event.end > event.start ? ` (${lasting(event.end - event.start)})` : "";
-  return `${event.type}: ${values}; ${interval(event.start, event.end)}${length}`.slice(0, 400);
+  return `${event.type}: ${values}; ${interval(event.start, event.end)}${length}${event.open ? ", still holds" : ""}`.slice(0, 400);
 };

@@ -52,7 +52,9 @@ export class Store {
   }
 
   add(event) {
-    if (this.ids.has(event.id)) return;
+    const known = this.ids.get(event.id);
+    if (known) return this.over(known, event);
+    if (event.holds) this.lasts(event);
     this.events.push(event);
     this.index(event);
     for (const place of event.places ?? []) {
@@ -63,14 +65,33 @@ export class Store {
     if (this.events.length > EVENTS + SLACK) this.drop();
   }
 
+  // What a fluent still holds goes on to the present, and what it held from the beginning begins with all else.
+  lasts(event) {
+    event.open = event.end === null;
+    event.always = event.start === null;
+    if (event.open) Object.defineProperty(event, "end", { get: () => this.present(), configurable: true, enumerable: true });
+    if (event.always) Object.defineProperty(event, "start", { get: () => Math.min(this.first, event.end), enumerable: true });
+  }
+
+  present() { return Math.max(this.last, Math.min(this.numbers?.watermark ?? this.last, this.last + 6 * 3600e6)); }
+
+  over(known, { end }) {
+    if (!known.open || end === null) return;
+    Object.defineProperty(known, "end", { value: end });
+    known.open = false;
+    this.touched.add(known.key ?? "");
+    if (end > this.last) this.last = end;
+  }
+
   index(event) {
     this.ids.set(event.id, event);
     const key = event.key ?? "";
     this.touched.add(key);
     const mine = this.keys.get(key);
     if (mine) mine.push(event); else this.keys.set(key, [event]);
-    if (event.start < this.first) this.first = event.start;
-    if (event.end > this.last) this.last = event.end;
+    if (!event.always) this.first = Math.min(this.first, event.start);
+    if (!event.open) this.last = Math.max(this.last, event.end);
+    else if (!event.always) this.last = Math.max(this.last, event.start);
   }
 
   drop() {

@@ -1,0 +1,97 @@
+"""Records of a fluent, intervals in which it holds, as when it begins and ends: it holds where any of them says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.event import Scan
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cep.operators.build import GoalBuilder
+    from cep.plan.binarise import Binariser, Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(Pattern):
+    """All records of a fluent, from the table `event`, as what becomes of it. `names`: of its arguments, its value if
+    it has one, its bounds, and what becomes of it."""
+
+    event: str
+    names: tuple[str, ...]
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternProperties:
+        return PatternProperties(binds=self.names, event=self.event, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, names=tuple(names.get(name, name) for name in self.names))
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        width = len(self.names) - 2
+        taken = (*self.names[:-2], "end'", "bounds'", "start'")
+        child = builder.add(Scan(self.event, (), (), tuple(range(width + 3))), taken, self.span)
+        node = builder.add(Recording(child, width), self.names, self.span)
+        return node, {name: place for place, name in enumerate(self.names)}
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.of_event(self, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Recording(Node):
+    """The records of a fluent of so many arguments, the value included (`width`), as what becomes of it. Columns of the
+    records: the arguments, end, bounds, start; of the node: the arguments, bounds, and which of BEGINS, ENDS, WHOLE."""
+
+    child: int
+    width: int
+
+    def describe(self) -> NodeProperties:
+        return NodeProperties(
+            "a fluent",
+            "fluent",
+            remembers=True,
+            shows=(*(((0, column),) for column in range(self.width)), (), ()),
+            looks=tuple((0, self.width + column) for column in range(3)),
+            groups=tuple((0, column) for column in range(self.width)),
+            completes=(0,),
+            meeting=Meeting.GROUPS,
+            multiplies=True,
+            needs_instant="a fluent",
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
+        own = inference.columns[self.child][: self.width]
+        return (*own, inference.column("int", False), inference.column("int", False))
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return False
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return Text(f"intervals of {sides[0].text}")
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        key = ", ".join(rendering.names[number][: self.width])
+        return [
+            ("key", key or "none: there is one"),
+            ("remembers", "what holds"),
+            ("forgets", "when it ends"),
+        ]
+
+    def goal(self, builder: GoalBuilder, number: int) -> Any:
+        from cep.operators.goals.recorded import recorded_of
+
+        return recorded_of(self, builder)

@@ -1,0 +1,110 @@
+"""Records of fluents into occurrences: one counts by its start, and one that closes an earlier one by its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import polars as pl
+
+from cep.core.fluents import BOUNDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS
+from cep.core.relation import END, FIRST, START, Table, rows
+from cep.core.schema import Schema
+from cep.core.values import MISSING
+from cep.events import Event
+from cep.operators.goals.contract import Bools
+from cep.operators.goals.recorded import RecordedIntervals
+from cep.operators.recorded import Recording
+from cep.plan.plan import Plan
+from cep.runtime.parts import EngineParts
+
+_BOTH = BOUNDS.index("[]")
+
+
+def tables_of(plan: Plan) -> dict[str, str]:
+    """The tables of records, by the names of their fluents."""
+    found = {name: plan.schemas[name].fluent for name in plan.inputs}
+    return {each.name: name for name, each in found.items() if each is not None and each.part == RECORDS}
+
+
+def is_of_records(plan: Plan, name: str) -> bool:
+    """Whether a table is one of records of a fluent."""
+    fluent = plan.schemas[name].fluent
+    return fluent is not None and fluent.part == RECORDS
+
+
+def outside(incoming: Schema) -> Schema:
+    """What comes in as readers see it; records of a fluent are instants, at which they start, and have their end and
+    bounds as attributes."""
+    if incoming.fluent is None or incoming.fluent.part != RECORDS:
+        return incoming
+    *own, end, bounds, _ = incoming.attributes
+    attributes = (*own, end, replace(bounds, type="string"))
+    return replace(incoming, name=incoming.fluent.name, attributes=attributes, fluent=None)
+
+
+def as_records(
+    batch: Mapping[str, pl.DataFrame] | Iterable[Event], names: Mapping[str, str]
+) -> dict[str, pl.DataFrame] | list[Event]:
+    """A batch in which the pieces of fluents are records. A table of pieces has `start` and `end` (null: it still
+    holds) and may have `bounds`; one of a reader is one of records already."""
+    if isinstance(batch, Mapping):
+        return {names.get(name, name): _recorded(frame) if name in names else frame for name, frame in batch.items()}
+    return [
+        Event(names[one.type], (*one.args, one.end, _BOTH, None), one.start, one.start) if one.type in names else one
+        for one in batch
+    ]
+
+
+def _recorded(frame: pl.DataFrame) -> pl.DataFrame:
+    if RECORD_END in frame.columns:
+        bounds = RECORD_BOUNDS
+    else:
+        frame = frame.rename({"start": "time", "end": RECORD_END}, strict=False)
+        bounds = "bounds"
+    if bounds in frame.columns:
+        known = frame[bounds].cast(pl.String, strict=False)
+        codes = known.replace_strict(list(BOUNDS), list(range(4)), default=-1, return_dtype=pl.Int64)
+        codes = codes.set(known.is_null() | (known == ""), _BOTH)
+        frame = frame.drop(bounds).with_columns(codes.alias(RECORD_BOUNDS))
+    else:
+        frame = frame.with_columns(pl.lit(_BOTH, pl.Int64).alias(RECORD_BOUNDS))
+    return frame.with_columns(pl.lit(None, pl.Int64).alias(RECORD_START))
+
+
+def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
+    """Which records that are `late` close one that is open: they count by their end, and say so from here on."""
+    end, start = table[-3], table[-1]
+    some: Bools = late & (end != MISSING) & (start == MISSING)
+    if not some.any():
+        return some
+    arguments = table[FIRST:-3]
+    known = [*_open(parts, name), (arguments[:, end == MISSING], table[START, end == MISSING])]
+    rows_ = np.concatenate([np.concatenate([each, times[None]]) for each, times in known], axis=1)
+    mine = np.concatenate([arguments[:, some], table[START, some][None]])
+    both = np.concatenate([rows_, mine], axis=1)
+    numbers = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+    found = np.isin(numbers[rows_.shape[1] :], numbers[: rows_.shape[1]])
+    some[np.flatnonzero(some)[~found]] = False
+    table[-1, some] = table[START, some]
+    table[START, some] = table[END, some] = end[some]
+    return some
+
+
+def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
+    """The open records that have been taken: arguments, a column each, and starts."""
+    found = []
+    for table in parts.clock.waiting.get(name, ()):
+        still = (table[-3] == MISSING) & (rows(table) > 0)
+        found.append((table[FIRST:-3, still], table[START, still]))
+    plan = parts.plan
+    for unit, goal in parts.machine.goals():
+        if not isinstance(unit, int) or not isinstance(plan.nodes[unit], Recording):
+            continue
+        child = plan.nodes[cast(Recording, plan.nodes[unit]).child]
+        if child.properties().event == name:
+            tuples, starts = cast(RecordedIntervals, goal).known_open()
+            found.append((tuples.T, starts))
+    return found

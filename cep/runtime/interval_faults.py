@@ -1,0 +1,23 @@
+"""What may be wrong with the interval of a record of a fluent."""
+
+from __future__ import annotations
+
+from cep.core.fluents import BOUNDS, RECORDS
+from cep.core.relation import FIRST, START, Table
+from cep.core.schema import Schema
+from cep.core.values import MISSING
+from cep.rules.relations import Mask
+
+
+def interval_faults(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
+    """What is wrong with the interval of records of a fluent."""
+    if schema.fluent is None or schema.fluent.part != RECORDS:
+        return []
+    start, (end, bounds) = table[START], table[FIRST + len(schema.attributes) - 3 : FIRST + len(schema.attributes) - 1]
+    there = end != MISSING
+    empty = there & (end == start) & (bounds != BOUNDS.index("[]"))
+    return [
+        (bounds < 0, "bounds", "has other `bounds` than `[]`, `[)`, `(]` or `()`"),
+        (there & (end < start), "interval", "ends before it starts"),
+        (empty, "interval", "holds at no time: it ends where it starts, and an end is open"),
+    ]

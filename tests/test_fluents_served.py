@@ -1,0 +1,152 @@
+"""Fluents where they are served: on the page, in the store, as RDF, and alerts that last while they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pyoxigraph as ox
+import pytest
+from typer.testing import CliRunner
+
+from cep.command import app
+from cep.engine import Engine
+from cep.events import Event
+from connectors.alerts.lifecycle import AlertLifecycle
+from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, shown
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+TIME = "http://www.w3.org/2006/time#"
+PROGRAM = """event reading(station: string, temp: float, y: float?, x: float?) TIME time.
+fluent warm(station: string).
+initially warm(grz).
+initiate warm(S) <- reading(S, T, _, _) WHERE T > 20.
+terminate warm(S) <- reading(S, T, _, _) WHERE T <= 20.
+ALERT heat ON warm(S) SEVERITY "Minor" TITLE "{S} is warm" FOR 5 s.
+"""
+
+
+def test_the_page_is_told_what_holds_and_when_it_ends(tmp_path: Path) -> None:
+    with shown(tmp_path, PROGRAM) as one:
+        one.push((0, "vie", 25.0))
+        number, events, stations = one.scene.newest(10)
+        first = [json.loads(each) for each in events]
+        assert [(e["key"], e["start"], e["end"], e["holds"]) for e in first] == [
+            ("grz", None, None, True), ("vie", EIGHT, None, True)
+        ]  # fmt: skip
+        assert {s["key"]: s.get("holds") for s in stations} == {"vie": ["warm"], "grz": ["warm"]}
+        assert [(entry.change.state, entry.change.title) for entry in one.outbox.live()] == [("firing", "vie is warm")]
+        one.push((60, "vie", 12.0))
+        _, later, stations = one.scene.behind(number, 10) or (0, [], [])
+        assert [(e["id"], e["start"], e["end"]) for e in map(json.loads, later)] == [
+            (first[1]["id"], EIGHT, EIGHT + 60 * SECOND)
+        ]  # fmt: skip
+        assert {s["key"]: s.get("holds") for s in stations} == {"vie": None}
+        assert not one.outbox.live(), "it lasted a minute, longer than it was told for, and is resolved"
+        told = httpx.get(f"{one.url}/api/state").json()
+        assert [alert["state"] for alert in told["alerts"]] == ["firing", "resolved"]
+        assert told["alerts"][-1]["time"] == "2024-05-01T08:01:00Z"
+        assert told["alerts"][0]["first"] == first[1]["id"], "an alert names what it is on"
+        assert told["numbers"]["derived"] == {"warm": 1}
+
+
+def until(tab: Page, condition: str) -> None:
+    """Wait for a minute at most; the page lets nobody evaluate texts but by its own console."""
+    for _ in range(600):
+        if tab.evaluate(condition):
+            return
+        tab.wait_for_timeout(100)
+    raise AssertionError(f"{condition} is not so")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_bars_go_on_to_the_present_and_stations_have_the_colour_of_what_holds(tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with shown(tmp_path, PROGRAM.replace("ALERT", "# ALERT")) as one, sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        tab = browser.new_page()
+        wrong: list[str] = []
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        one.push((0, "vie", 25.0))
+        one.push((600, "grz", 12.0))
+        tab.goto(one.url)
+        until(tab, "window.semcep?.store.stations.size === 2 && Boolean(window.semcep.store.numbers)")
+        vie = "[...semcep.store.events].find((each) => each.key === 'vie')"
+        assert tab.evaluate(f"[{vie}.open, {vie}.end]") == [True, EIGHT + 600 * SECOND]
+        one.push((1200, "vie", 25.0))
+        until(tab, f"{vie}.end === {EIGHT + 1200 * SECOND}")
+        assert tab.evaluate(f"{vie}.open")
+        if tab.evaluate("Boolean(semcep.parts.map)"):
+            styles = "['vie', 'grz'].map((key) => semcep.parts.map.style(semcep.store.stations.get(key)).fillColor)"
+            holding, not_any_more = tab.evaluate(styles)
+            assert holding != not_any_more
+        one.push((1800, "vie", 2.0), (2400, "vie", 2.0))
+        until(tab, f"!{vie}.open")
+        assert tab.evaluate(f"{vie}.end") == EIGHT + 1800 * SECOND and not wrong
+        browser.close()
+
+
+def test_intervals_are_rdf_and_what_still_holds_has_no_end(tmp_path: Path) -> None:
+    (tmp_path / "p.cep").write_text(PROGRAM.replace("warm(station: string)", "warm(station: string) AS <urn:x:Warm>"))
+    (tmp_path / "r.csv").write_text("time,station,temp,y,x\n1,vie,25,,\n2,lnz,25,,\n5,vie,12,,\n7,grz,12,,\n")
+    result = CliRunner().invoke(
+        app, ["run", str(tmp_path / "p.cep"), "-i", f"reading={tmp_path / 'r.csv'}", "-o", str(tmp_path / "o.nt")]
+    )
+    assert result.exit_code == 0, result.output
+    store = ox.Store()
+    store.load(path=str(tmp_path / "o.nt"), format=ox.RdfFormat.N_TRIPLES)
+    asked = f"""PREFIX time: <{TIME}>
+        SELECT ?s ?b ?e {{ ?i a <urn:x:Warm> ; <urn:semcep:attribute/warm/station> ?s
+        OPTIONAL {{ ?i time:hasBeginning/time:inXSDDateTimeStamp ?b }}
+        OPTIONAL {{ ?i time:hasEnd/time:inXSDDateTimeStamp ?e }} }}"""
+    found = store.query(asked)
+    assert isinstance(found, ox.QuerySolutions)
+    rows = {tuple(None if row[n] is None else row[n].value for n in ("s", "b", "e")) for row in found}
+    assert rows == {
+        ("vie", "1970-01-01T00:00:01Z", "1970-01-01T00:00:05Z"),
+        ("lnz", "1970-01-01T00:00:02Z", None),
+        ("grz", None, "1970-01-01T00:00:07Z"),
+    }
+    refused = CliRunner().invoke(
+        app, ["run", str(tmp_path / "p.cep"), "-i", "x.csv", "-o", str(tmp_path / "o.nt"), "--changes"]
+    )
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5, 50])
+def test_an_alert_on_a_fluent_lasts_while_anything_of_its_key_holds(cut: int) -> None:
+    text = """event begin(area: string, v: string) TIME time.
+event gone(area: string, v: string) TIME time.
+fluent in_area(v: string, area: string).
+initiate in_area(V, A) <- begin(A, V).
+terminate in_area(V, A) <- gone(A, V).
+ALERT busy ON in_area(V, A) WHERE A != nowhere TITLE "{V} is in {A}" FOR 2 s KEYED BY A.
+"""
+    engine = Engine.from_text(text, alerts=True, lateness=0)
+    schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
+    lifecycle = AlertLifecycle(engine.alerts, schemas, (), engine.meanings())
+    rows = [
+        Event(name, (area, v), t * SECOND, t * SECOND)
+        for t, name, area, v in [
+            (1, "begin", "a", "x"), (3, "begin", "a", "y"), (4, "begin", "nowhere", "x"), (6, "gone", "a", "x"),
+            (6, "begin", "b", "x"), (20, "gone", "a", "y"), (21, "gone", "b", "x"), (21, "begin", "b", "z"),
+            (30, "begin", "a", "x"), (31, "gone", "nowhere", "x"),
+        ]
+    ]  # fmt: skip
+    found = []
+    while rows:
+        found += lifecycle.take(engine.push(rows[:cut]), engine.watermark)
+        live = [type(each).load(each.dump()) for each in lifecycle.live.values()]
+        lifecycle = AlertLifecycle(engine.alerts, schemas, (), engine.meanings(), live, lifecycle.reached)
+        rows = rows[cut:]
+    found += lifecycle.take(engine.advance(60 * SECOND), 60 * SECOND)
+    assert [(c.state, c.key["a"] if "a" in c.key else c.key["area"], c.time // SECOND) for c in found] == [
+        ("firing", "a", 1), ("updated", "a", 3), ("firing", "b", 6), ("resolved", "a", 20), ("updated", "b", 21),
+        ("firing", "a", 30),
+    ]  # fmt: skip

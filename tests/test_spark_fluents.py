@@ -1,0 +1,74 @@
+"""Fluents on Spark: by key, a value being no part of it, and written as a run in one process writes them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from cep.command import app
+from tests.spark_runs import MISSING, THERE
+
+PROGRAM = """event velocity(vessel: string, speed: float) TIME time.
+fluent moving(vessel: string).
+fluent mode(vessel: string) = kind: string.
+initially mode(v3) = off.
+initiate moving(V) <- velocity(V, S) WHERE S > 0.5.
+terminate moving(V) <- velocity(V, S) WHERE S <= 0.5.
+initiate mode(V) = fast <- velocity(V, S) WHERE S > 5, moving(V).
+initiate mode(V) = slow <- velocity(V, S) WHERE S <= 5.
+mode(V) = fast ENDS AFTER 20 s.
+trip(V, D) <- moving(V) WHERE D = duration().
+halted(V) <- END OF moving(V) WHERE mode(V) = slow.
+"""
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["run", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.skipif(not THERE, reason=MISSING)
+def test_fluents_on_spark_in_one_two_and_seven_buckets(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    (tmp_path / "p.cep").write_text(PROGRAM)
+    (tmp_path / "in").mkdir()
+    rows = [
+        {"type": "velocity", "vessel": f"v{rng.randrange(9)}", "speed": rng.choice((0.1, 3.0, 9.0)), "time": t}
+        for t in range(200)
+    ]
+    for number in range(2):
+        lines = "".join(json.dumps(row) + "\n" for row in rows[number * 100 : number * 100 + 100])
+        (tmp_path / "in" / f"{number}.jsonl").write_text(lines)
+    program, records = str(tmp_path / "p.cep"), str(tmp_path / "in")
+    expected = sorted(run(program, "-i", records).splitlines())
+    assert any('"end": null' in line for line in expected) and any('"start": null' in line for line in expected)
+    for buckets, format in (("1", "jsonl"), ("2", "parquet"), ("7", "jsonl")):
+        out = tmp_path / f"out{buckets}"
+        run(program, "-i", records, "--on", "spark", "--master", "local[2]", "--buckets", buckets, "-o", str(out),
+            "--checkpoint", str(tmp_path / f"state{buckets}"), "--output-format", format)  # fmt: skip
+        if format == "jsonl":
+            found = [line for path in out.rglob("*.jsonl") for line in path.read_text().splitlines()]
+            assert sorted(found) == expected
+            continue
+        tables = [pl.read_parquet(path, hive_partitioning=True) for path in out.rglob("*.parquet")]
+        table = pl.concat(tables, how="diagonal_relaxed").filter(pl.col("type") == "moving")
+        wanted = [json.loads(line) for line in expected if '"type": "moving"' in line]
+        second = pl.col("start").dt.epoch("s"), pl.col("end").dt.epoch("s"), "vessel", "bounds"
+        assert sorted(table.select(second).rows(), key=str) == sorted(
+            ((row["start"], row["end"], row["vessel"], row["bounds"]) for row in wanted), key=str
+        )
+
+
+def test_records_of_fluents_are_refused_there(tmp_path: Path) -> None:
+    (tmp_path / "p.cep").write_text("fluent near(a: string) START s END e.\nx(A) <- near(A).\n")
+    result = CliRunner().invoke(
+        app, ["run", str(tmp_path / "p.cep"), "--on", "spark", "-i", str(tmp_path), "-o", str(tmp_path / "o"),
+              "--checkpoint", str(tmp_path / "c")]
+    )  # fmt: skip
+    assert result.exit_code == 2 and "`near` comes in as records of intervals" in result.output
