@@ -16,11 +16,12 @@ from cep.core.kernels import made_of
 ROOT = Path(__file__).parent.parent
 READS = """
 import numpy as np
-from connectors.cells import ints
+from connectors.cells import numbers
 from connectors.numbers import STRING
 text, here = np.frombuffer(b"41", np.uint8), np.zeros(1, np.int64)
-found, _ = ints(text, here, here + 2, np.full(1, STRING, np.uint8), True, ord("."))
-print(found[0], sum(ints.stats.cache_hits.values()))
+found = np.zeros(1, np.int64)
+numbers(found, text, here, here + 2, np.full(1, STRING, np.uint8), True, ord("."), True)
+print(found[0], sum(numbers.stats.cache_hits.values()))
 """
 
 

@@ -23,7 +23,7 @@ from cep.engine import Engine
 from cep.operators.goals.intrinsics import as_bits, as_float, bare, prefetch
 from cep.operators.goals.keys import mix
 from cep.operators.goals.pairing import pair
-from connectors.cells import copy, floats, ints, read_ticks
+from connectors.cells import copy, numbers, read_ticks
 from connectors.lines import _escape, _ticks
 from connectors.numbers import NUMBER, STRING
 from tests.programs import Program, contests, iterations, loops, programs, recursions, windows
@@ -112,8 +112,14 @@ def test_text_is_read_the_same(texts: list[str], calendar: bool) -> None:
     buffer = np.frombuffer(b"".join(data) + b"\0" * 40, np.uint8)
     length = np.diff(ends)
     kind = np.array([STRING if i % 3 else NUMBER for i in range(len(data))], np.uint8)
-    for kernel, more in ((ints, (True, 46)), (floats, (True, 44)), (read_ticks, (True, calendar, 46))):
-        same(kernel, buffer, ends[:-1], length, kind, *more)
+    same(read_ticks, buffer, ends[:-1], length, kind, True, calendar, 46)
+    for type, point in ((np.int64, 46), (np.float64, 44)):
+        made = []
+        for run in (as_python, as_compiled):
+            values = np.zeros(len(data), type)
+            states = run(numbers, values, buffer, ends[:-1], length, kind, True, point, type is np.int64)
+            made.append((values.tobytes(), states.tobytes()))
+        assert made[0] == made[1]
     same(copy, buffer, ends[:-1], length, kind, True, np.arange(len(data)), 34)
     same(_escape, buffer[: ends[-1]], ends, np.array([bool(i % 4) for i in range(len(data))]))
 
