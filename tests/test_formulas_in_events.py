@@ -14,6 +14,7 @@ from cep.runtime.decode import events_of
 from cep.runtime.held import held_of
 from tests import reference_fluents as simple
 from tests.formula_maker import FEATURES, Maker, text
+from tests.long import seeds
 from tests.reference_fluents import Model, Tell
 from tests.reference_formulas import Rule
 from tests.test_fluents import random_model, random_records
@@ -111,7 +112,7 @@ def in_order(events: Sequence[Event] | set[Event]) -> list[Event]:
     return sorted(events, key=lambda e: (e.end, e.start, e.type, tuple(map(str, e.args))))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_events_ask_what_formulas_define_and_formulas_what_those_begin(seed: int) -> None:
     rng = random.Random(f"both {seed}")
     program = Program(rng)
@@ -131,3 +132,20 @@ def test_events_ask_what_formulas_define_and_formulas_what_those_begin(seed: int
     assert ordered(one for each in tables for one in held_of(each, schemas, None, None)) == every, program.text
     found = [one for each in tables for one in events_of(each, schemas) if one.type not in ("c", "d")]
     assert in_order(found) == made, program.text
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_all_that_begins_at_an_instant_is_seen_there(pieces: int) -> None:
+    """Also where beginnings are told as well."""
+    program = """event a(k: string) TIME time.
+fluent d(k: string).
+d(K) WHILE a(K).
+asks(K) <- a(K) WHERE d(K).
+begins(K) <- BEGIN OF d(K).
+"""
+    given = [Event("a", (key,), time, time) for time in (7, 8) for key in "pqr"]
+    engine = Engine.from_text(program, lateness=0)
+    tables = [engine.push(given[n * 6 // pieces : (n + 1) * 6 // pieces]) for n in range(pieces)]
+    tables.append(engine.close())
+    found = [each for table in tables for each in events_of(table, engine.plan.schemas)]
+    assert len(found) == 12
