@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from cep.core.time import END_OF_TIME
 from cep.engine import Engine, holds
 from cep.events import Event, Held
 from cep.runtime.decode import events_of
@@ -17,6 +18,7 @@ from tests.formula_maker import FEATURES, Maker, text
 from tests.long import seeds
 from tests.reference_fluents import Model, Tell
 from tests.reference_formulas import Rule
+from tests.rounds import Buckets
 from tests.test_fluents import random_model, random_records
 from tests.test_formulas import expected, ordered
 
@@ -149,3 +151,22 @@ begins(K) <- BEGIN OF d(K).
     tables.append(engine.close())
     found = [each for table in tables for each in events_of(table, engine.plan.schemas)]
     assert len(found) == 12
+
+
+@pytest.mark.parametrize("seed", seeds(36))
+def test_events_that_ask_in_buckets(seed: int) -> None:
+    rng = random.Random(f"asking in buckets {seed}")
+    program = Program(rng)
+    every, made = program.expected()
+    given = list(enumerate(Event(e, (k, x), t, t) for e, k, x, t in program.records))
+    buckets = Buckets(program.text, rng.choice((1, 2, 7)), rng)
+    tables: list[dict] = []
+    while given:
+        count = rng.randint(1, 8)
+        batch, given = given[:count], given[count:]
+        tables.append(buckets.round(buckets.tables(batch), batch[-1][1].end - 1))
+    tables.append(buckets.round({}, END_OF_TIME))
+    schemas = buckets.schemas
+    assert ordered(one for each in tables for one in held_of(each, schemas, None, None)) == every, program.text
+    found = [one for each in tables for one in events_of(each, schemas) if one.type not in ("c", "d")]
+    assert in_order(found) == made, program.text
