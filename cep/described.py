@@ -121,9 +121,7 @@ class Described:
         if schema.fluent is None or not (self.plan.changes or schema.fluent.part == HOLDS):
             return name, schema
         fluent = replace(schema.fluent, part=CHANGES) if self.plan.changes else schema.fluent
-        whole = self.plan.schemas[fluent.name]
-        attributes = whole.attributes[:-1] if fluent.bounded else whole.attributes
-        return fluent.name, replace(whole, attributes=attributes, fluent=fluent)
+        return fluent.name, replace(self.plan.schemas[fluent.name], fluent=fluent)
 
     def refuse_records(self, place: str) -> None:
         """CepError: a fluent comes in as records, which are not known at this place yet."""

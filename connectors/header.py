@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cep.core.errors import CepError
+from cep.core.fluents import RECORD_BOUNDS
 from cep.core.schema import Schema
 from connectors.declarations import RESERVED, declaration
 from connectors.paths import level, path, source_of
@@ -17,6 +18,9 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     CepError: a column is missing, or a wanted one is there twice.
     """
     bound = _timed(file, schema, columns)
+    last = bound.attributes[-1] if bound.attributes else None
+    if last is not None and last.name == RECORD_BOUNDS and source_of(last) not in columns:
+        schema = bound = replace(bound, attributes=bound.attributes[:-1])  # records of a fluent need not say it
     wanted = [key for key in (bound.time, bound.clock, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
     for attribute in schema.attributes:

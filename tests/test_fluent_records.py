@@ -175,6 +175,23 @@ moved(A, R) <- BEGIN OF zone(A) = R.
     ]  # fmt: skip
 
 
+def test_columns_need_no_bounds_and_formulas_may_ask_records(tmp_path: Path) -> None:
+    (tmp_path / "p.cep").write_text(
+        "fluent near(a: string) START s END e.\nfluent lately(a: string).\nlately(A) WHILE ONCE[0, 1 s] near(A).\n"
+    )
+    (tmp_path / "near.csv").write_text("s,e,a\n1,3,p\n4,5,p\n8,,p\n2,,q\n")
+    pl.read_csv(tmp_path / "near.csv").write_parquet(tmp_path / "near.parquet")
+    for name in ("near.csv", "near.parquet"):
+        result = CliRunner().invoke(
+            app, ["run", str(tmp_path / "p.cep"), "-i", f"near={tmp_path / name}", "--only", "lately"]
+        )
+        assert result.exit_code == 0, result.output
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [(row["a"], row["start"], row["end"], row["bounds"]) for row in rows] == [
+            ("p", 1, 6, "[]"), ("q", 2, None, "[)"), ("p", 8, None, "[)")
+        ]  # fmt: skip
+
+
 def test_what_any_value_satisfies_is_asked_of_all_that_holds() -> None:
     """Of a fluent made by rules, too: that one of several ends does not end the others."""
     program = """event a(k: string, v: int) TIME time.

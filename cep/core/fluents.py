@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cep.core.time import BEGINNING as BEFORE_TIME
 from cep.core.time import END_OF_TIME
@@ -43,15 +43,13 @@ class Fluent:
     its last attribute is its value; `defined`: formulas say when it holds, so that its intervals have bounds of their
     own; `late`: their ends, and those of all rows of its tables, are so many microseconds late, when they are known.
 
-    `bounded`: which of its ends belong to an interval differs; the tables of intervals and ends say it in an attribute
-    `bounds`, before `what`, as BOUNDS does. None: all are `(]`, or formulas say when it holds."""
+    What comes in is as what formulas define."""
 
     part: str
     name: str
     valued: bool
     defined: bool = False
     late: int = 0
-    bounded: bool | None = field(default=None, metadata={"later": True})
 
 
 RECORD_END, RECORD_BOUNDS, RECORD_START = "@end", "@bounds", "@start"

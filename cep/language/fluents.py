@@ -29,10 +29,10 @@ from cep.core.fluents import (
 )
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
-from cep.language.recorded_fluents import edges, is_bounded, rules_of_records, tables_of_records
+from cep.language.recorded_fluents import edges, rules_of_records, tables_of_records
 from cep.language.syntax import ast
 from cep.operators.event import Atom
-from cep.operators.holding import ANY, BOUNDS, KIND, Holds
+from cep.operators.holding import ANY, KIND, Holds
 from cep.operators.inertia import Deadline, Told
 from cep.operators.time_point import Point
 from cep.operators.where import Given
@@ -97,7 +97,7 @@ class Fluents:
             for each in statements
             if isinstance(each, ast.FluentDeclaration)
             and (each.name not in told_of or (each.records is not None and each.records.start is not None))
-        }
+        } - self.defined
         for statement in statements:
             if isinstance(statement, ast.FluentDeclaration):
                 self.declare(statement, schema_of)
@@ -127,6 +127,9 @@ class Fluents:
             elif isinstance(each, ast.DeadlineStatement) and self.check(each, each.span):
                 self.deadline(each)
         for name, declaration in self.declared.items():
+            if name in self.defined and declaration.records is not None and declaration.records.start is not None:
+                hint = f"records of another fluent, and `{name}(..) WHILE recorded(..) OR ..`"
+                self.error(f"`{name}` is defined by WHILE, so it cannot come in as records yet", declaration.span, hint)
             self.acyclic(name, declaration)
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
@@ -291,10 +294,9 @@ class Fluents:
     def atom(self, atom: ast.EventPattern, lowered: Atom) -> Atom:
         """A fluent in a pattern: its complete maximal intervals, its beginnings or its ends."""
         kind = {None: WHOLE, "BEGIN": BEGINS, "END": ENDS}[atom.edge]
-        if atom.name in self.defined:
+        if atom.name in self.defined or atom.name in self.incoming:
             kind = {None: WHOLE, "BEGIN": BEGINNING, "END": ENDING}[atom.edge]
-        bounds = [Variable("_")] if is_bounded(self.schemas[atom.name]) else []
-        arguments = (*lowered.arguments, *bounds, Constant(kind, "int"))
+        arguments = (*lowered.arguments, Constant(kind, "int"))
         return replace(lowered, event=edges(atom.name), arguments=arguments)
 
     def of(self, condition: Condition) -> tuple[str, tuple[Expression, ...], bool] | None:
@@ -360,8 +362,7 @@ class Fluents:
                 plain.append(Variable(f"{ANY}{len(plain)}", argument.span))
             else:
                 plain.append(argument)
-        bounds = [Variable(BOUNDS, span)] if is_bounded(self.schemas[name]) else []
-        fluent = Atom(edges(name), (*plain, *bounds, Variable(KIND, span)), None, span)
+        fluent = Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
         return Holds(pattern, fluent, negated, None, span)
 
     def ill_placed(self, rules: Sequence[Rule]) -> None:

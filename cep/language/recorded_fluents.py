@@ -1,7 +1,7 @@
 """Fluents that come in as records with intervals, lowered: of what is recorded a rule makes when it begins and ends.
 
 Of a fluent `f` that comes in the tables are `records of f`, `times of f` (its beginnings and ends), `f` (its maximal
-intervals); the last two say of every row which ends belong to it.
+intervals), as of one that formulas define.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cep.core.errors import Span
-from cep.core.fluents import EDGES, HOLDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS, WHOLE, Fluent
+from cep.core.fluents import EDGES, GIVEN, HOLDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS, Fluent
 from cep.core.schema import Attribute, Schema
 from cep.operators.event import Atom
 from cep.operators.recorded import Recorded
@@ -27,20 +27,10 @@ def edges(name: str) -> str:
     return f"times of {name}"
 
 
-def is_bounded(schema: Schema) -> bool:
-    """Whether the tables of a fluent say which ends belong to its intervals."""
-    return schema.fluent is not None and bool(schema.fluent.bounded)
-
-
-def as_written(schema: Schema) -> Schema:
-    """The table of what holds as programs speak of it: without its bounds."""
-    return replace(schema, attributes=schema.attributes[:-1]) if is_bounded(schema) else schema
-
-
 def tables_of_records(declared: Schema, attributes: tuple[Attribute, ...], valued: bool) -> dict[str, Schema]:
     """The tables of a fluent whose records are `declared` so; `attributes`: its own, without how they are written."""
     name = declared.name
-    bounds, what = Attribute("bounds", "int"), Attribute("what", "int")
+    what = Attribute("what", "int")
     coming = (
         *declared.attributes,
         Attribute(RECORD_END, "time", True, source=declared.end or "end", format=declared.format),
@@ -52,8 +42,8 @@ def tables_of_records(declared: Schema, attributes: tuple[Attribute, ...], value
         end=None, fluent=Fluent(RECORDS, name, valued),
     )  # fmt: skip
     made = {records(name): incoming}
-    for table, part, more in ((name, HOLDS, (bounds,)), (edges(name), EDGES, (bounds, what))):
-        fluent = Fluent(part, name, valued, True)
+    for table, part, more in ((name, HOLDS, ()), (edges(name), EDGES, (what,))):
+        fluent = Fluent(part, name, valued, defined=True)
         made[table] = Schema(table, (*attributes, *more), True, False, iri=declared.iri, fluent=fluent)
     return made
 
@@ -63,7 +53,7 @@ def rules_of_records(name: str, schema: Schema, span: Span) -> list[Rule]:
     own = tuple(f"{each.name}'" for each in schema.attributes)
     every = tuple(map(Variable, (*own, "what'")))
     body = Recorded(records(name), (*own, "what'"), None, span)
-    whole = Atom(edges(name), (*every[:-1], Constant(WHOLE, "int")), None, span)
+    whole = Atom(edges(name), (*every[:-1], Constant(GIVEN, "int")), None, span)
     return [
         Rule(edges(name), every, body, None, span, span),
         Rule(name, every[:-1], whole, None, span, span),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
 
-BOUNDS = "'bounds"
-"""The variable of the column that says which ends belong to the intervals of a fluent."""
 ANY = "_'"
 """Variables of arguments of a fluent that may have any value begin with it."""
 KIND = "'kind"
@@ -44,7 +42,7 @@ class Holds(Pattern):
         return PatternProperties((self.pattern, self.fluent), through=(self.pattern, self.fluent), goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        fluent = self.fluent.renamed({**names, KIND: KIND, BOUNDS: BOUNDS})
+        fluent = self.fluent.renamed({**names, KIND: KIND})
         assert isinstance(fluent, Atom), "it stays one"
         return replace(self, pattern=self.pattern.renamed(names), fluent=fluent)
 
@@ -57,12 +55,12 @@ class Holds(Pattern):
         left, places = self.pattern.lower(builder, through, bounded)
         right, others = self.fluent.lower(builder, (), None)
         key = tuple((places[name], place) for name, place in others.items() if name in places)
-        own = (KIND, BOUNDS, *(name for name in others if name.startswith(ANY)))
+        own = (KIND, *(name for name in others if name.startswith(ANY)))
         fresh = [name for name in others if name not in places and name not in own]
         take = () if self.negated else tuple(others[name] for name in fresh)
         names = (*places, *(() if self.negated else fresh))
-        at, bounds = others[KIND], others.get(BOUNDS)
-        node = builder.add(Holding(left, right, key, at, take, self.negated, len(places), bounds), names, self.span)
+        at = others[KIND]
+        node = builder.add(Holding(left, right, key, at, take, self.negated, len(places)), names, self.span)
         places = {name: place for place, name in enumerate(names)}
         return decided(builder, node, places, above, self.span), places
 
@@ -86,8 +84,8 @@ class Holds(Pattern):
 @dataclass(frozen=True, slots=True)
 class Holding(Node):
     """Occurrences of the left at whose end a fluent holds, one for each of its tuples with these keys; `negated`: at
-    whose end it does not. The right has the fluent's edges, which its column `kind` distinguishes; `bounds`, which
-    ends belong to it, None: all are `(]`. Columns: the left's, `width`, then those of the right at `take`."""
+    whose end it does not. The right has the fluent's edges, which its column `kind` distinguishes. Columns: the left's,
+    `width`, then those of the right at `take`."""
 
     left: int
     right: int
@@ -96,7 +94,6 @@ class Holding(Node):
     take: tuple[int, ...]
     negated: bool
     width: int = field(default=0, compare=False)
-    bounds: int | None = None
 
     def describe(self) -> NodeProperties:
         mine = tuple(((0, column),) for column in range(self.width))
@@ -105,11 +102,11 @@ class Holding(Node):
             "condition on a fluent",
             remembers=True,
             shows=(*mine, *(((1, column),) for column in self.take)),
-            looks=((1, self.kind), *(() if self.bounds is None else ((1, self.bounds),))),
+            looks=((1, self.kind),),
             equal=() if self.negated else tuple(((0, mine), (1, other)) for mine, other in self.key),
             negated=1 if self.negated else None,
             forbids=tuple(((1, other), mine) for mine, other in self.key) if self.negated else (),
-            earlier=(1,) if self.bounds is None else (),
+            earlier=(1,),
             completes=(0,),
             waits=(1,),
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Recorded(Pattern):
     """All records of a fluent, from the table `event`, as what becomes of it. `names`: of its arguments, its value if
-    it has one, its bounds, and what becomes of it."""
+    it has one, and what becomes of it."""
 
     event: str
     names: tuple[str, ...]
@@ -40,8 +40,8 @@ class Recorded(Pattern):
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
-        width = len(self.names) - 2
-        taken = (*self.names[:-2], "end'", "bounds'", "start'")
+        width = len(self.names) - 1
+        taken = (*self.names[:-1], "end'", "bounds'", "start'")
         child = builder.add(Scan(self.event, (), (), tuple(range(width + 3))), taken, self.span)
         node = builder.add(Recording(child, width), self.names, self.span)
         return node, {name: place for place, name in enumerate(self.names)}
@@ -54,7 +54,8 @@ class Recorded(Pattern):
 @dataclass(frozen=True, slots=True)
 class Recording(Node):
     """The records of a fluent of so many arguments, the value included (`width`), as what becomes of it. Columns of the
-    records: the arguments, end, bounds, start; of the node: the arguments, bounds, and which of BEGINS, ENDS, WHOLE."""
+    records: the arguments, end, bounds, start; of the node: the arguments, and what becomes of it, as formulas
+    define it."""
 
     child: int
     width: int
@@ -64,7 +65,7 @@ class Recording(Node):
             "a fluent",
             "fluent",
             remembers=True,
-            shows=(*(((0, column),) for column in range(self.width)), (), ()),
+            shows=(*(((0, column),) for column in range(self.width)), ()),
             looks=tuple((0, self.width + column) for column in range(3)),
             groups=tuple((0, column) for column in range(self.width)),
             completes=(0,),
@@ -75,7 +76,7 @@ class Recording(Node):
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         own = inference.columns[self.child][: self.width]
-        return (*own, inference.column("int", False), inference.column("int", False))
+        return (*own, inference.column("int", False))
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return False

@@ -42,8 +42,6 @@ def _ends(table: pl.DataFrame, order: NDArray[np.int64] | None, late: int) -> li
     end = table["end"].set(table["end"] == END_OF_TIME, None) - late
     if order is not None:
         return [start, end, pl.Series("bounds", np.array(BOUNDS)[order], dtype=pl.String)]
-    if "bounds" in table.columns:
-        return [start, end, table["bounds"].replace_strict(range(4), BOUNDS, return_dtype=pl.String)]
     bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
     return [start, end, bounds.set(end.is_null(), "()")]
 

@@ -35,7 +35,7 @@ def with_begun(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[st
             continue
         begun = table.filter(pl.col("what").is_in(BEGINNINGS))
         start = pl.when(pl.col("start") == SINCE_EVER).then(None).otherwise(pl.col("start") - fluent.late)
-        closed = pl.col("bounds") > 0 if "bounds" in table.columns else pl.col("what") == BEGINS_AT
+        closed = pl.col("what") == BEGINS_AT
         bounds = pl.when(closed).then(pl.lit("[)")).otherwise(pl.lit("()"))
         begun = begun.with_columns(start.alias("start"), pl.lit(None, pl.Int64).alias("end"), bounds.alias("bounds"))
         key = ["start", *(each.name for each in outputs[fluent.name].attributes)]
@@ -57,7 +57,7 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     `bounds` the half that it decides. `table` is one of `frames`."""
     table = table.filter(pl.col("what").is_in([*BEGINNINGS, ENDS, ENDS_AT]))
     begins = table["what"].is_in(BEGINNINGS)
-    closed = table["bounds"] if "bounds" in table.columns else table["what"].is_in([BEGINS_AT, ENDS]).cast(pl.Int64)
+    closed = table["what"].is_in([BEGINS_AT, ENDS]).cast(pl.Int64)
     names = pl.DataFrame({"begins": begins, "closed": closed > 0}).select(
         pl.when("begins").then(pl.lit("begins")).otherwise(pl.lit("ends")).alias(EDGE),
         pl.when(pl.col("begins") & pl.col("closed")).then(pl.lit("["))

@@ -19,7 +19,6 @@ from cep.language.asking import Asking
 from cep.language.fluents import statement_variables
 from cep.language.formulas import Formulas
 from cep.language.heads import placed
-from cep.language.recorded_fluents import as_written
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables
@@ -299,7 +298,6 @@ class _Lowering:
         if schema is None:
             self.flawed = True  # its names were refused before
             return Atom(atom.name, (), within, atom.span)
-        schema = as_written(schema)
         fluent = atom.name in self.fluents.declared
         if not fluent and (atom.value is not None or atom.edge is not None):
             self.error(
@@ -372,7 +370,7 @@ class _Lowering:
         if self.flawed:
             return None
         making = on_fluent if fluent else alerting
-        made, errors = making(statement, atom, conditions, as_written(self.schemas[event]), self.source)
+        made, errors = making(statement, atom, conditions, self.schemas[event], self.source)
         self.errors += errors
         self.schemas |= {each.name: each for each in (made.schema, made.ends) if each is not None}
         return None if errors else made

@@ -114,7 +114,6 @@ class HoldingSpec:
     take: tuple[int, ...]
     negated: bool
     codes: tuple[int, ...]
-    bounds: int | None = None
 
 
 class WhatHolds(KeyedState, Untimed):
@@ -125,7 +124,7 @@ class WhatHolds(KeyedState, Untimed):
         self.lineage = lineage
         self.left_key = np.array(spec.left_key, np.int64)
         self.right_key = np.array(spec.right_key, np.int64)
-        self.columns = np.array([c for c in range(spec.right_width) if c not in (spec.kind, spec.bounds)], np.int64)
+        self.columns = np.array([c for c in range(spec.right_width) if c != spec.kind], np.int64)
         self._begin()
 
     def _begin(self) -> None:
@@ -137,16 +136,17 @@ class WhatHolds(KeyedState, Untimed):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         left, right, spec = contiguous(inputs[0]), contiguous(inputs[1]), self.spec
-        arrivals = left
-        if spec.bounds is not None:
-            arrivals, right = _by_ends(left, right, FIRST + spec.kind, FIRST + spec.bounds)
+        kinds = right[FIRST + spec.kind]
+        at_once = (kinds == BEGINS_AT) | (kinds == ENDS_AT)
+        if at_once.any():  # of one instant they are first
+            right = np.ascontiguousarray(right[:, np.lexsort((~at_once, right[END]))])
         right_slots = self.keys.slots(right, self.right_key)
         left_slots = self.keys.slots(left, self.left_key, False)
         tuples = self.tuples.slots(right, self.columns, True, True)
         self.state = _room(self.state, self.tuples.count, 0)
         self.chains = _room(self.chains, self.keys.count, -1)
         pairs, made = _meet(
-            arrivals, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
+            left, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
             np.empty((rows(left), 3), np.int64),
         )  # fmt: skip
         pairs = pairs[:made]
@@ -245,17 +245,6 @@ class WhatHolds(KeyedState, Untimed):
         return held, int(self.state.nbytes + self.chains.nbytes + self.keys.nbytes + self.tuples.nbytes)
 
 
-def _by_ends(left: Table, right: Table, kind_row: int, bounds_row: int) -> tuple[Table, Table]:
-    """Both sides with codes as their ends, by which the kernel goes: what begins closed or ends open at an instant is
-    seen there."""
-    begins = right[kind_row] == BEGINS
-    seen = np.where(begins, right[bounds_row] & 1 != 0, right[bounds_row] & 2 == 0)
-    left, right = left.copy(), right.copy()
-    left[END] *= 2
-    right[END] = 2 * right[END] - seen
-    return left, np.ascontiguousarray(right[:, np.argsort(right[END], kind="stable")])
-
-
 def _room(array: Ints, needed: int, fill: int) -> Ints:
     if needed <= len(array):
         return array
@@ -283,7 +272,6 @@ def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
         node.take,
         node.negated,
         codes_of([*right, *others(theirs, right)]),
-        node.bounds,
     )
     goal = WhatHolds(spec, builder.lineage)
     if left_added:

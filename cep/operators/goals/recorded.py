@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cep.core.fluents import BEGINS, ENDS, WHOLE
+from cep.core.fluents import BEGINNING as BEGINNING_OF
+from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, WHOLE
 from cep.core.interval_sets import INFINITE, coalesce
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
@@ -124,20 +125,23 @@ class RecordedIntervals(KeyedState):
         opening, closing = 1 - (whole.start & 1), 2 - 2 * (whole.end & 1)
         return self._table(
             [
-                (whole.at(begins), starts[begins], starts[begins], opening[begins], BEGINS),
-                (whole.at(ended), stops[ended], stops[ended], closing[ended], ENDS),
-                (whole.at(ended), starts[ended], stops[ended], (opening + closing)[ended], WHOLE),
+                (whole.at(begins), starts[begins], starts[begins], np.where(opening, BEGINS_AT, BEGINS)[begins]),
+                (whole.at(begins), starts[begins], starts[begins], BEGINNING_OF),
+                (whole.at(ended), stops[ended], stops[ended], np.where(closing, ENDS, ENDS_AT)[ended]),
+                (whole.at(ended), stops[ended], stops[ended], ENDING),
+                (whole.at(ended), starts[ended], stops[ended], WHOLE),
+                (whole._replace(order=opening + closing).at(ended), starts[ended], stops[ended], GIVEN),
             ]
         )
 
-    def _table(self, told: Sequence[tuple[Pieces, Ints, Ints, Ints, int]]) -> Table:
+    def _table(self, told: Sequence[tuple[Pieces, Ints, Ints, Ints | int]]) -> Table:
         width = self.spec.width
         tables = []
-        for pieces, start, end, bounds, what in told:
-            table = np.empty((FIRST + width + 2, len(start)), np.int64)
+        for pieces, start, end, what in told:
+            table = np.empty((FIRST + width + 1, len(start)), np.int64)
             table[START], table[END], table[ORDER], table[IDENTITY] = start, end, pieces.order, pieces.name
             table[FIRST : FIRST + width] = self.keys.known[pieces.slot].T
-            table[-2], table[-1] = bounds, what
+            table[-1] = what
             tables.append(table)
         table = np.concatenate(tables, axis=1)
         if self.lineage is not None and rows(table):
@@ -149,9 +153,10 @@ class RecordedIntervals(KeyedState):
         """What still holds at the end of the input: its intervals, with an end after every time."""
         whole = _joined(self.held)
         if not len(whole.slot):
-            return empty(self.spec.width + 1)
+            return empty(self.spec.width)
         last = np.full(len(whole.slot), END_OF_TIME)
-        return self._table([(whole, whole.start >> 1, last, 1 - (whole.start & 1), WHOLE)])[:-1]
+        bounds = 1 - (whole.start & 1)
+        return self._table([(whole._replace(order=bounds), whole.start >> 1, last, GIVEN)])[:-1]
 
     def due(self) -> int | None:
         """The earliest end that is known."""
