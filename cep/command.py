@@ -17,7 +17,7 @@ from cep.app.cli_explain import explain
 from cep.app.cli_help import RULES, Sectioned
 from cep.app.cli_infer import infer
 from cep.app.cli_knowledge import knowing, validate_knowledge
-from cep.app.cli_options import KnowledgeOptions, PolicyName, RuleFile
+from cep.app.cli_options import DialectOptions, KnowledgeOptions, PolicyName, RuleFile
 from cep.app.cli_run import run
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -117,6 +117,7 @@ class CheckOptions:
     rules: Annotated[
         tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rule_files)
     ] = ()
+    dialect: DialectOptions
     knowledge: CheckedKnowledge
 
 
@@ -134,8 +135,17 @@ class PlanOptions:
     """The options of `cep plan`."""
 
     rules: RuleFile
+    dialect: DialectOptions
     evaluation: PolicyOptions
     knowledge: KnowledgeOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertOptions:
+    """The options of `cep convert`."""
+
+    rules: RuleFile
+    dialect: DialectOptions
 
 
 @takes(CheckOptions)
@@ -150,8 +160,7 @@ def check(options: CheckOptions) -> int:
     Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
     what never forgets, for instance. The exit status is 2 if there is an error.
     """
-    from cep.language.syntax.ast import EventRule
-    from cep.language.syntax.parser import parse
+    from cep.language.syntax import ast
     from cep.rules.terms import StaticRule
     from cep.runtime.run_stats import count
 
@@ -166,7 +175,7 @@ def check(options: CheckOptions) -> int:
         try:
             text = text_of(path)
             tables = facts_of(options.knowledge.facts, text)
-            engine = ProgramSource(path, text, tables, known, None).engine(alerts=True)
+            engine = ProgramSource(path, text, tables, known, None, options.dialect).engine(alerts=True)
         except CepError as error:
             refused = True
             complain(error)
@@ -179,16 +188,38 @@ def check(options: CheckOptions) -> int:
             complain(warning)
         for note in undeclared(engine):
             typer.echo(f"{path}: {note}", err=True)
-        written = parse(text, str(path)).statements
+        written = [each for each in engine.tree.statements if getattr(each, "name", None) not in engine.tree.helpers]
         counts = (
-            count(sum(isinstance(statement, EventRule | StaticRule) for statement in written), "rule"),
+            count(
+                sum(
+                    isinstance(statement, ast.EventRule | ast.FluentRule | ast.WhileRule | StaticRule)
+                    for statement in written
+                ),
+                "rule",
+            ),
             *([count(len(engine.alerts), "alert")] if engine.alerts else []),
-            count(len(engine.inputs | engine.outputs), "event type"),
+            count(len((engine.inputs | engine.outputs).keys() - engine.pieces), "event type"),
             count(0, "error"),
             count(len(warnings), "warning"),
         )
         say(f"{path}: {', '.join(counts)}")
     return REFUSED if refused else CLEAN
+
+
+@takes(ConvertOptions)
+def convert(options: ConvertOptions) -> None:
+    """Print a program of another dialect in the language of events and fluents.
+
+    \b
+      cep convert rules.dmtl
+      cep convert description.prolog --tick 1ms > rules.cep
+
+    It means the same. Names that could not be written so are spelled differently: `Flag` is `flag`. What comes in of a
+    fluent are events that it `begins` and `ends`, with the number of the piece and whether that end belongs to it.
+    """
+    from cep.language.reading import converted
+
+    say(converted(text_of(options.rules), str(options.rules), **options.dialect.given).rstrip("\n"))
 
 
 @takes(PlanOptions)
@@ -202,11 +233,13 @@ def plan(options: PlanOptions) -> None:
     """
     from cep.plan.explain import explain as explained
 
-    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy).engine(alerts=True)
+    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect).engine(
+        alerts=True
+    )
     say(explained(engine.plan, engine.chained, answers=engine.answers))
 
 
-for command in (infer, check, plan, run, explain, serve, completion):
+for command in (infer, check, convert, plan, run, explain, serve, completion):
     app.command(cls=Sectioned)(command)
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")

@@ -14,7 +14,9 @@ import polars as pl
 from cep.core.errors import CepError, CepErrors
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
-from cep.language.syntax.ast import PolicyStatement
+from cep.language.pieces import with_pieces
+from cep.language.reading import dialect_of, read
+from cep.language.syntax.ast import PolicyStatement, SyntaxTree
 from cep.language.syntax.parser import parse
 from cep.plan.advice import arrowed
 from cep.plan.alerts import without_alerts
@@ -27,7 +29,7 @@ from cep.rules.terms import PolicyChoice
 from cep.runtime import snapshot
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of
 
-COMPILED = ("facts", "knowledge", "types", "policy", "alerts")
+COMPILED = ("facts", "knowledge", "types", "policy", "alerts", "dialect", "tick")
 """The options of `compile`; all others are those of an engine."""
 
 
@@ -45,7 +47,8 @@ class CompiledProgram:
     """A program that engines can run, as many as there are to be.
 
     `plan`: of all its rules; `rules`: these as they were lowered, `warnings` and those of alerts included; `alerts`:
-    the ALERT statements whose occurrences are made; `fingerprint`: of the program with all that its state depends on.
+    the ALERT statements whose occurrences are made; `fingerprint`: of the program with all that its state depends on;
+    `tree`: what was read.
     """
 
     plan: Plan
@@ -54,6 +57,7 @@ class CompiledProgram:
     fingerprint: str
     facts: Mapping[str, pl.DataFrame]
     knowledge: KnowledgeSource | None
+    tree: SyntaxTree
     _statics: Rules
     _first: Binding | None
 
@@ -72,17 +76,22 @@ def compile(
     types: Mapping[str, tuple[str, ...]] | None = None,
     policy: str | None = None,
     alerts: bool = False,
+    dialect: str | None = None,
+    tick: int | None = None,
 ) -> CompiledProgram:
     """A program text as a plan. Raises CepError with all its mistakes.
 
     `name`: for messages; `facts`: {predicate: table}; `knowledge`: what graph patterns ask, a
     `knowledge.graph.Knowledge`, or an rdflib graph or dataset, as it is; `types`: of undeclared
     input events; `policy`: of rules that name none; `alerts`: make the occurrences of ALERT statements too, which go
-    out as tables of their own (`cep.rules.alert`).
+    out as tables of their own (`cep.rules.alert`); `dialect`: that of the text, by default what the suffix of `name`
+    says; `tick`: microseconds of the number 1 in a dialect.
     """
     tables, source = facts or {}, source_of(knowledge)
     choice = policy_choice(policy)
-    every = lower(parse(text, name), choice, types or {}, tables)
+    tree = read(text, name, dialect, tick)
+    whole = with_pieces(tree, tree.incoming, tree.records) if tree.incoming else tree
+    every = lower(whole, choice, types or {}, tables)
     pool = Pool()
     known = ask(every, source, tables, pool)
     rules = replace(every, errors=(*every.errors, *known.errors))
@@ -97,11 +106,26 @@ def compile(
             planned = replace(plan(run, statics.relations, pool, frozenset(types or ())), warnings=warnings)
     except CepError as error:
         raise CepErrors(_all(rules, known, error)) from None
+    written = dialect_of(name, dialect)
     fingerprint = snapshot.program_fingerprint(
-        text, policy, types, tables, None if source is None else source.fingerprint
+        text if written is None else f"{written} {tick}\0{text}",
+        policy,
+        types,
+        tables,
+        None if source is None else source.fingerprint,
     )
     made = rules.alerts if alerts else ()
-    return CompiledProgram(planned, run, made, fingerprint, tables, source, every, Binding(pool, known, statics))
+    return CompiledProgram(
+        planned,
+        run,
+        made,
+        fingerprint,
+        tables,
+        source,
+        replace(tree, helpers=whole.helpers),
+        every,
+        Binding(pool, known, statics),
+    )
 
 
 def _bound(rules: Rules, facts: Mapping[str, pl.DataFrame], knowledge: KnowledgeSource | None) -> Binding:

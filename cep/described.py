@@ -8,6 +8,7 @@ from dataclasses import replace
 from cep.compile import CompiledProgram
 from cep.core.errors import NOWHERE, CepError, Warning
 from cep.core.fluents import CHANGES, HOLDS, RECORDS
+from cep.core.pieces import begins, ends
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
@@ -67,7 +68,7 @@ class Described:
     `plan`: what it runs; `program`: a name for that with all that its state depends on; `alerts`: those it makes;
     `stage`: of the program, None: it runs all of it. `pool`: the values of strings and IRIs; `relations`: what static
     predicates hold; `history`: what was taken and made, and `changes`: the knowledge as it changes, None where there
-    are none.
+    are none. `tree`: the program as it was read.
     """
 
     def __init__(self, program: CompiledProgram, stage: int | None, parts: EngineParts) -> None:
@@ -81,6 +82,7 @@ class Described:
         self.changes: KnowledgeChanges | None = parts.changes
         self._parts, self._machine, self._clock = parts, parts.machine, parts.clock
         self._whole: Plan = program.plan
+        self.tree = program.tree
         self._loaded = None if program.knowledge is None else program.knowledge.fingerprint
         self._fingerprints = Fingerprints(program.plan, program.facts, self._loaded)
 
@@ -111,7 +113,7 @@ class Described:
     @property
     def outputs(self) -> dict[str, Schema]:
         """The events that it derives."""
-        alerts = {table for alert in self.alerts for table in alert.tables}
+        alerts = {table for alert in self.alerts for table in alert.tables} | self.tree.helpers
         edges = self.plan.edges if self.plan.begins else ()
         return dict(self._output(name) for name in self.plan.derived if name not in alerts and name not in edges)
 
@@ -130,6 +132,11 @@ class Described:
                 message = f"`{schema.fluent.name}` comes in as records of intervals: {place} reads events alone"
                 hint = "events that begin and end it, `initiate` and `terminate`; or a run in one process"
                 raise CepError(message, hint=hint, code="fluent")
+
+    @property
+    def pieces(self) -> frozenset[str]:
+        """The events that pieces of fluents begin and end."""
+        return frozenset(event for name in self.tree.incoming for event in (begins(name), ends(name)))
 
     def refuse_fluents(self, place: str) -> None:
         """CepError: the program has fluents, which are not known at this place yet."""

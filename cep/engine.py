@@ -21,6 +21,7 @@ from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, FARTHEST, Frontier
 from cep.described import Described, started
 from cep.events import Event, Held, types_of
+from cep.language.pieces import as_declared, as_events
 from cep.runtime import engine_state, snapshot
 from cep.runtime.admission import EventBatch, receive
 from cep.runtime.atomic_step import wholly
@@ -30,6 +31,7 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_changes import as_changes, with_begun
 from cep.runtime.fluent_records import as_records, tables_of
 from cep.runtime.held import held_of
+from cep.runtime.impossible import refuse_impossible
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.state_by_key import KeyedStage, KeySelection, StateByKey
@@ -159,7 +161,9 @@ class Engine(Described):
         return self._given(step_slices(self._parts, slices))
 
     def _given(self, made: dict[str, list[Table]]) -> Frames:
+        made = {name: tables for name, tables in made.items() if name not in self.tree.helpers}
         out = frames(made, self.plan.schemas, self.pool)
+        refuse_impossible(out, dict(self.tree.impossible), self.plan.source)
         if self.stage:
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
         if self.history is not None and self.explain:
@@ -269,16 +273,18 @@ def holds(
     *,
     facts: Mapping[str, pl.DataFrame] | None = None,
     knowledge: KnowledgeSource | Iterable[Any] | None = None,
+    dialect: str | None = None,
+    tick: int | None = None,
     start: int | None = None,
     until: int | None = None,
 ) -> list[Held]:
     """All maximal intervals of all fluents that a program's rules define or that come in, sorted by (type, args,
     start). An event whose type is a fluent is a piece of it, closed.
 
-    A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included. Raises
-    CepError; ValueError where an event does not fit its declaration.
+    A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included. `dialect`,
+    `tick`: as `cep.compile.compile` takes them. Raises CepError; ValueError where an event does not fit.
     """
-    engine = _taken(program, events, None, facts, knowledge)
+    engine = _taken(program, events, None, facts, knowledge, dialect, tick)
     return held_of(engine.close(), engine.outputs, start, until)
 
 
@@ -302,12 +308,17 @@ def _taken(
     policy: str | None,
     facts: Mapping[str, pl.DataFrame] | None,
     knowledge: KnowledgeSource | Iterable[Any] | None,
+    dialect: str | None = None,
+    tick: int | None = None,
 ) -> Engine:
     """An engine that has taken events, and completed nothing of them."""
     given = list(events)
-    made = compile(program, policy=policy, facts=facts, knowledge=knowledge, types=types_of(given))
+    types = types_of(given)
+    made = compile(program, policy=policy, facts=facts, knowledge=knowledge, types=types, dialect=dialect, tick=tick)
     engine = Engine(made, lateness=None)
-    known = [event for event in given if event.type in engine.inputs]
+    known = [event for event in as_events(given, engine.tree.incoming) if event.type in engine.inputs]
+    if engine.tree.incoming or dialect is not None:
+        known = [as_declared(event, engine.inputs[event.type]) for event in known]
     engine.receive(known)
     for refused in engine.take_dead():
         event = known[refused.row]

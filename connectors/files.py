@@ -16,11 +16,12 @@ from cep.core.schema import Schema
 from cep.core.signals import stops
 from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadLetter
+from connectors.clauses import ClauseReader
 from connectors.csv import read_csv
 from connectors.double_hours import FoldedTables
 from connectors.influx import PointReader
-from connectors.inputs import PACKS, RDF, TABLES, Input, inputs, sure
-from connectors.jsonl import LineReader, read_jsonl
+from connectors.inputs import CLAUSES, PACKS, RDF, TABLES, TYPED, Input, inputs, sure
+from connectors.jsonl import LineReader, ReadsLines, read_jsonl
 from connectors.live import RunState, lasting_connection, listen
 from connectors.order import in_order
 from connectors.packs import PackReader, read_packs
@@ -233,11 +234,15 @@ def _unreadable(path: str, error: OSError) -> CepError:
 
 def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
-    if one.format in ("jsonl", "influx"):
+    if one.format in TYPED:
         if one.type is not None:
             check_levels(one, schemas[one.type])
         known = schemas, one.type, one.bound
-        lines = LineReader(*known) if one.format == "jsonl" else PointReader(*known)
+        lines: ReadsLines
+        if one.format in CLAUSES:
+            lines = ClauseReader(schemas, one.format)
+        else:
+            lines = LineReader(*known) if one.format == "jsonl" else PointReader(*known)
         for tables, dead, block in read_jsonl(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position
             last = block or last

@@ -29,13 +29,16 @@ FORMATS: Mapping[str, str] = {
     ".senml": "senml",
     ".lp": "influx",
     ".line": "influx",
+    ".facts": "facts",
 }
 RDF = ("nquads", "jsonld")
 TABLES = ("csv", "tsv")
 PACKS = ("senml", "sensorthings")
-TYPED = ("jsonl", "influx")
+CLAUSES = ("facts", "rtec")
+"""Formats of the dialects."""
+TYPED = ("jsonl", "influx", *CLAUSES)
 """Formats whose records say themselves which event they are."""
-INPUT_FORMATS = tuple(dict.fromkeys((*FORMATS.values(), *PACKS)))
+INPUT_FORMATS = tuple(dict.fromkeys((*FORMATS.values(), *PACKS, *CLAUSES)))
 COMPRESSED = (".gz", ".zst")
 KNOWN = ", ".join(INPUT_FORMATS)
 _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadLetter
+from connectors.clauses import ClauseReader
 from connectors.influx import PointReader
-from connectors.inputs import PACKS, RDF, Input
+from connectors.inputs import CLAUSES, PACKS, RDF, Input
 from connectors.jsonl import LineReader
 from connectors.packs import DocumentLines, PackReader
 from connectors.paths import KEY, from_message, level, source_of
@@ -84,13 +85,15 @@ class Inbox:
 
     def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
         self.path = input.path
-        self._read: LineReader | PointReader | PackReader | Documents
+        self._read: LineReader | PointReader | ClauseReader | PackReader | Documents
         if input.format in RDF:
             assert input.type is not None, "observations are bound to an event"
             self._read = Documents(schemas[input.type], input.format)
         elif input.format in PACKS:
             assert input.type is not None, "packs are bound to an event"
             self._read = PackReader(schemas[input.type], input.format)
+        elif input.format in CLAUSES:
+            self._read = ClauseReader(schemas, input.format)
         elif input.format == "influx":
             self._read = PointReader(schemas, input.type, input.bound)
         else:
@@ -114,7 +117,7 @@ class Inbox:
             times = "iso"
         elif isinstance(self._read, PackReader):
             tables, dead, rows, times = self._packs(self._read, messages, first)
-        elif isinstance(self._read, PointReader):  # a message may hold many lines
+        elif isinstance(self._read, PointReader | ClauseReader):  # a message may hold many lines
             of = np.repeat(np.arange(len(messages)), [payload.count(b"\n") + 1 for payload in messages.payloads])
             data = b"\n".join([*messages.payloads, b""])
             tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))

@@ -37,7 +37,7 @@ MISTAKES = [
     ("at(P) = 3 ENDS AFTER 1 s.", "`place` of `at` is a string, this is an int"),
     ("on(P) BECOMES off AFTER 1 s.", "BECOMES gives the value that follows"),
     ("c(P) <- tick(P) WHERE (on(P) or P = x).", "the fluent `on` cannot stand among alternatives"),
-    ("c(P) <- tick(P) WHERE at(P) != home.", "the fluent `at` cannot be asked so"),
+    ("c(P) <- tick(P) WHERE at(P) < home.", "the fluent `at` cannot be asked so"),
     ("c(P) <- tick(P) = 3.", "`tick` is an event, and only a fluent has a value"),
     ("c(P) <- BEGIN OF tick(P).", "`tick` is an event, and only a fluent has a value"),
     ("terminate on(P) <- END OF on(P).", "what happens with `on` depends on itself"),

@@ -12,6 +12,7 @@ from typer import Argument, Option
 from cep.app.cli_help import INPUT
 from cep.app.cli_options import (
     ChangingKnowledgeOptions,
+    DialectOptions,
     EvaluationOptions,
     InputFormat,
     Inputs,
@@ -91,6 +92,7 @@ class ExplainOptions:
     records: RecordOptions
     question: QuestionOptions
     answer: AnswerOptions
+    dialect: DialectOptions
     evaluation: EvaluationOptions
     knowledge: ChangingKnowledgeOptions
 
@@ -133,7 +135,7 @@ def explain(options: ExplainOptions) -> int:
     for name in knowledge_options.updates:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
-    source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy)
+    source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy, options.dialect)
     engine = source.engine(remember=ALWAYS, max_derivations=options.evaluation.max_derivations)
     engine.refuse_fluents("`cep explain`")
     back = None if question.back is None else duration(question.back, "--back")

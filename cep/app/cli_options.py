@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from typer import Argument, Option
 
 from cep.app import completions
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
-from cep.app.durations import name_and_file, refuse
+from cep.app.durations import duration, name_and_file, refuse
 from cep.core.logs import Format as LogFormat
 
 RuleFile = Annotated[
@@ -33,7 +33,7 @@ InputFormat = Annotated[
     Option(
         metavar="FORMAT",
         autocompletion=completions.record_formats,
-        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings or influx.",
+        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings, influx, facts or rtec.",
     ),
 ]
 BatchSize = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]
@@ -160,6 +160,35 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
             "the new state. Repeatable. For `cep run` also `-`, N-Quads on standard input; on Spark also folders.",
         ),
     ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectOptions:
+    """What the program is written in."""
+
+    PANEL: ClassVar = RULES
+
+    dialect: Annotated[
+        str | None,
+        Option(
+            metavar="DIALECT",
+            autocompletion=completions.one_of("datalogmtl", "rtec"),
+            help="What the rules are written in: datalogmtl (files `.dmtl`), rtec (`.prolog`); by default what the "
+            "suffix says.",
+        ),
+    ] = None
+    tick: Annotated[
+        str | None,
+        Option(metavar="DURATION", help="How long the number 1 is in the rules and records of a dialect: 1ms; 1s."),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options of `cep.compile.compile`. CepError: one is wrong."""
+        ticks = None if self.tick is None else duration(self.tick, "--tick")
+        if ticks == 0:
+            raise refuse("--tick: a tick of no time", "`--tick 1ms`")
+        return {"dialect": self.dialect, "tick": ticks}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

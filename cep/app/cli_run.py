@@ -135,7 +135,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     from connectors.inputs import inputs as find
     from connectors.sources import Sources
 
-    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy).engine(
+    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect).engine(
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.sink.explain,
         changes=options.sink.changes,
@@ -160,18 +160,22 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
     from cep.app.durations import refuse
     from connectors.addresses import live as is_address
     from connectors.rdf.writer import RdfWriter, output_format
+    from connectors.rtec_writer import RtecWriter, tick_of
     from connectors.writers import Writer
 
+    def opening(path: str) -> None:
+        guard.write("--output", path)
+
+    if options.sink.output_format == "rtec":
+        if options.sink.explain:
+            raise refuse("--output-format rtec: clauses have no place for what led to them", "`--output-format jsonl`")
+        return RtecWriter(options.sink.output, source.derived, tick_of(source.engine.inputs), opening)
     rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
     if rdf is not None:
         if options.sink.changes:
             raise refuse("--changes: RDF has intervals", "without it, those that still hold have no end")
         return RdfWriter(options.sink.output, source.derived, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None
-
-    def opening(path: str) -> None:
-        guard.write("--output", path)
-
     return Writer(
         options.sink.output, source.derived, format=options.sink.output_format, inputs=inputs, opening=opening
     )

@@ -9,9 +9,10 @@ from pathlib import Path
 import polars as pl
 
 from cep.app.durations import refuse
-from cep.core.errors import Source, Warning
+from cep.core.errors import Warning
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
+from cep.language.syntax.ast import SyntaxTree
 
 _ENCODINGS = ("utf-8", "utf8")
 
@@ -102,16 +103,16 @@ def _word(column: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in column.strip().strip('"').lower())
 
 
-def unused(tables: Collection[str], program: Source) -> list[Warning]:
+def unused(tables: Collection[str], program: SyntaxTree) -> list[Warning]:
     """A warning for each table whose facts no condition of the program asks for."""
-    from cep.language.asked import predicates_asked
+    from cep.language.asked import predicates_of
 
-    predicates = predicates_asked(program.text, program.name) if tables else set()
+    predicates = predicates_of(program) if tables else set()
     found = []
     for name in tables:
         if name not in predicates:
             hint = did_you_mean(name, predicates) or f"a condition asks for them: `WHERE {name}(...)`"
             found.append(
-                Warning(f"--facts {name}: no rule of {program.name} asks for `{name}`", hint=hint, code="unused")
+                Warning(f"--facts {name}: no rule of {program.source.name} asks for `{name}`", hint=hint, code="unused")
             )
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cep.app.cli_options import InputOptions, KnowledgeOptions
+from cep.app.cli_options import DialectOptions, InputOptions, KnowledgeOptions
 from cep.app.terminal import facts_of, knowledge_of, text_of
 
 if TYPE_CHECKING:
@@ -23,29 +23,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """What a program is made of: its text, the tables of facts by predicate, the knowledge, the default policy."""
+    """What a program is made of: its text, the tables of facts by predicate, the knowledge, the default policy,
+    what it is written in."""
 
     rules: Path
     text: str
     facts: Mapping[str, DataFrame]
     known: Knowledge | None
     policy: str | None
+    dialect: DialectOptions | None = None
 
     @classmethod
-    def read(cls, rules: Path, knowledge: KnowledgeOptions, policy: str | None = None) -> ProgramSource:
+    def read(
+        cls,
+        rules: Path,
+        knowledge: KnowledgeOptions,
+        policy: str | None = None,
+        dialect: DialectOptions | None = None,
+    ) -> ProgramSource:
         """Read what options name. CepError: something cannot be read, or there is no such policy."""
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
         text = text_of(rules)
         facts = facts_of(knowledge.facts, text)
-        return cls(rules, text, facts, knowledge_of(knowledge.files, knowledge.reasoning), policy)
+        return cls(rules, text, facts, knowledge_of(knowledge.files, knowledge.reasoning), policy, dialect)
 
     def engine(self, **options: Any) -> Engine:
         """An engine; `options` are those of `cep.engine.Engine`, and `alerts`. CepError: the program is wrong."""
         from cep.engine import Engine
 
         given: dict[str, Any] = {"facts": self.facts, "knowledge": self.known, "policy": self.policy}
+        given |= {} if self.dialect is None else self.dialect.given
         return Engine.from_text(self.text, name=str(self.rules), **given, **options)
 
 

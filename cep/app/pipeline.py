@@ -124,7 +124,8 @@ def flow(
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
     stats.twice, stats.remarks = doubtful.counts(), units.remarks()
-    stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
+    others = engine.outputs.keys() | engine.pieces
+    stats.unseen = [name for name in engine.inputs if name not in seen and name not in others]
     if not interrupt.signal:
         began = perf_counter()
         made = Counter()

@@ -13,6 +13,7 @@ from cep.app.cli_help import OUTPUT, WATCHING
 from cep.app.cli_options import (
     BatchSize,
     ChangingKnowledgeOptions,
+    DialectOptions,
     EvaluationOptions,
     InputOptions,
     Logging,
@@ -53,7 +54,7 @@ class SinkOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.output_formats,
-            help="Of the output: also ntriples, turtle, trig; else the suffix tells; jsonl on standard output.",
+            help="Of the output: also ntriples, turtle, trig, rtec; else the suffix tells; jsonl on standard output.",
         ),
     ] = None
     only: Annotated[
@@ -162,6 +163,7 @@ class RunOptions:
     rules: RuleFile
     source: SourceOptions
     sink: SinkOptions
+    dialect: DialectOptions
     evaluation: EvaluationOptions
     knowledge: ChangingKnowledgeOptions
     watch: WatchOptions

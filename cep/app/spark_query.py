@@ -60,7 +60,7 @@ class JobRequest:
         """CepError: a rule or an option is wrong, or there is no Java."""
         inputs, checkpoint = options.checked()
         settings = packages.with_packages(options.spark.packages, options.spark.settings)
-        source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy)
+        source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
         shipped, engine = _engine(options, source)
         wanted = tuple(selected(engine.outputs, options.sink.only))
         if not wanted:
@@ -304,5 +304,10 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
         if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: {name}: no such file")
     return ProgramOptions(
-        source.policy, packed_facts(source.facts), pickled, {}, options.evaluation.max_derivations
+        source.policy,
+        packed_facts(source.facts),
+        pickled,
+        {},
+        options.evaluation.max_derivations,
+        **options.dialect.given,
     ), engine

@@ -141,7 +141,7 @@ def warnings_of(engine: Engine, rules: Path, facts: Collection[str] = ()) -> tup
         if engine.outputs or engine.alerts
         else (Warning(f"{rules} has no rules, so it derives nothing", code="empty"),)
     )
-    return (*empty, *unused(facts, engine.plan.source), *engine.warnings)
+    return (*empty, *unused(facts, engine.tree), *engine.warnings)
 
 
 def undeclared(engine: Engine) -> list[str]:

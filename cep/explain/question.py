@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cep.core.errors import CepError, Source
+from cep.core.errors import CepError
 from cep.core.literals import SECOND, read_instant
 from cep.core.suggest import did_you_mean
 from cep.engine import Engine
@@ -103,8 +103,7 @@ def _pattern(text: str, engine: Engine) -> EventPattern:
 
 
 def _prefixes(engine: Engine) -> list[tuple[str, str]]:
-    source: Source = engine.plan.source
-    return [(each.name, each.iri) for each in parse(source.text, source.name).statements if isinstance(each, Prefix)]
+    return [(each.name, each.iri) for each in engine.tree.statements if isinstance(each, Prefix)]
 
 
 def _value(argument: Expression, name: str, type: str) -> Value:

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
+from cep.language.syntax.ast import SyntaxTree
 from cep.language.syntax.parser import parse
 from cep.rules.terms import Predicate
 from cep.rules.typed_facts import FactDeclaration
@@ -15,7 +16,12 @@ from cep.rules.typed_facts import FactDeclaration
 
 def predicates_asked(text: str, name: str) -> set[str]:
     """Those of all conditions. CepError: the text is no program."""
-    return set(_predicates_of(parse(text, name).statements))
+    return predicates_of(parse(text, name))
+
+
+def predicates_of(program: SyntaxTree) -> set[str]:
+    """Those of all conditions of a tree of syntax."""
+    return set(_predicates_of(program.statements))
 
 
 def facts_declared(text: str) -> dict[str, FactDeclaration]:

@@ -311,6 +311,9 @@ class Fluents:
             case Comparison("=", value, Call(name, arguments)) if name in self.declared:
                 self.fits(name, len(arguments), value, condition.span)
                 return name, (*arguments, value), False
+            case Comparison("!=", Call(name, arguments), value) if name in self.declared:
+                self.fits(name, len(arguments), value, condition.span)
+                return name, (*arguments, value), True
         self.elsewhere(condition)
         return None
 

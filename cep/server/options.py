@@ -14,6 +14,7 @@ from cep.app.cli_help import WATCHING
 from cep.app.cli_options import (
     BatchSize,
     ChangingKnowledgeOptions,
+    DialectOptions,
     EvaluationOptions,
     InputOptions,
     Logging,
@@ -222,6 +223,7 @@ class ServeOptions:
     retention: RetentionOptions
     alerts: AlertOptions
     queries: QueryOptions
+    dialect: DialectOptions
     evaluation: EvaluationOptions
     knowledge: ChangingKnowledgeOptions
     logging: LogOptions

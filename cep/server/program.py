@@ -56,7 +56,7 @@ class ServedProgram:
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
     CepError."""
-    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy)
+    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
     made = partial(
         source.engine,
         alerts=True,

@@ -28,6 +28,8 @@ class ProgramOptions:
     knowledge: bytes | None = None
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     max_derivations: int = 1_000_000
+    dialect: str | None = None
+    tick: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class ShippedProgram:
             knowledge=None if options.knowledge is None else unpickled_knowledge(options.knowledge),
             types=options.types,
             policy=options.policy,
+            dialect=options.dialect,
+            tick=options.tick,
             lateness=None,
             max_derivations=options.max_derivations,
             stage=stage,

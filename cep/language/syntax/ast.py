@@ -306,7 +306,14 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class SyntaxTree:
-    """All statements in the order written, and the text they came from."""
+    """All statements in the order written, and the text they came from. Of a dialect:
+    `impossible`, fluents that must not hold, each with the rule that says so; `incoming`, those of which pieces come
+    in; `helpers`, what only helps to say what a program means; `records`, how what
+    comes in is written."""
 
     statements: tuple[Statement, ...]
     source: Source = field(default=Source(""), compare=False)
+    impossible: tuple[tuple[str, Span], ...] = field(default=(), compare=False)
+    incoming: tuple[str, ...] = field(default=(), compare=False)
+    helpers: frozenset[str] = field(default=frozenset(), compare=False)
+    records: RecordFormat | None = field(default=None, compare=False)

@@ -1,0 +1,48 @@
+"""Pieces of fluents that come in: an event when one begins and one when it ends; times in ticks of a clock."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from cep.core.errors import CepError
+from cep.core.literals import LONGEST, SECOND
+from cep.core.time import FARTHEST
+
+INFINITE = ("inf", "infty", "infinity", "oo")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?", re.ASCII)
+_COARSER = (("1s", SECOND), ("1min", 60 * SECOND), ("1h", 3600 * SECOND), ("1d", 86_400 * SECOND))
+
+
+def begins(name: str) -> str:
+    """The event that a piece of a fluent begins."""
+    return f"{name} begins"
+
+
+def ends(name: str) -> str:
+    """The event that one ends."""
+    return f"{name} ends"
+
+
+def ticks(text: str, tick: int) -> int:
+    """The microseconds of a number of ticks, `3`, `1.5` or `3/2`, exactly. Raises CepError."""
+    if text.isascii() and text.isdigit() and len(text) < 12:
+        found = Fraction(int(text))
+    elif _NUMBER.fullmatch(text):
+        above, _, below = text.partition("/")
+        if below and not int(below):
+            raise CepError("nothing is divided by 0", code="syntax")
+        found = Fraction(above) / Fraction(below or 1)
+    else:
+        raise CepError(f"`{text}` is no number", hint="numbers are `3`, `1.5` or `3/2`", code="syntax")
+    exact = found * tick
+    if exact.denominator != 1:
+        coarser = next((name for name, size in _COARSER if (found * size).denominator == 1), f"{found.denominator}s")
+        message = f"`{text}` is finer than a microsecond, and time is exact to that"
+        hint = f"a coarser tick, of which this is whole microseconds: `--tick {coarser}`"
+        raise CepError(message, hint=hint, code="syntax")
+    if exact > FARTHEST:
+        raise CepError(
+            "this is more than 36 thousand years", hint=f"at most `{LONGEST}`, or a finer --tick", code="syntax"
+        )
+    return int(exact)

@@ -1,0 +1,389 @@
+"""Rules of DatalogMTL, read into the syntax tree of defined fluents: `Flag(X,Z) :- Monit(X,Z), Boxminus[0,4]Signal(Z)`.
+
+    program  = { rule }, one a line; a line goes on behind a comma, or where the next begins with a blank
+    rule     = { box within } atom ":-" literal { "," literal } [ "." ]
+    literal  = [ "not" ] prefixed [ ( "Since" | "Until" ) within prefixed ]
+    prefixed = operator within prefixed | atom | "Top" | "Bottom" | "(" literal { "," literal } ")"
+    atom     = name [ "(" term { "," term } ")" ]
+    within   = ( "[" | "(" ) number [ "," number ] ( "]" | ")" )
+
+Every predicate becomes a fluent, of which facts may come in as records, with strings as arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+
+from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
+from cep.core.literals import SECOND, read_string
+from cep.core.schema import RecordFormat
+from cep.language.dialects.datalogmtl.tokens import Cursor, Token, bound, tokens
+from cep.language.fluents import RESERVED
+from cep.language.syntax import ast
+from cep.rules.formulas import Alternatives, Conjunction, Formula, Plain, Timed, Within, formula_variables
+from cep.rules.terms import Constant, Expression, Variable
+
+OPERATORS = {
+    "Diamondminus": "ONCE",
+    "Diamondplus": "EVENTUALLY",
+    "Boxminus": "HISTORICALLY",
+    "Boxplus": "ALWAYS",
+}
+SIGNED = {"SOMETIME": ("ONCE", "EVENTUALLY"), "ALWAYS": ("HISTORICALLY", "ALWAYS")}
+"""Operators whose interval says by its signs whether it looks back or ahead: those of each."""
+NEGATIONS = ("not", "~", "\\+")
+BINARY = {"Since": "SINCE", "Until": "UNTIL"}
+WORDS = (*OPERATORS, *SIGNED, *BINARY, "Top", "Bottom")
+TOP, BOTTOM = "Top", "Bottom"
+DEEPEST = 100
+RULE = "e.g. `Flag(X,Z) :- Monit(X,Z), Boxminus[0,4]Diamondminus[0,2]Signal(Z)`"
+WITHIN = "how far an operator reaches: `Diamondminus[0,2]`, `Boxminus(1,inf)`"
+ATOM = "an atom is `Signal(Z)`, `Monit(n,Z)` or `Open`"
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """`Top` or `Bottom`: what always and what never holds."""
+
+    holds: bool
+    span: Span
+
+
+Part = Formula | Truth
+
+
+def read(source: Source, tick: int = SECOND) -> ast.SyntaxTree:
+    """The rules of a program, with the fluents that they are about. `tick`: microseconds of the number 1. Raises
+    CepError with all that is wrong."""
+    return _Reader(source, tick).tree()
+
+
+class _Reader:
+    def __init__(self, source: Source, tick: int) -> None:
+        self.source = source
+        self.tick = tick
+        self.errors = Mistakes()
+        self.arities: dict[str, tuple[int, Span]] = {}
+        self.names: dict[str, list[str | None]] = {}
+        self.rules: list[ast.WhileRule] = []
+        self.impossible: dict[str, Span] = {}
+        self.asks_top = False
+
+    def tree(self) -> ast.SyntaxTree:
+        for words in _statements(self.source):
+            try:
+                self.rule(Cursor(self.source, words))
+            except CepError as error:
+                self.errors.append(error)
+        if self.errors:
+            raise CepErrors(self.errors)
+        declared = [self.declaration(name) for name in self.arities]
+        top: list[ast.Statement] = []
+        if self.asks_top:
+            top = [ast.FluentDeclaration(TOP, ()), ast.FluentRule("initially", TOP, (), None, None)]
+        incoming = tuple(name for name in self.arities if name not in self.impossible)
+        statements = (*declared, *top, *self.rules)
+        impossible, helpers = tuple(self.impossible.items()), frozenset({TOP})
+        records = RecordFormat("facts", (("tick", str(self.tick)),))
+        return ast.SyntaxTree(statements, self.source, impossible, incoming, helpers, records)
+
+    def declaration(self, name: str) -> ast.FluentDeclaration:
+        arity, span = self.arities[name]
+        columns: dict[str, None] = {}
+        wanted = self.names.get(name, [None] * arity)
+        for at in range(arity):
+            own = wanted[at]
+            if own is None or own in columns or own in RESERVED:
+                own = next(each for each in (f"arg{k}" for k in count(at + 1)) if each not in (*columns, *wanted))
+            columns[own] = None
+        attributes = tuple(ast.AttributeTree(each, "string") for each in columns)
+        return ast.FluentDeclaration(name, attributes, None, span=span)
+
+    # --- rules ---
+
+    def rule(self, cursor: Cursor) -> None:
+        first = cursor.token
+        boxes: list[ast.Box] = []
+        while (word := cursor.token).text in (*OPERATORS, *SIGNED) and word.kind == "name":
+            boxes += self.box(cursor)
+        if cursor.token.text in BINARY or cursor.token.text == TOP:
+            cursor.stop(f"a head does not carry `{cursor.token.text}`", cursor.token.span, RULE)
+        begin = cursor.token
+        never = begin.text == BOTTOM
+        head = None if never else self.atom(cursor)
+        if never:
+            cursor.advance()
+        head_span = cursor.span(begin)
+        if cursor.token.text == "@":
+            cursor.stop("a fact is no rule", cursor.token.span,
+                        "facts have a file of their own: `cep run p.dmtl --input in.facts`")  # fmt: skip
+        if not cursor.accept(":-", "<-"):
+            if cursor.token.text in BINARY:
+                cursor.stop(f"a head does not carry `{cursor.token.text}`", cursor.token.span, RULE)
+            cursor.fail("`:-`", RULE)
+        body = self.conjunction(cursor, cursor.token)
+        cursor.accept(".")
+        if cursor.token.kind != "end":
+            cursor.fail("`,` or the end of the rule", "one rule a line; a line that begins with a blank goes on")
+        span = cursor.span(first)
+        if isinstance(body, Truth):
+            if not body.holds:
+                return  # such a rule never derives anything
+            self.asks_top = True
+            body = Plain(TOP, (), span=body.span)
+        bound_names = dict.fromkeys(_bound(body))
+        if head is None:
+            name = BOTTOM if BOTTOM not in self.impossible else f"{BOTTOM}{len(self.impossible) + 1}"
+            arguments: tuple[Expression, ...] = tuple(Variable(each) for each in bound_names if each != "_")
+            self.meets(name, arguments, head_span, True)
+            self.impossible[name] = span
+            head = Plain(name, arguments, span=head_span)
+            boxes = []
+        for each in head.arguments:
+            if isinstance(each, Variable) and each.name not in bound_names:
+                hint = "each variable of the head stands in an atom of the body that is not negated"
+                cursor.stop(f"`{each.name}` has no value: the body does not bind it", each.span, hint)
+        self.name(head)
+        self.rules.append(ast.WhileRule(head.name, head.arguments, None, tuple(boxes), body, span, head_span))
+
+    def box(self, cursor: Cursor) -> list[ast.Box]:
+        word = cursor.advance()
+        if word.text.startswith("Diamond") or word.text == "SOMETIME":
+            cursor.stop(f"a head does not carry `{word.text}`", word.span, "`Boxplus[0,3]` or `Boxminus[0,3]`, which "
+                        "hold at all times so far on or back")  # fmt: skip
+        found = self.operators(cursor, word)
+        return [ast.Box(operator, within) for operator, within in found]
+
+    def meets(self, name: str, arguments: tuple[Expression, ...], span: Span, own: bool = False) -> None:
+        """Hold an atom against the others of its predicate."""
+        if not own and (name in WORDS or (name.startswith(BOTTOM) and name[len(BOTTOM) :].isdigit())):
+            raise CepError(f"`{name}` names no predicate", self.source, span, ATOM, "syntax")
+        known = self.arities.setdefault(name, (len(arguments), span))
+        if known[0] != len(arguments):
+            message = f"`{name}` has {known[0]} arguments at {known[1].line}:{known[1].column}, here {len(arguments)}"
+            raise CepError(message, self.source, span, "a predicate has one number of arguments", "arity")
+
+    def name(self, head: Plain) -> None:
+        """Attributes are called as the variables of the first head."""
+        wanted = [
+            each.name.lower() if isinstance(each, Variable) and each.name.strip("_") else None
+            for each in head.arguments
+        ]
+        self.names.setdefault(head.name, wanted)
+
+    # --- formulas ---
+
+    def conjunction(self, cursor: Cursor, first: Token) -> Part:
+        parts: list[Part] = []
+        negated: list[bool] = []
+        while True:
+            no = cursor.accept(*NEGATIONS)
+            part = self.literal(cursor)
+            if isinstance(part, Truth) and no:
+                part, no = Truth(not part.holds, part.span), False
+            parts.append(part)
+            negated.append(no)
+            if not cursor.accept(","):
+                break
+        span = cursor.span(first)
+        if any(isinstance(each, Truth) and not each.holds for each in parts):
+            return Truth(False, span)
+        kept = [(each, no) for each, no in zip(parts, negated, strict=True) if not isinstance(each, Truth)]
+        if not kept:
+            return Truth(True, span)
+        kept.sort(key=lambda pair: pair[1])  # what holds comes first
+        if kept[0][1]:
+            self.asks_top = True
+            kept.insert(0, (Plain(TOP, (), span=span), False))
+        if len(kept) == 1:
+            return kept[0][0]
+        return Conjunction(tuple(each for each, _ in kept), tuple(no for _, no in kept), span)
+
+    def literal(self, cursor: Cursor) -> Part:
+        first = cursor.token
+        left = self.prefixed(cursor)
+        while (word := cursor.token).text in BINARY and word.kind == "name":
+            cursor.advance()
+            within = self.within(cursor, word, False)
+            right = self.prefixed(cursor)
+            if isinstance(right, Truth) and right.holds and within.bounds[0] == "(":
+                cursor.stop(f"`{word.text}` with Top at an open distance does not run", cursor.span(first),
+                            f"a closed one: `A {word.text}[1,2] Top`, which asks for A over a time of 1")  # fmt: skip
+            left = _binary(BINARY[word.text], left, right, within, cursor.span(first))
+            if cursor.token.text in BINARY:
+                hint = f"parentheses: `(A {word.text}[0,1]B) {cursor.token.text}[0,1]C`"
+                message = f"`{cursor.token.text}` beside `{word.text}` does not say which of the two comes first"
+                cursor.stop(message, cursor.token.span, hint)
+        return left
+
+    def prefixed(self, cursor: Cursor) -> Part:
+        first = cursor.token
+        cursor.depth += 1
+        if cursor.depth > DEEPEST:
+            cursor.stop(f"more than {DEEPEST} levels of nesting", first.span, "give an inner part a rule of its own")
+        made = self.inner(cursor, first)
+        cursor.depth -= 1
+        return made
+
+    def inner(self, cursor: Cursor, first: Token) -> Part:
+        if first.kind == "name" and first.text in (*OPERATORS, *SIGNED):
+            cursor.advance()
+            found = self.operators(cursor, first)
+            part = self.prefixed(cursor)
+            span = cursor.span(first)
+            if isinstance(part, Truth):  # of what always holds, and of what never does, every operator says the same
+                return replace(part, span=span)
+            timed: list[Formula] = [Timed(operator, (part,), within, span) for operator, within in found]
+            if len(timed) == 1:
+                return timed[0]
+            if first.text == "SOMETIME":
+                return Alternatives(tuple(timed), span)
+            return Conjunction(tuple(timed), (False,) * len(timed), span)
+        if first.kind == "name" and first.text in (TOP, BOTTOM):
+            cursor.advance()
+            return Truth(first.text == TOP, first.span)
+        if cursor.accept("("):
+            inside = self.conjunction(cursor, cursor.token)
+            cursor.expect(")", f"the `(` at {first.line}:{first.column} is not closed")
+            return inside
+        return self.atom(cursor)
+
+    def atom(self, cursor: Cursor) -> Plain:
+        first = cursor.token
+        if first.kind != "name" or first.text in (*BINARY, "not"):
+            cursor.fail("an atom", ATOM)
+        cursor.advance()
+        arguments: list[Expression] = []
+        if cursor.accept("("):
+            arguments.append(self.term(cursor))
+            while cursor.accept(","):
+                arguments.append(self.term(cursor))
+            cursor.expect(")", ATOM)
+        span = cursor.span(first)
+        self.meets(first.text, tuple(arguments), span)
+        return Plain(first.text, tuple(arguments), span=span)
+
+    def term(self, cursor: Cursor) -> Expression:
+        token = cursor.token
+        if token.kind == "name" and (token.text[0].isupper() or token.text[0] == "_"):
+            cursor.advance()
+            return Variable("_" if token.text == "_" else token.text, token.span)
+        if cursor.accept("-") and cursor.token.kind == "number":
+            number = cursor.advance()
+            return Constant(f"-{number.text}", "string", cursor.span(token))
+        if token.kind not in ("name", "number", "string"):
+            cursor.fail("a variable or a constant", "variables begin with a capital letter, constants do not")
+        cursor.advance()
+        text = read_string(token.text) if token.kind == "string" else token.text
+        if cursor.token.text == "(":
+            cursor.stop(f"`{token.text}(..)` is a term with arguments, and DatalogMTL has none", token.span, ATOM)
+        return Constant(text, "string", token.span)
+
+    # --- how far an operator reaches ---
+
+    def operators(self, cursor: Cursor, word: Token) -> list[tuple[str, Within]]:
+        """The operators of ours that one of MeTeoR's is, two where it looks back and ahead."""
+        if word.text in OPERATORS:
+            return [(OPERATORS[word.text], self.within(cursor, word, False))]
+        low, high, bounds = self.interval(cursor, True)
+        past, future = SIGNED[word.text]
+        if low is not None and low >= 0 and not (low == 0 and high == 0):
+            return [(future, Within(low, high, bounds if high is not None else bounds[0] + ")"))]
+        if high is not None and high <= 0:
+            back = ("[" if bounds[1] == "]" else "(") + ("]" if bounds[0] == "[" and low is not None else ")")
+            return [(past, Within(-high, None if low is None else -low, back))]
+        back = "[" + ("]" if low is not None and bounds[0] == "[" else ")")
+        ahead = "[" + ("]" if high is not None and bounds[1] == "]" else ")")
+        return [(past, Within(0, None if low is None else -low, back)), (future, Within(0, high, ahead))]
+
+    def within(self, cursor: Cursor, word: Token, signed: bool) -> Within:
+        low, high, bounds = self.interval(cursor, signed, word)
+        assert low is not None, "what has no sign begins somewhere"
+        return Within(low, high, bounds if high is not None else bounds[0] + ")")
+
+    def interval(self, cursor: Cursor, signed: bool, word: Token | None = None) -> tuple[int | None, int | None, str]:
+        """`[a, b]`, or `[a]`, that one distance; None: infinite."""
+        opening = cursor.token
+        if opening.text not in ("[", "(") or opening.kind == "string":
+            cursor.fail("`[`", WITHIN)
+        cursor.advance()
+        first = cursor.token
+        low = bound(cursor, self.tick)
+        if not signed and (low is None or low < 0 or first.text == "-"):
+            name = "" if word is None else word.text
+            cursor.stop(f"`{name}` does not reach to this", cursor.span(first),
+                        "a number from 0 on; SOMETIME and ALWAYS have signs: `SOMETIME[-2,-1]`")  # fmt: skip
+        negative = first.text == "-"
+        high, last = low, first
+        single = cursor.token.text in ("]", ")")
+        if not single:
+            cursor.expect(",", WITHIN)
+            last = cursor.token
+            high = bound(cursor, self.tick)
+        closing = cursor.token
+        if closing.text not in ("]", ")"):
+            cursor.fail("`]` or `)`", WITHIN)
+        cursor.advance()
+        span = cursor.span(opening)
+        bounds = opening.text + closing.text
+        if (low is None and not negative) or (high is None and last.text == "-"):
+            cursor.stop("nothing lies in this interval", span, WITHIN)
+        if low is not None and high is not None:
+            if low > high:
+                cursor.stop("the interval ends before it begins", span, f"the smaller number comes first; {WITHIN}")
+            if low == high and bounds != "[]":
+                cursor.stop("nothing lies in this interval", span, "one distance alone is `[2,2]`")
+        return low, high, bounds
+
+
+def _binary(operator: str, left: Part, right: Part, within: Within, span: Span) -> Part:
+    if isinstance(right, Truth):
+        if not right.holds:
+            return Truth(False, span)
+        if isinstance(left, Truth):
+            return Truth(left.holds or (within.low == 0 and within.bounds[0] == "["), span)
+        if within.low == 0 and within.bounds[0] == "[":
+            return Truth(True, span)
+        box = "HISTORICALLY" if operator == "SINCE" else "ALWAYS"
+        return Timed(box, (left,), Within(0, within.low, "()"), span)
+    if isinstance(left, Truth):
+        if left.holds:
+            past = operator == "SINCE"
+            return Timed("ONCE" if past else "EVENTUALLY", (right,), within, span)
+        return right if within.low == 0 and within.bounds[0] == "[" else Truth(False, span)
+    return Timed(operator, (left, right), within, span)
+
+
+def _bound(formula: Formula) -> list[str]:
+    """The variables that a formula binds, in order."""
+    match formula:
+        case Conjunction(parts, negated):
+            return [n for part, no in zip(parts, negated, strict=True) if not no for n in _bound(part)]
+        case Timed(_, (_, right)):
+            return _bound(right)
+        case Timed(_, (only,)):
+            return _bound(only)
+        case Alternatives(parts):
+            return _bound(parts[0])
+        case _:
+            return [each for each in formula_variables(formula) if each != "_"]
+
+
+def _statements(source: Source) -> list[list[Token]]:
+    """The tokens of each rule: one a line; it goes on behind a comma, and where the next line begins with a
+    blank and has no `:-` of its own."""
+    found: list[list[Token]] = []
+    open_ended = False
+    for number, line in enumerate(source.lines, 1):
+        words = tokens(line, number)
+        if len(words) == 1:
+            continue
+        begins = any(word.text in (":-", "<-") and word.kind == "mark" for word in words)
+        goes_on = bool(found) and not begins and (open_ended or line[:1].isspace())
+        if goes_on:
+            found[-1][-1:] = words
+        else:
+            found.append(words)
+        open_ended = words[-2].text in (",", ":-", "<-", "(")
+    return found

@@ -1,0 +1,112 @@
+"""The words of DatalogMTL: text cut into tokens, a cursor over those of one line, and numbers as times."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from cep.core.errors import CepError, Source, Span
+from cep.core.pieces import INFINITE, ticks
+
+_TOKEN = re.compile(
+    r"""
+    (?P<skip>[ \t\r\f\v]+|[#%].*)
+  | (?P<number>[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?)
+  | (?P<name>[^\W\d]\w*)
+  | (?P<string>"(?:[^"\\]|\\.)*")
+  | (?P<mark>:-|<-|\\\+|[()\[\],.@+~-])
+  | (?P<bad>.)
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of one line. `kind`: name number string mark bad end; `column` from 1."""
+
+    kind: str
+    text: str
+    line: int
+    column: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.line, self.column, self.line, self.column + len(self.text))
+
+
+def tokens(line: str, number: int) -> list[Token]:
+    """The tokens of a line, then one of kind `end`."""
+    found = [
+        Token(str(match.lastgroup), match.group(), number, match.start() + 1)
+        for match in _TOKEN.finditer(line)
+        if match.lastgroup != "skip"
+    ]
+    last = found[-1].column + len(found[-1].text) if found else 1
+    return [*found, Token("end", "", number, last)]
+
+
+class Cursor:
+    """The tokens of one rule or fact, from the first on; `previous` is the one passed last."""
+
+    def __init__(self, source: Source, words: list[Token]) -> None:
+        self.source = source
+        self.words = words
+        self.at = 0
+        self.previous = words[0]
+        self.depth = 0
+
+    @property
+    def token(self) -> Token:
+        return self.words[self.at]
+
+    def peek(self, ahead: int = 1) -> Token:
+        return self.words[min(self.at + ahead, len(self.words) - 1)]
+
+    def advance(self) -> Token:
+        self.previous = self.token
+        self.at = min(self.at + 1, len(self.words) - 1)
+        return self.previous
+
+    def accept(self, *marks: str) -> bool:
+        """Whether the next token is one of these, which is then passed."""
+        if self.token.kind in ("end", "string") or self.token.text not in marks:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, mark: str, hint: str | None = None) -> Token:
+        if not self.accept(mark):
+            self.fail(f"`{mark}`", hint)
+        return self.previous
+
+    def span(self, first: Token) -> Span:
+        """From `first` to the token passed last."""
+        return first.span.to(self.previous.span)
+
+    def fail(self, expected: str, hint: str | None = None) -> NoReturn:
+        found = "the end of the line" if self.token.kind == "end" else f"`{self.token.text}`"
+        self.stop(f"expected {expected}, found {found}", self.token.span, hint)
+
+    def stop(self, message: str, span: Span, hint: str | None = None) -> NoReturn:
+        raise CepError(message, self.source, span, hint, "syntax")
+
+
+def bound(cursor: Cursor, tick: int) -> int | None:
+    """A number of ticks in microseconds, or `inf` with its sign: None. `-` before a number is read, too."""
+    negative = cursor.accept("-")
+    if not negative:
+        cursor.accept("+")
+    token = cursor.token
+    if token.kind == "name" and token.text.lower() in INFINITE:
+        cursor.advance()
+        return None
+    if token.kind != "number":
+        cursor.fail("a number or `inf`", "numbers are `3`, `1.5` or `3/2`")
+    cursor.advance()
+    try:
+        found = ticks(token.text, tick)
+    except CepError as error:
+        cursor.stop(error.message, token.span, error.hint)
+    return -found if negative else found

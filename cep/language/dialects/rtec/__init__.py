@@ -1,0 +1,1 @@
+"""RTEC, the run-time event calculus: event descriptions in Prolog."""

@@ -1,0 +1,198 @@
+"""An event description, sorted: which clauses begin and end fluents, define, declare and ground them; and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cep.core.errors import CepError, Mistakes, Source, Span
+from cep.language.dialects.rtec.terms import Compound, Term, Var, alternatives, clauses, conjuncts
+
+VERBS = {"initiatedAt": "initiate", "terminatedAt": "terminate"}
+DECLARATIONS = {
+    "event": 1, "simpleFluent": 1, "sDFluent": 1, "inputEntity": 1, "outputEntity": 1, "internalEntity": 1,
+    "index": 2, "cachingOrder": 1, "cachingOrder2": 2, "dynamicDomain": 1, "needsGrounding": 3, "cyclic": 1,
+    "collectGrounds": 2, "collectIntervals2": 2, "buildFromPoints2": 2, "dgrounded": 2, "temporalDistance": 1,
+}  # fmt: skip
+"""What only says how RTEC is to run it, with the number of arguments."""
+RULE = "e.g. `initiatedAt(rich(X)=true, T) :- happensAt(win_lottery(X), T).`"
+COMPILED = "holdsForSDFluent", "happensAtEv", "happensAtIE", "holdsForProcessedSimpleFluent"
+
+
+@dataclass(frozen=True, slots=True)
+class Fluent:
+    """`location(P)=home`."""
+
+    term: Compound
+    value: Term
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause about a fluent or an event. `verb`: initiate, terminate, initially, happens, holds or ground; `time`:
+    the T or the I of the head; `number`: its own among all clauses."""
+
+    verb: str
+    fluent: Fluent | None
+    event: Compound | None
+    time: Term | None
+    body: tuple[Term, ...]
+    span: Span
+    head_span: Span
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """`fi(F=V, F=W, R)`."""
+
+    before: Fluent
+    after: Fluent
+    length: Term
+    body: tuple[Term, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AtemporalRule:
+    """`vessel(V) :- fishing(V).`, or a fact."""
+
+    head: Compound
+    body: tuple[Term, ...]
+    span: Span
+    number: int
+
+
+@dataclass(slots=True)
+class EventDescription:
+    """All clauses of a text. `renewed`: of `p(F=V)`; `inputs`: fluents that are declared to come in."""
+
+    source: Source
+    errors: Mistakes = field(default_factory=Mistakes)
+    clauses: list[Clause] = field(default_factory=list)
+    deadlines: list[Deadline] = field(default_factory=list)
+    renewed: list[Fluent] = field(default_factory=list)
+    inputs: list[Fluent] = field(default_factory=list)
+    atemporal: list[AtemporalRule] = field(default_factory=list)
+
+    def error(self, message: str, span: Span, hint: str | None = None, code: str = "syntax") -> None:
+        self.errors.append(CepError(message, self.source, span, hint, code))
+
+
+def sorted_clauses(source: Source) -> EventDescription:
+    """The clauses of a text; what cannot be read is among the errors."""
+    made = EventDescription(source)
+    number = 0
+    for found in clauses(source):
+        if isinstance(found, CepError):
+            made.errors.add(found)
+            continue
+        if isinstance(found, Compound) and found.name == ":-" and len(found.arguments) == 1:
+            continue  # a directive: `:- dynamic f/1.`
+        head = found
+        bodies: list[list[Term]] = [[]]
+        if isinstance(found, Compound) and found.name == ":-":
+            head = found.arguments[0]
+            bodies = alternatives(conjuncts(found.arguments[1]))
+        if not isinstance(head, Compound) or head.quoted:
+            made.error("a clause has a predicate as its head", head.span, RULE)
+            continue
+        for one in bodies:
+            number += 1
+            try:
+                _sort(made, head, tuple(each for each in one if each != Compound("true")), found.span, number)
+            except CepError as error:
+                made.errors.append(error)
+                break
+    return made
+
+
+def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: Span, number: int) -> None:
+    name, arguments = head.name, head.arguments
+    own = head.span
+    match name, len(arguments):
+        case (("initiatedAt" | "terminatedAt"), 2):
+            found = fluent(made.source, arguments[0])
+            made.clauses.append(Clause(VERBS[name], found, None, arguments[1], body, span, own, number))
+        case "initially", 1:
+            found = fluent(made.source, arguments[0])
+            made.clauses.append(Clause("initially", found, None, None, body, span, own, number))
+        case "holdsFor", 2:
+            found = fluent(made.source, arguments[0])
+            made.clauses.append(Clause("holds", found, None, arguments[1], body, span, own, number))
+        case "happensAt", 2:
+            event = arguments[0]
+            if not isinstance(event, Compound):
+                raise refused(made.source, "an event has a name", event.span, RULE)
+            made.clauses.append(Clause("happens", None, event, arguments[1], body, span, own, number))
+        case "grounding", 1:
+            (what,) = arguments
+            if isinstance(what, Compound) and what.name == "=":
+                grounded = fluent(made.source, what)
+                made.clauses.append(Clause("ground", grounded, None, None, body, span, own, number))
+        case "fi", 3:
+            before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
+            made.deadlines.append(Deadline(before, after, arguments[2], body, span))
+        case "p", 1:
+            made.renewed.append(fluent(made.source, arguments[0]))
+        case (("collectIntervals" | "buildFromPoints" | "points"), 1):
+            made.inputs.append(fluent(made.source, arguments[0]))
+        case (("initiatedAt" | "terminatedAt" | "initially" | "holdsFor" | "happensAt" | "holdsAt" | "fi"), _):
+            hint = RULE if name != "holdsAt" else "`holdsFor(F=V, I) :- ..` defines it, `initiatedAt` begins it"
+            if len(arguments) == 4:
+                hint = "this is what RTEC compiles; the description itself has `initiatedAt(F=V, T)`"
+            raise refused(made.source, f"`{name}` with {len(arguments)} arguments heads no clause here", own, hint)
+        case _ if name in DECLARATIONS and len(arguments) == DECLARATIONS[name]:
+            return
+        case _ if name in COMPILED:
+            hint = "this is what RTEC compiles; the description itself has `initiatedAt(F=V, T)`"
+            raise refused(made.source, f"`{name}` heads no clause here", own, hint)
+        case _ if name in ("=", "\\+", "->", "-->"):
+            raise refused(made.source, f"`{name}` heads no clause", own, RULE)
+        case _:
+            made.atemporal.append(AtemporalRule(head, body, span, number))
+
+
+def fluent(source: Source, term: Term) -> Fluent:
+    """`F=V` as a fluent. Raises CepError."""
+    if not (isinstance(term, Compound) and term.name == "=" and len(term.arguments) == 2):
+        hint = "a fluent has a value: `moving(V)=true`, `location(P)=home`"
+        raise refused(source, "a fluent and its value were expected", term.span, hint)
+    left, value = term.arguments
+    if not isinstance(left, Compound) or left.quoted:
+        raise refused(source, "a fluent has a name", left.span, "`moving(V)=true`")
+    return Fluent(left, value, term.span)
+
+
+def refused(source: Source, message: str, span: Span, hint: str | None = None, code: str = "dialect") -> CepError:
+    """A mistake, or what does not run here."""
+    return CepError(message, source, span, hint, code)
+
+
+def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
+    """Name and arguments of a fluent or event: terms among its arguments become part of its name, `obl(pay(X))` is
+    `obl_pay(X)`."""
+    name = term.name
+    found: list[Term] = []
+    for each in term.arguments:
+        if isinstance(each, Compound) and each.arguments:
+            inner, arguments = flat(source, each)
+            name += f"_{inner}"
+            found += arguments
+        else:
+            found.append(each)
+    return name, tuple(found)
+
+
+def timed(source: Source, term: Compound, time: Term | None) -> None:
+    """Refuse a condition that is about another time than its head."""
+    at = term.arguments[1]
+    if not isinstance(at, Var) or not isinstance(time, Var) or at.name != time.name:
+        raise refused(source, f"`{term.name}` asks of another time than the head", at.span,
+                      "all conditions are about the one time of the head: `happensAt(.., T)`")  # fmt: skip
+
+
+def names_of(arguments: Sequence[Term]) -> list[str | None]:
+    """What the attributes of these arguments may be called: after the variables."""
+    return [each.name.lower() if isinstance(each, Var) and each.name[0] != "_" else None for each in arguments]

@@ -1,0 +1,222 @@
+"""`holdsFor`: lists of intervals put together by union_all and the like, as one formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cep.core.errors import CepError, Mistakes, Span
+from cep.language.dialects.rtec.conditions import Conditions, lone
+from cep.language.dialects.rtec.description import Clause, EventDescription, flat, fluent, refused
+from cep.language.dialects.rtec.signatures import CONSTRUCTS, Signatures
+from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
+from cep.language.dialects.rtec.types import Types
+from cep.language.syntax import ast
+from cep.rules.formulas import (
+    Alternatives,
+    Conjunction,
+    Formula,
+    Lasting,
+    Plain,
+    Restricted,
+    formula_variables,
+)
+from cep.rules.terms import Condition, Predicate
+
+RULE = "e.g. `holdsFor(f(X)=true, I) :- holdsFor(g(X)=true, I1), holdsFor(h(X)=true, I2), union_all([I1,I2], I).`"
+EVER = "ever"
+
+
+class Intervals:
+    """The rules of fluents that `holdsFor` defines."""
+
+    def __init__(
+        self, known: Signatures, types: Types, conditions: Conditions, description: EventDescription, tick: int
+    ) -> None:
+        self.known, self.types, self.conditions = known, types, conditions
+        self.description, self.source, self.tick = description, description.source, tick
+        self.needs: dict[str, dict[str, Span]] = {}
+        self.asks_ever = False
+
+    def rule(self, clause: Clause) -> ast.WhileRule:
+        """`head WHILE formula.` Raises CepError."""
+        assert clause.fluent is not None, "its head is a fluent"
+        name, arguments = flat(self.source, clause.fluent.term)
+        head = (*arguments, clause.fluent.value)
+        if not isinstance(clause.time, Var):
+            at = clause.head_span if clause.time is None else clause.time.span
+            raise refused(self.source, "`holdsFor` has a variable for the intervals", at, RULE)
+        used = [each for part in clause.body for each in term_variables(part)] + [
+            n for t in head for n in term_variables(t)
+        ]
+        lists: dict[str, Formula] = {}
+        conditions: list[Condition] = []
+        for each in clause.body:
+            assert isinstance(each, Compound), "what is none was refused"
+            self.step(clause, name, each, lists, conditions, used)
+        if clause.time.name not in lists:
+            raise refused(self.source, f"nothing says what `{clause.time.name}` is", clause.head_span, RULE)
+        formula = lists[clause.time.name]
+        *given, value = self.types.arguments(name, head)
+        asked = set(formula_variables(formula)) | {n for part in clause.body for n in self.atemporal_names(part)}
+        loose = [each for each in head if isinstance(each, Var) and each.name not in asked]
+        if loose:
+            conditions.insert(0, self.ground(name, head, clause, loose[0]))
+        if conditions:
+            formula = Restricted(formula, tuple(conditions), clause.span)
+        return ast.WhileRule(name, tuple(given), value, (), formula, clause.span, clause.head_span)
+
+    def atemporal_names(self, part: Term) -> list[str]:
+        if not isinstance(part, Compound) or part.name in ("holdsFor", "\\+", *CONSTRUCTS):
+            return []
+        return term_variables(part)
+
+    def ground(self, name: str, head: Sequence[Term], clause: Clause, loose: Term) -> Predicate:
+        """The condition that binds what the body does not."""
+        if not self.known.grounded(name):
+            shown = loose.name if isinstance(loose, Var) else "_"
+            raise refused(self.source, f"`{shown}` has no value: the body does not bind it", loose.span,
+                          f"`grounding({name}(..)=..) :- ..` says which there are")  # fmt: skip
+        return Predicate(self.known.ground(name), self.types.arguments(name, tuple(head)), False, clause.head_span)
+
+    def step(
+        self,
+        clause: Clause,
+        name: str,
+        term: Compound,
+        lists: dict[str, Formula],
+        conditions: list[Condition],
+        used: list[str],
+    ) -> None:
+        """One condition of a body."""
+        arguments, span = term.arguments, term.span
+        if term.name == "holdsFor":
+            found = fluent(self.source, arguments[0])
+            other, inner = flat(self.source, found.term)
+            *given, value = self.types.arguments(other, lone((*inner, found.value), used))
+            self.needs.setdefault(name, {}).setdefault(other, span)
+            self.put(lists, arguments[1], Plain(other, tuple(given), None, value, None, span))
+        elif CONSTRUCTS.get(term.name) == len(arguments):
+            self.put(lists, arguments[-1], self.constructed(clause, name, term, lists))
+        elif term.name in ("happensAt", "holdsAt") or (
+            term.name == "\\+" and isinstance(arguments[0], Compound) and arguments[0].name in ("happensAt", "holdsAt")
+        ):
+            raise refused(self.source, "`holdsFor` is about intervals, not about one time", span, RULE)
+        elif self.emptiness(term, lists):
+            return
+        else:
+            for each in term_variables(term):
+                if each in lists:
+                    raise refused(self.source, f"`{term.name}` does not run on intervals here", span,
+                                  f"those that do: {', '.join(CONSTRUCTS)}")  # fmt: skip
+            conditions += self.conditions.timeless(term, used)
+
+    def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:
+        """Whether a condition asks that there are intervals, which says nothing of when. Raises CepError where it asks
+        for none."""
+        negated = term.name == "\\+"
+        inner = term.arguments[0] if negated else term
+        if not isinstance(inner, Compound) or inner.name not in ("=", "\\=", "==", "\\=="):
+            return False
+        if not any(isinstance(each, Many) and not each.items for each in inner.arguments):
+            return False
+        if (inner.name[0] == "\\") != negated:
+            return True
+        raise refused(self.source, "that something never holds is not known before the end", term.span,
+                      "`complement_all`, or `relative_complement_all`, of the times when it does not hold")  # fmt: skip
+
+    def put(self, lists: dict[str, Formula], place: Term, formula: Formula) -> None:
+        if not isinstance(place, Var):
+            raise refused(self.source, "a variable for the intervals was expected", place.span, RULE)
+        if place.name in lists:
+            raise refused(self.source, f"`{place.name}` are other intervals already", place.span, "another name")
+        lists[place.name] = formula
+
+    def constructed(self, clause: Clause, name: str, term: Compound, lists: Mapping[str, Formula]) -> Formula:
+        span = term.span
+        if term.name == "intDurGreater":
+            length = self.known.number(term.arguments[1], clause.body)
+            return Lasting(self.get(term.arguments[0], lists), round(length * self.tick), True, span)
+        listed = term.arguments[0] if term.name != "relative_complement_all" else term.arguments[1]
+        if not isinstance(listed, Many) or not listed.items:
+            raise refused(self.source, f"`{term.name}` takes a list of intervals", listed.span, "`[I1, I2]`")
+        parts = [self.get(each, lists) for each in listed.items]
+        match term.name:
+            case "union_all":
+                return self.union(clause, name, parts, span)
+            case "intersect_all":
+                return _together(parts, [False] * len(parts), span)
+            case "relative_complement_all":
+                first = self.get(term.arguments[0], lists)
+                return _together([first, *parts], [False, *[True] * len(parts)], span)
+        self.asks_ever = True
+        ever: Formula = Plain(EVER, (), span=span)
+        assert clause.fluent is not None, "its head is a fluent"
+        head = (*flat(self.source, clause.fluent.term)[1], clause.fluent.value)
+        if any(isinstance(each, Var) for each in head):
+            loose = next(each for each in head if isinstance(each, Var))
+            ever = Restricted(ever, (self.ground(name, head, clause, loose),), span)
+        return _together([ever, *parts], [False, *[True] * len(parts)], span)
+
+    def get(self, term: Term, lists: Mapping[str, Formula]) -> Formula:
+        if not isinstance(term, Var) or term.name not in lists:
+            shown = f"`{term.name}`" if isinstance(term, Var) else "this"
+            raise refused(self.source, f"{shown} is not known as intervals here", term.span,
+                          "`holdsFor(F=V, I1)` before it says what it is")  # fmt: skip
+        return lists[term.name]
+
+    def union(self, clause: Clause, name: str, parts: Sequence[Formula], span: Span) -> Formula:
+        """OR, whose sides bind the same variables: the grounding binds those that one lacks."""
+        assert clause.fluent is not None, "its head is a fluent"
+        if len(parts) == 1:
+            return parts[0]
+        head = (*flat(self.source, clause.fluent.term)[1], clause.fluent.value)
+        wanted = [n for each in head for n in term_variables(each)]
+        every = [dict.fromkeys(formula_variables(part)) for part in parts]
+        shared = {each for names in every for each in names if each in wanted}
+        made: list[Formula] = []
+        for part, names in zip(parts, every, strict=True):
+            missing = [
+                each for each in head if isinstance(each, Var) and each.name in shared and each.name not in names
+            ]
+            if missing:
+                part = Restricted(part, (self.ground(name, head, clause, missing[0]),), span)
+            made.append(part)
+        return Alternatives(tuple(made), span)
+
+    def helpers(self) -> list[ast.Statement]:
+        """What holds from tick 0 on, for complements."""
+        if not self.asks_ever:
+            return []
+        begins = ast.FluentRule("initiate", EVER, (), None, ast.TimePoint(-self.tick))
+        return [ast.FluentDeclaration(EVER, ()), begins]
+
+    def acyclic(self, errors: Mistakes) -> None:
+        """Refuse fluents that `holdsFor` defines by themselves."""
+        seen: set[str] = set()
+        for name in self.needs:
+            path: list[str] = []
+            found = self._round(name, path, seen)
+            if found is not None:
+                way = " -> ".join(f"`{each}`" for each in found)
+                span = self.needs[found[-2]][found[-1]]
+                errors.append(CepError(f"holdsFor defines a fluent by itself: {way}", self.source, span,
+                              "fluents of `initiatedAt` may ask each other in a cycle", "recursion"))  # fmt: skip
+
+    def _round(self, name: str, path: list[str], seen: set[str]) -> list[str] | None:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in seen or name not in self.needs:
+            return None
+        seen.add(name)
+        path.append(name)
+        for other in self.needs[name]:
+            if (found := self._round(other, path, seen)) is not None:
+                return found
+        path.pop()
+        return None
+
+
+def _together(parts: Sequence[Formula], negated: Sequence[bool], span: Span) -> Formula:
+    if len(parts) == 1:
+        return parts[0]
+    return Conjunction(tuple(parts), tuple(negated), span)

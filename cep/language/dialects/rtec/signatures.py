@@ -1,0 +1,254 @@
+"""What there is in an event description: events, fluents, predicates, each with one number of arguments, and typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cep.core.errors import CepError, Source, Span
+from cep.language.dialects.rtec.description import EventDescription, Fluent, flat, fluent, names_of, refused
+from cep.language.dialects.rtec.terms import Compound, Many, Number, Term, Var
+from cep.language.dialects.rtec.types import ARITHMETIC, FUNCTIONS, Types
+
+EVENT, FLUENT, PREDICATE, GROUND = "event", "fluent", "predicate", "grounding"
+COMPARISONS = {"=": "=", "\\=": "!=", "==": "=", "\\==": "!=", "is": "=", "=:=": "=", "=\\=": "!=", "<": "<",
+               ">": ">", "=<": "<=", ">=": ">="}  # fmt: skip
+RECKONED = ("is", "=:=", "=\\=", "<", ">", "=<", ">=")
+CONSTRUCTS = {"union_all": 2, "intersect_all": 2, "relative_complement_all": 3, "complement_all": 2,
+              "intDurGreater": 3}  # fmt: skip
+FORMS = {
+    "happensAt": "happensAt(gap_start(V), T)", "holdsAt": "holdsAt(moving(V)=true, T)",
+    "holdsFor": "holdsFor(moving(V)=true, I1)", "grounding": "grounding(moving(V)=true)",
+    "member": "member(X, [a, b])", "memberchk": "memberchk(X, [a, b])", "\\+": "\\+ holdsAt(moving(V)=true, T)",
+    "union_all": "union_all([I1, I2], I)", "intersect_all": "intersect_all([I1, I2], I)",
+    "relative_complement_all": "relative_complement_all(I1, [I2], I)", "complement_all": "complement_all([I1], I)",
+    "intDurGreater": "intDurGreater(I1, 10, I)",
+}  # fmt: skip
+"""How the conditions of RTEC are written."""
+EDGES = {"start": "BEGIN", "end": "END"}
+FOREIGN = ("findall", "setof", "bagof", "forall", "assert", "assertz", "asserta", "retract", "!", "nb_getval",
+           "nb_setval", "format", "write", "nl", "fail", "->", "allen", "startI", "initiatedAt", "terminatedAt",
+           "call", "not", "nth0", "nth1", "append", "length", "maplist", "=..", "@<", "@>")  # fmt: skip
+"""What Prolog and RTEC have and does not run here."""
+
+
+@dataclass(slots=True)
+class Signatures:
+    """`kinds`: what each name is; `names`: how its attributes may be called; `derived`: events that rules make;
+    `defined`: fluents that `holdsFor` defines, `simple`: those that events begin; `groundings`: the bodies by fluent;
+    `facts`: the facts of each predicate."""
+
+    source: Source
+    kinds: dict[str, str] = field(default_factory=dict)
+    arities: dict[str, int] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)
+    names: dict[str, list[str | None]] = field(default_factory=dict)
+    derived: set[str] = field(default_factory=set)
+    defined: set[str] = field(default_factory=set)
+    simple: set[str] = field(default_factory=set)
+    groundings: dict[str, list[Sequence[Term]]] = field(default_factory=dict)
+    facts: dict[str, list[tuple[Term, ...]]] = field(default_factory=dict)
+    rules: set[str] = field(default_factory=set)
+    terms: dict[tuple[str, int, int], str] = field(default_factory=dict)
+
+    def meet(self, kind: str, term: Compound, value: Term | None = None) -> tuple[str, tuple[Term, ...]]:
+        """An event, fluent or predicate as it is used; its name and arguments here. Raises CepError."""
+        for at, each in enumerate(term.arguments):
+            inner = each.name if isinstance(each, Compound) and each.arguments else ""
+            shape = "a term" if inner else "a value"
+            if self.terms.setdefault((term.name, len(term.arguments), at), shape) != shape:
+                raise refused(self.source, f"`{term.name}` has {shape} as its argument here, elsewhere not", each.span,
+                              f"one form everywhere: `{term.name}(pay(X))`, or `{term.name}(pay, X)`")  # fmt: skip
+        name, arguments = flat(self.source, term)
+        arguments = arguments if value is None else (*arguments, value)
+        if self.kinds.setdefault(name, kind) != kind:
+            message = f"`{name}` is {_a(self.kinds[name])} elsewhere, here {_a(kind)}"
+            raise refused(self.source, message, term.span, "each has a name of its own")
+        if self.arities.setdefault(name, len(arguments)) != len(arguments):
+            less = 1 if kind == FLUENT else 0
+            message = f"`{name}` has {self.arities[name] - less} arguments elsewhere, here {len(arguments) - less}"
+            raise refused(
+                self.source, message, term.span, "one number of arguments; another needs another name", "arity"
+            )
+        self.places.setdefault(name, term.span)
+        found = names_of(arguments)
+        known = self.names.setdefault(name, found)
+        self.names[name] = [one or other for one, other in zip(known, found, strict=True)]
+        return name, arguments
+
+    # --- grounding ---
+
+    @staticmethod
+    def ground(name: str) -> str:
+        """The predicate that says for which arguments and values a fluent is."""
+        return f"grounding_{name}"
+
+    def grounded(self, name: str) -> bool:
+        return name in self.groundings
+
+    def closed(self, name: str) -> bool:
+        """Whether all that its grounding asks for is in this text."""
+        return all(
+            isinstance(each, Compound) and (each.name in self.rules or each.name in COMPARISONS)
+            for body in self.groundings.get(name, ())
+            for each in body
+        )
+
+    # --- numbers ---
+
+    def number(self, term: Term, body: Sequence[Term]) -> float:
+        """A number that is written, or that a fact in the body gives. Raises CepError."""
+        if isinstance(term, Number):
+            found = [term.value]
+        else:
+            found = [
+                own.value
+                for each in body
+                if isinstance(each, Compound) and term in each.arguments
+                for fact in self.facts.get(each.name, ())
+                if len(fact) == len(each.arguments)
+                and all(isinstance(a, Var) or a == b for a, b in zip(each.arguments, fact, strict=True))
+                for own in [fact[each.arguments.index(term)]]
+                if isinstance(own, Number)
+            ]
+        if len(found) != 1:
+            hint = "a number, or a variable that one fact of this text gives: `thresholds(gap, R)`"
+            raise refused(self.source, "how long this lasts is not known", term.span, hint)
+        return found[0]
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def signatures(description: EventDescription, types: Types) -> Signatures:
+    """All that is used in a description; mistakes are among its errors."""
+    made = Signatures(description.source)
+    for rule in description.atemporal:
+        made.rules.add(rule.head.name)
+        if not rule.body:
+            made.facts.setdefault(rule.head.name, []).append(rule.head.arguments)
+    collecting = _Collecting(description.source, made, types)
+    for clause in description.clauses:
+        with _Noting(description):
+            collecting.number = clause.number
+            if clause.event is not None:
+                made.derived.add(collecting.used(EVENT, clause.event))
+            if clause.fluent is not None:
+                collecting.head(clause.verb, clause.fluent, clause.body)
+            for each in clause.body:
+                collecting.condition(each)
+    for rule in description.atemporal:
+        with _Noting(description):
+            collecting.number = rule.number
+            collecting.used(PREDICATE, rule.head)
+            for each in rule.body:
+                collecting.condition(each)
+    for deadline in description.deadlines:
+        with _Noting(description):
+            collecting.number += 1
+            collecting.used(FLUENT, deadline.before.term, deadline.before.value)
+            collecting.used(FLUENT, deadline.after.term, deadline.after.value)
+    for given in description.inputs:
+        with _Noting(description):
+            collecting.number += 1
+            collecting.used(FLUENT, given.term, given.value)
+    for name in made.defined & made.simple:
+        description.error(f"`{name}` is begun by events and defined by holdsFor", made.places[name],
+                          "one of the two: another fluent, and a union of both", "dialect")  # fmt: skip
+    for name, kind in made.kinds.items():
+        if (kind == EVENT and name not in made.derived) or (kind == FLUENT and name not in made.defined | made.simple):
+            for at in range(made.arities[name]):
+                types.note(("argument", name, at), "input", made.places[name])
+    return made
+
+
+class _Noting:
+    """What is wrong inside goes to the errors of a description."""
+
+    def __init__(self, description: EventDescription) -> None:
+        self.description = description
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if isinstance(error, CepError):
+            self.description.errors.add(error)
+            return True
+        return False
+
+
+class _Collecting:
+    def __init__(self, source: Source, made: Signatures, types: Types) -> None:
+        self.source, self.made, self.types = source, made, types
+        self.number = 0
+
+    def used(self, kind: str, term: Compound, value: Term | None = None) -> str:
+        name, arguments = self.made.meet(kind, term, value)
+        self.types.use(name, arguments, self.number)
+        return name
+
+    def head(self, verb: str, fluent: Fluent, body: Sequence[Term]) -> None:
+        name = self.used(FLUENT, fluent.term, fluent.value)
+        if verb == "holds":
+            self.made.defined.add(name)
+        elif verb == "ground":
+            self.made.groundings.setdefault(name, []).append(body)
+            ground = self.made.ground(name)
+            term = Compound(ground, (*flat(self.source, fluent.term)[1], fluent.value), fluent.span)
+            self.used(GROUND, term)
+            for at in range(len(term.arguments)):
+                self.types.same(("argument", ground, at), ("argument", name, at))
+        else:
+            self.made.simple.add(name)
+
+    def condition(self, term: Term) -> None:
+        """Take in a condition of a body. Raises CepError."""
+        if not isinstance(term, Compound):
+            raise refused(self.source, "this is no condition", term.span)
+        arguments = term.arguments
+        match term.name, len(arguments):
+            case "\\+", 1:
+                self.condition(arguments[0])
+            case "happensAt", 2:
+                event = arguments[0]
+                if not isinstance(event, Compound):
+                    raise refused(self.source, "an event has a name", event.span)
+                if event.name in EDGES and len(event.arguments) == 1:
+                    found = fluent(self.source, event.arguments[0])
+                    self.used(FLUENT, found.term, found.value)
+                elif event.name == "startI":
+                    raise refused(self.source, "`startI` does not run here", event.span, "`start(F=V)`")
+                else:
+                    self.used(EVENT, event)
+            case (("holdsAt" | "holdsFor"), 2):
+                found = fluent(self.source, arguments[0])
+                self.used(FLUENT, found.term, found.value)
+            case name, number if CONSTRUCTS.get(name) == number:
+                return
+            case "grounding", 1:
+                return
+            case (("member" | "memberchk"), 2) if isinstance(arguments[1], Many):
+                own = self.types.key(arguments[0], self.number)
+                for each in arguments[1].items:
+                    self.types.same(own, self.types.key(each, self.number))
+            case name, 2 if name in COMPARISONS:
+                if any(isinstance(each, Many) for each in arguments):
+                    return
+                self.compared(name, arguments)
+            case name, _ if name in FORMS:
+                raise refused(self.source, f"`{name}` is not written so", term.span, f"`{FORMS[name]}`")
+            case name, _ if name in FOREIGN or name == ";" or name == ",":
+                hint = "each condition by itself: `\\+ holdsAt(..), \\+ holdsAt(..)`" if name in (";", ",") else None
+                raise refused(self.source, f"`{name}` does not run here", term.span, hint)
+            case _:
+                self.used(PREDICATE, term)
+
+    def compared(self, name: str, arguments: tuple[Term, ...]) -> None:
+        keys = []
+        for each in arguments:
+            arithmetic = isinstance(each, Compound) and each.arguments and each.name in (*ARITHMETIC, *FUNCTIONS)
+            reckoned = name in RECKONED or arithmetic
+            keys.append((self.types.reckoned if reckoned else self.types.key)(each, self.number))
+        self.types.same(*keys)

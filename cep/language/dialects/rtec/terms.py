@@ -1,0 +1,291 @@
+"""Prolog, as far as event descriptions need it: clauses of text as terms, with their places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+from cep.core.errors import NOWHERE, CepError, Source, Span
+from cep.core.literals import read_number, read_string
+from cep.language.syntax.tokens import line_starts
+
+DEEPEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """`Vessel`, `_`."""
+
+    name: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """`5`, `2.7`."""
+
+    value: int | float
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """`[I1, I2]`."""
+
+    items: tuple[Term, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """`happensAt(gap(V), T)`; an atom has no arguments; operators are functors, `=(F, V)`. `quoted`: a text."""
+
+    name: str
+    arguments: tuple[Term, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+    quoted: bool = field(default=False, compare=False)
+
+
+Term = Var | Number | Many | Compound
+
+
+class _Token(NamedTuple):
+    kind: str  # variable number name quoted string mark end
+    text: str
+    span: Span
+    start: int
+    end: int
+
+
+_TOKEN = re.compile(
+    r"""
+    (?P<skip>(?:\s|%[^\n]*|/\*(?s:.*?)\*/)+)
+  | (?P<number>[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?)?)
+  | (?P<variable>[A-Z_]\w*)
+  | (?P<name>[^\W\d_]\w*)
+  | (?P<quoted>'(?:[^'\\\n]|''|\\.)*')
+  | (?P<string>"(?:[^"\\\n]|\\.)*")
+  | (?P<stop>\.(?=\s|%|$))
+  | (?P<mark>:-|-->|->|\\\+|\\==|\\=|=:=|=\\=|==|=<|>=|=\.\.|\*\*|//|@<|@>|[()\[\]|,;=<>+\-*/^!.])
+  | (?P<bad>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# Operators between two terms: how loosely they bind, and how loosely each side may.
+_INFIX = {
+    ":-": (1200, 1199, 1199),
+    ";": (1100, 1099, 1100),
+    "->": (1050, 1049, 1050),
+    ",": (1000, 999, 1000),
+    **dict.fromkeys(("=", "\\=", "==", "\\==", "is", "<", ">", "=<", ">=", "=:=", "=\\=", "@<", "@>", "=.."),
+                    (700, 699, 699)),
+    **dict.fromkeys(("+", "-"), (500, 500, 399)),
+    **dict.fromkeys(("*", "/", "//", "mod", "rem"), (400, 400, 399)),
+    "**": (200, 199, 199),
+    "^": (200, 199, 200),
+}  # fmt: skip
+_PREFIX = {":-": (1200, 1199), "\\+": (900, 900), "-": (200, 200), "+": (200, 200)}
+
+
+def clauses(source: Source) -> Iterator[Term | CepError]:
+    """Each clause of a text as a term, and a mistake in the place of one that cannot be read."""
+    found = _tokens(source)
+    at = 0
+    while found[at].kind != "end":
+        stop = at
+        while found[stop].kind not in ("stop", "end"):
+            stop += 1
+        reading = _Reading(source, [*found[at:stop], found[stop]])
+        try:
+            if found[stop].kind == "end":
+                reading.stop("the clause does not end", found[at].span, "a `.` stands behind each clause")
+            if stop > at:
+                yield reading.clause()
+        except CepError as error:
+            yield error
+        at = stop + (found[stop].kind == "stop")
+
+
+def _tokens(source: Source) -> list[_Token]:
+    text, starts = source.text, line_starts(source.text)
+    found: list[_Token] = []
+    line = 0
+    for match in _TOKEN.finditer(text):
+        kind = str(match.lastgroup)
+        if kind == "skip":
+            continue
+        while line + 1 < len(starts) and starts[line + 1] <= match.start():
+            line += 1
+        column = match.start() - starts[line] + 1
+        span = Span(line + 1, column, line + 1, column + len(match.group()))
+        found.append(_Token(kind, match.group(), span, match.start(), match.end()))
+    last = found[-1] if found else None
+    span = (
+        Span(1, 1, 1, 1)
+        if last is None
+        else Span(last.span.end_line, last.span.end_column, last.span.end_line, last.span.end_column)
+    )
+    return [*found, _Token("end", "", span, len(text), len(text))]
+
+
+class _Reading:
+    def __init__(self, source: Source, tokens: list[_Token]) -> None:
+        self.source = source
+        self.tokens = tokens
+        self.at = 0
+        self.depth = 0
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[min(self.at, len(self.tokens) - 1)]
+
+    def stop(self, message: str, span: Span, hint: str | None = None) -> NoReturn:
+        raise CepError(message, self.source, span, hint, "syntax")
+
+    def fail(self, expected: str) -> NoReturn:
+        token = self.token
+        found = "the end of the clause" if token.kind in ("stop", "end") else f"`{token.text}`"
+        hint = "is a `.` missing at the end of the clause before?" if token.text in ("happensAt", ":-") else None
+        self.stop(f"expected {expected}, found {found}", token.span, hint)
+
+    def take(self) -> _Token:
+        token = self.token
+        self.at += 1
+        return token
+
+    def clause(self) -> Term:
+        made = self.term(1200)
+        if self.token.kind != "stop":
+            self.fail("an operator or `.`")
+        return made
+
+    def term(self, most: int) -> Term:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.stop(f"more than {DEEPEST} levels of nesting", self.token.span)
+        left, looseness = self.primary(most)
+        while self.token.text in _INFIX and self.token.kind in ("mark", "name"):
+            own, before, after = _INFIX[self.token.text]
+            if own > most or looseness > before:
+                break
+            name = self.take().text
+            height = self.depth
+            right = self.term(after)
+            self.depth = height
+            left, looseness = Compound(name, (left, right), left.span.to(right.span)), own
+        self.depth -= 1
+        return left
+
+    def primary(self, most: int) -> tuple[Term, int]:
+        token = self.take()
+        following = self.token
+        match token.kind:
+            case "variable":
+                return Var(token.text, token.span), 0
+            case "number":
+                return Number(read_number(token.text), token.span), 0
+            case "string":
+                return Compound(read_string(token.text), (), token.span, True), 0
+            case "quoted":
+                inner = token.text[1:-1].replace("''", "'").replace("\\'", "'")
+                return self.applied(inner, token, True)
+            case "name":
+                return self.applied(token.text, token, False)
+            case "mark":
+                pass
+            case _:
+                self.at -= 1
+                if token.kind == "bad":
+                    self.stop(f"`{token.text}` is nothing that Prolog has", token.span)
+                self.fail("a term")
+        if token.text == "(":
+            height = self.depth
+            inside = self.term(1200)
+            self.depth = height
+            self.close(")", token)
+            return inside, 0
+        if token.text == "[":
+            return self.many(token), 0
+        if token.text == "!":
+            return Compound("!", (), token.span), 0
+        if token.text == "-" and following.kind == "number" and following.start == token.end:
+            number = self.take()
+            return Number(-read_number(number.text), token.span.to(number.span)), 0
+        if token.text in _PREFIX and _PREFIX[token.text][0] <= most:
+            own, after = _PREFIX[token.text]
+            height = self.depth
+            operand = self.term(after)
+            self.depth = height
+            return Compound(token.text, (operand,), token.span.to(operand.span)), own
+        self.at -= 1
+        self.fail("a term")
+
+    def applied(self, name: str, token: _Token, quoted: bool) -> tuple[Term, int]:
+        opening = self.token
+        if opening.text != "(" or opening.kind != "mark" or opening.start != token.end:
+            return Compound(name, (), token.span, quoted), 0
+        self.take()
+        height = self.depth
+        arguments = [self.term(999)]
+        while self.token.text == "," and self.token.kind == "mark":
+            self.take()
+            arguments.append(self.term(999))
+        self.depth = height
+        closing = self.close(")", opening)
+        return Compound(name, tuple(arguments), token.span.to(closing.span), False), 0
+
+    def many(self, opening: _Token) -> Term:
+        items: list[Term] = []
+        if self.token.text != "]":
+            items.append(self.term(999))
+            while self.token.text == ",":
+                self.take()
+                items.append(self.term(999))
+        if self.token.text == "|":
+            self.stop(
+                "a list with a tail does not run here", self.token.span, "a list says all its members: `[I1, I2]`"
+            )
+        closing = self.close("]", opening)
+        return Many(tuple(items), opening.span.to(closing.span))
+
+    def close(self, mark: str, opening: _Token) -> _Token:
+        if self.token.text != mark or self.token.kind != "mark":
+            token = self.token
+            found = "the end of the clause" if token.kind in ("stop", "end") else f"`{token.text}`"
+            line, column = opening.span.line, opening.span.column
+            self.stop(f"expected `,` or `{mark}`, found {found}", token.span,
+                      f"the `{opening.text}` at {line}:{column} is not closed")  # fmt: skip
+        return self.take()
+
+
+def conjuncts(term: Term) -> list[Term]:
+    """The parts of `A, B, C`."""
+    if isinstance(term, Compound) and term.name == "," and len(term.arguments) == 2:
+        return [*conjuncts(term.arguments[0]), *conjuncts(term.arguments[1])]
+    return [term]
+
+
+def alternatives(body: list[Term]) -> list[list[Term]]:
+    """The bodies of the clauses that one with `;` stands for."""
+    for place, each in enumerate(body):
+        if isinstance(each, Compound) and each.name == ";" and len(each.arguments) == 2:
+            made = []
+            for side in each.arguments:
+                made += alternatives([*body[:place], *conjuncts(side), *body[place + 1 :]])
+            return made
+    return [body]
+
+
+def term_variables(term: Term) -> list[str]:
+    """The names of the variables of a term, with repetitions, without `_`."""
+    match term:
+        case Var(name):
+            return [] if name == "_" else [name]
+        case Many(items):
+            return [name for each in items for name in term_variables(each)]
+        case Compound(_, arguments):
+            return [name for each in arguments for name in term_variables(each)]
+        case _:
+            return []

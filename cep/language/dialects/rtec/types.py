@@ -1,0 +1,139 @@
+"""Types of the arguments of all predicates, found from how they are used: Prolog declares none.
+
+Arguments that share a variable have one type. What is compared or reckoned with is a number, an int where all that is
+known of it are ints and none of it comes in; all else is a string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from cep.core.errors import CepError, Source, Span
+from cep.language.dialects.rtec.terms import Compound, Many, Number, Term, Var
+from cep.rules.terms import Call, Constant, Expression, Variable
+
+Key = Hashable
+ARITHMETIC = {"+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "mod": "mod", "**": "**", "^": "**"}
+FUNCTIONS = {
+    "abs": "abs", "min": "min", "max": "max", "sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos",
+    "atan2": "atan2", "floor": "floor", "round": "round",
+}  # fmt: skip
+"""Functions of Prolog's arithmetic, and what they are called here."""
+
+
+class Types:
+    """Classes of things of one type, and what is known of each."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.parent: dict[Key, Key] = {}
+        self.known: dict[Key, dict[str, Span]] = {}
+        self.fresh = 0
+
+    def root(self, key: Key) -> Key:
+        while (above := self.parent.setdefault(key, key)) != key:
+            key = above
+        return key
+
+    def same(self, one: Key, other: Key) -> None:
+        """Both have one type."""
+        one, other = self.root(one), self.root(other)
+        if one != other:
+            self.parent[one] = other
+            self.known[other] = self.known.pop(one, {}) | self.known.get(other, {})
+
+    def note(self, key: Key, kind: str, span: Span) -> None:
+        """`kind`: text, int, float, of a constant; reckoned; input."""
+        self.known.setdefault(self.root(key), {}).setdefault(kind, span)
+
+    def key(self, term: Term, clause: int) -> Key:
+        """Of a variable its own in its clause, else a new one, of which a constant is known."""
+        if isinstance(term, Var) and term.name != "_":
+            return ("variable", clause, term.name)
+        self.fresh += 1
+        made: Key = ("fresh", self.fresh)
+        match term:
+            case Number(value):
+                self.note(made, "int" if isinstance(value, int) else "float", term.span)
+            case Compound(_, ()):
+                self.note(made, "text", term.span)
+            case Compound():
+                self.same(made, self.reckoned(term, clause))
+        return made
+
+    def reckoned(self, term: Term, clause: int) -> Key:
+        """An expression of arithmetic: all of it are numbers of one type."""
+        if not isinstance(term, Compound) or not term.arguments:
+            key = self.key(term, clause)
+            if isinstance(term, Compound):
+                hint = "numbers and variables"
+                raise CepError(f"`{term.name}` is no number", self.source, term.span, hint, "type")
+            self.note(key, "reckoned", term.span)
+            return key
+        self.function(term)
+        keys = [self.reckoned(each, clause) for each in term.arguments]
+        for each in keys[1:]:
+            self.same(keys[0], each)
+        if term.name in ("/", "sqrt", "exp", "log", "sin", "cos", "atan2"):
+            self.note(keys[0], "float", term.span)
+        return keys[0]
+
+    def function(self, term: Compound) -> str:
+        """What a function is called here. Raises CepError."""
+        if term.name in ARITHMETIC:
+            return "neg" if len(term.arguments) == 1 and term.name == "-" else ARITHMETIC[term.name]
+        if term.name not in FUNCTIONS:
+            hint = f"those that do: {', '.join((*ARITHMETIC, *FUNCTIONS))}"
+            raise CepError(f"`{term.name}/{len(term.arguments)}` does not run here", self.source, term.span, hint,
+                           "dialect")  # fmt: skip
+        return FUNCTIONS[term.name]
+
+    def use(self, name: str, arguments: tuple[Term, ...], clause: int) -> None:
+        """A predicate, event or fluent is used with these arguments."""
+        for at, each in enumerate(arguments):
+            if isinstance(each, Many):
+                raise CepError("a list is no value here", self.source, each.span, "its members one by one", "dialect")
+            self.same(("argument", name, at), self.key(each, clause))
+
+    def type(self, key: Key) -> str:
+        """The type of what is in a class. Raises CepError where it is both reckoned with and a text."""
+        known = self.known.get(self.root(key), {})
+        if "text" in known:
+            if "reckoned" in known:
+                first = known["reckoned"]
+                message = "this is reckoned with, and is a text elsewhere"
+                raise CepError(message, self.source, known["text"], f"as a number: at {first.line}:{first.column}",
+                               "type")  # fmt: skip
+            return "string"
+        if "float" in known or ("reckoned" in known and ("input" in known or "int" not in known)):
+            return "float"
+        return "int" if "int" in known else "string"
+
+    # --- terms as expressions ---
+
+    def expression(self, term: Term, type: str) -> Expression:
+        """A term, whose type is known, as an expression."""
+        match term:
+            case Var(name, span):
+                return Variable(name, span)
+            case Number(value, span):
+                if type == "string":
+                    return Constant(str(value), "string", span)
+                return Constant(float(value), "float", span) if type == "float" else Constant(value, type, span)
+            case Compound(name, (), span):
+                return Constant(name, "string", span)
+            case Compound():
+                inner = tuple(self.expression(each, type) for each in term.arguments)
+                return Call(self.function(term), inner, term.span)
+        raise CepError("a list is no value here", self.source, term.span, None, "dialect")
+
+    def argument(self, name: str, at: int, term: Term) -> Expression:
+        """An argument of a predicate, event or fluent."""
+        if isinstance(term, Compound) and term.arguments:
+            raise CepError(f"`{term.name}(..)` is no value here", self.source, term.span,
+                           "a variable, and the arithmetic beside it: `X is ..`", "dialect")  # fmt: skip
+        return self.expression(term, self.type(("argument", name, at)))
+
+    def arguments(self, name: str, terms: tuple[Term, ...]) -> tuple[Expression, ...]:
+        """All of them."""
+        return tuple(self.argument(name, at, each) for at, each in enumerate(terms))

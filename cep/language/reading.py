@@ -1,0 +1,53 @@
+"""Program text to syntax tree, in whichever dialect it is written: the suffix of its file says which, or an option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cep.core.errors import CepError, Source
+from cep.core.literals import SECOND
+from cep.core.suggest import did_you_mean
+from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
+from cep.language.dialects.rtec.reader import read as read_rtec
+from cep.language.pieces import with_pieces
+from cep.language.spelled import spelled
+from cep.language.syntax import ast
+from cep.language.syntax.parser import LONGEST, parse, too_long
+from cep.language.syntax.printer import print_program
+
+SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec"}
+"""Dialects by the suffix of a file; any other holds the language of events and fluents."""
+_READERS: Mapping[str, Callable[[Source, int], ast.SyntaxTree]] = {"datalogmtl": read_datalogmtl, "rtec": read_rtec}
+DIALECTS = tuple(_READERS)
+
+
+def dialect_of(name: str, dialect: str | None = None) -> str | None:
+    """The dialect of a program: the one that is asked for, else that of the file's suffix; None: our own. Raises
+    CepError."""
+    if dialect is None:
+        return next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
+    if dialect not in _READERS:
+        hint = did_you_mean(dialect, _READERS) or f"the dialects are {', '.join(DIALECTS)}"
+        raise CepError(f"--dialect: `{dialect}` is no dialect", hint=hint, code="option")
+    return dialect
+
+
+def converted(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> str:
+    """A program in our own language, which means the same. Raises CepError."""
+    tree = read(text, name, dialect, tick)
+    derived = {each.name for each in tree.statements if isinstance(each, ast.WhileRule | ast.FluentRule)}
+    return print_program(spelled(with_pieces(tree, [name for name in tree.incoming if name not in derived])))
+
+
+def read(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> ast.SyntaxTree:
+    """The statements of a program. `tick`: microseconds of the number 1 in a dialect, a second if None. Raises
+    CepError."""
+    found = dialect_of(name, dialect)
+    if found is None:
+        if tick is not None:
+            hint = f"`10 s`, `5 min`; a dialect has ticks: `--dialect {DIALECTS[0]}`"
+            raise CepError("--tick: times of this program have units", hint=hint, code="option")
+        return parse(text, name)
+    if len(text) > LONGEST:
+        raise too_long(name)
+    return _READERS[found](Source(text, name), SECOND if tick is None else tick)

@@ -1,0 +1,188 @@
+"""Lines of the dialects to batches: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and RTEC's, `go_to|9|9|chris|work`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.literals import SECOND, read_string
+from cep.core.pieces import INFINITE, begins, ends, ticks
+from cep.core.schema import ARRIVAL, Schema
+from cep.events import Value
+from connectors.batch import Block, DeadLetter, dead_record
+from connectors.records import closest, series
+from connectors.values import Unreadable, text_value
+
+FACT = "a fact is written `P(a,b)@[0,1.5)` or `P(a)@3`"
+_FACT = re.compile(r"([^\W\d]\w*)\s*(?:\((.*)\))?\s*@\s*(.+?)\s*\.?")
+_TERM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^",()]+?)\s*(?:,|$)')
+_INTERVAL = re.compile(r"([\[(])([^,]+),([^,]+)([\])])")
+
+_Row = tuple[str, int, tuple[Value, ...]]
+"""An event: its name, its time, its arguments."""
+
+
+class ClauseReader:
+    """Reads blocks of lines of one input. The declarations say how long a tick is."""
+
+    def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
+        """CepError: the program is of another dialect."""
+        self.schemas = schemas
+        self.facts = format == "facts"
+        found = {
+            each.records.option("tick") for each in schemas.values() if each.records and each.records.name == format
+        }
+        if not found:
+            dialect = "datalogmtl" if self.facts else "rtec"
+            raise CepError(
+                f"--format {format}: the program is no {dialect}, and nothing says what its events are in it",
+                hint=f"`--dialect {dialect}`, or another format",
+                code="input",
+            )
+        self.tick = int(next(iter(found)) or SECOND)
+
+    def read(
+        self,
+        file: str,
+        data: bytes,
+        position: int,
+        line: int,
+        first: int,
+        beside: Mapping[str, Sequence[str | None]] | None = None,
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
+        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`."""
+        lines = data.split(b"\n")
+        if lines and not lines[-1]:
+            lines.pop()
+        starts = np.cumsum([0, *(len(each) + 1 for each in lines)])
+        starts[-1] = len(data)
+        filled = [at for at, each in enumerate(lines) if (bare := each.strip()) and not bare.startswith((b"#", b"%"))]
+        dense = len(filled) == len(lines)
+        if dense:
+            block = Block(file, first, len(filled), line, None, starts, position, data)
+        else:
+            places = np.array([[starts[at], starts[at] + len(lines[at])] for at in filled], np.int64).reshape(-1)
+            numbers = np.array(filled, np.int64)
+            own = 2 * np.arange(len(filled))
+            block = Block(file, first, len(filled), line, numbers + line, places, position, data, rows=own)
+        rows: dict[str, list[tuple[int, int, tuple[Value, ...]]]] = {}
+        dead: list[DeadLetter] = []
+        for number, at in enumerate(filled, first):
+            try:
+                text = lines[at].decode("utf-8").strip()
+                for name, time, values in self._fact(text, number) if self.facts else self._row(text, number):
+                    rows.setdefault(name, []).append((time, number, values))
+            except UnicodeDecodeError:
+                dead.append(dead_record(block, number, "utf-8", "the line is not UTF-8"))
+            except Unreadable as reason:
+                dead.append(dead_record(block, number, reason.code, reason.reason))
+            except CepError as error:
+                hint = f"; {error.hint}" if error.hint else ""
+                dead.append(dead_record(block, number, "time", f"{error.message}{hint}"))
+        return {name: self._table(name, found) for name, found in rows.items()}, dead, block
+
+    def _table(self, name: str, found: list[tuple[int, int, tuple[Value, ...]]]) -> pl.DataFrame:
+        times = pl.Series([time for time, _, _ in found], dtype=pl.Int64)
+        order = pl.Series([number for _, number, _ in found], dtype=pl.Int64)
+        columns = {"start": times, "end": times, ARRIVAL: order}
+        for at, attribute in enumerate(self.schemas[name].attributes):
+            columns[attribute.name] = series(attribute, [values[at] for _, _, values in found])
+        return pl.DataFrame(columns)
+
+    def _piece(self, name: str, texts: Sequence[str], number: int, span: tuple[int, int | None, str]) -> list[_Row]:
+        """The events of a piece that `number` says apart from others. `span`: start, end, bounds."""
+        start, end, bounds = span
+        values = self._values(begins(name), name, texts, 2)
+        made: list[_Row] = [(begins(name), start, (*values, number, bounds[0] == "["))]
+        if end is not None:
+            made.append((ends(name), end, (*values, number, bounds[1] == "]")))
+        return made
+
+    def _values(self, table: str, name: str, texts: Sequence[str], more: int) -> list[Value]:
+        attributes = self.schemas[table].attributes
+        if not attributes and more:
+            return []  # only times are asked for
+        wanted = attributes[: len(attributes) - more] if more else attributes
+        if wanted and len(texts) != len(wanted):
+            raise Unreadable("args", f"`{name}` has {len(wanted)} arguments in the program, here {len(texts)}")
+        return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
+
+    def _known(self, name: str) -> str:
+        """The name, which the program reads. Unreadable: it does not."""
+        if name not in self.schemas and begins(name) not in self.schemas:
+            names = [each.removesuffix(begins("")) for each in self.schemas if not each.endswith(ends(""))]
+            raise Unreadable("type", f"the program asks nothing of `{name}`{closest(name, names)}")
+        return name
+
+    def _fact(self, text: str, number: int) -> list[_Row]:
+        match = _FACT.fullmatch(text)
+        if match is None:
+            raise Unreadable("row", f"this is no fact: {FACT}")
+        name, inside, when = self._known(match[1]), match[2], match[3]
+        texts: list[str] = []
+        at = 0
+        while inside is not None and at < len(inside):
+            term = _TERM.match(inside, at)
+            if term is None:
+                raise Unreadable("row", f"`{inside[at:]}` are no arguments: {FACT}")
+            texts.append(read_string(term[1]) if term[1][0] == '"' else term[1])
+            at = term.end()
+        return self._piece(name, texts, number, self._interval(when))
+
+    def _interval(self, text: str) -> tuple[int, int | None, str]:
+        match = _INTERVAL.fullmatch(text.replace(" ", ""))
+        if match is None:
+            time = self._time(text)
+            if time is None or not text[-1].isdigit():
+                raise Unreadable("time", f"`{text}` is no time: {FACT}")
+            return time, time, "[]"
+        opening, low, high, closing = match.groups()
+        start, end = self._time(low), self._time(high)
+        if start is None:
+            raise Unreadable(
+                "time", f"`{text}` has no beginning; a fact begins somewhere, as at the first of all times"
+            )
+        if end is None and high.startswith("-"):
+            raise Unreadable("time", f"`{text}` ends before it begins")
+        if end is not None and (end < start or (end == start and opening + closing != "[]")):
+            raise Unreadable("time", f"`{text}` ends before it begins" if end < start else f"nothing lies in `{text}`")
+        return start, end, opening + closing
+
+    def _time(self, text: str) -> int | None:
+        """Microseconds; None: infinite."""
+        bare = text.removeprefix("+").removeprefix("-")
+        if bare.lower() in INFINITE:
+            return None
+        return -ticks(bare, self.tick) if text.startswith("-") else ticks(bare, self.tick)
+
+    def _row(self, text: str, number: int) -> list[_Row]:
+        """A line of RTEC: an event, or a fluent for one tick or from one to another."""
+        name, *fields = (each.strip() for each in text.split("|"))
+        if len(fields) < 2:
+            raise Unreadable("row", "a line is written `event|arrival|time|arguments..`: `go_to|9|9|chris|work`")
+        if self._known(name) in self.schemas:
+            return [(name, self._tick(fields[1]), tuple(self._values(name, name, fields[2:], 0)))]
+        wanted = len(self.schemas[begins(name)].attributes) - 2
+        if len(fields) == wanted + 2:
+            first, (value, *texts) = self._tick(fields[1]), fields[2:]
+            return self._piece(name, [*texts, value], number, (first - self.tick, first, "(]"))
+        if len(fields) < 4:
+            raise Unreadable(
+                "args", f"`{name}` is a fluent, and is written `{name}|arrival|start|end|value|arguments..`"
+            )
+        first, last = self._tick(fields[1]), None if fields[2].lower() in INFINITE else self._tick(fields[2])
+        value, *texts = fields[3:]
+        if last is not None and last <= first:
+            raise Unreadable("time", f"the interval from {fields[1]} to {fields[2]} is empty")
+        until = None if last is None else last - self.tick
+        return self._piece(name, [*texts, value], number, (first - self.tick, until, "(]"))
+
+    def _tick(self, text: str) -> int:
+        time = self._time(text)
+        if time is None:
+            raise Unreadable("time", f"`{text}` is no time")
+        return time
