@@ -113,9 +113,10 @@ class Described:
     @property
     def outputs(self) -> dict[str, Schema]:
         """The events that it derives."""
-        alerts = {table for alert in self.alerts for table in alert.tables} | self.tree.helpers
+        alerts = {table for alert in self.alerts for table in alert.tables}
         edges = self.plan.edges if self.plan.begins else ()
-        return dict(self._output(name) for name in self.plan.derived if name not in alerts and name not in edges)
+        found = (self._output(name) for name in self.plan.derived if name not in alerts and name not in edges)
+        return {name: schema for name, schema in found if name not in self.tree.helpers}
 
     def _output(self, name: str) -> tuple[str, Schema]:
         """Name and schema of what is given under a name of the plan."""

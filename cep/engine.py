@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.compile import COMPILED, CompiledProgram, compile
-from cep.core.errors import CepError
+from cep.core.errors import CepError, Span
 from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, FARTHEST, Frontier
 from cep.described import Described, started
@@ -161,9 +161,11 @@ class Engine(Described):
         return self._given(step_slices(self._parts, slices))
 
     def _given(self, made: dict[str, list[Table]]) -> Frames:
-        made = {name: tables for name, tables in made.items() if name not in self.tree.helpers}
+        if self.tree.helpers:
+            made = {name: tables for name, tables in made.items() if not self._helps(name)}
         out = frames(made, self.plan.schemas, self.pool)
-        refuse_impossible(out, dict(self.tree.impossible), self.plan.source)
+        if self.tree.impossible:
+            refuse_impossible(out, self._impossible(out), self.plan.source)
         if self.stage:
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
         if self.history is not None and self.explain:
@@ -173,6 +175,17 @@ class Engine(Described):
         if self.plan.changes:
             return as_changes(out, self.plan.schemas, self.outputs)
         return with_begun(out, self.plan.schemas, self.outputs) if self.plan.begins else out
+
+    def _impossible(self, tables: Iterable[str]) -> dict[str, Span]:
+        """Those of the tables that must be empty, with the rules that say so."""
+        spans, schemas = dict(self.tree.impossible), self.plan.schemas
+        fluents = {name: schemas[name].fluent for name in tables}
+        return {name: spans[of.name] for name, of in fluents.items() if of is not None and of.name in spans}
+
+    def _helps(self, name: str) -> bool:
+        """Whether a table only helps to say what a dialect means."""
+        fluent = self.plan.schemas[name].fluent
+        return (name if fluent is None else fluent.name) in self.tree.helpers
 
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""

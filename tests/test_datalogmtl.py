@@ -275,6 +275,16 @@ def test_ends_of_facts_are_open_or_closed_as_written(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("options", [(), ("--changes",)])
+def test_an_inconsistency_ends_a_run(tmp_path: Path, options: tuple[str, ...]) -> None:
+    program, facts = tmp_path / "p.dmtl", tmp_path / "in.facts"
+    program.write_text("Bottom :- A(X), B(X)\n")
+    facts.write_text("A(a)@[0,3)\nB(a)@2\n")
+    code, _, err = ran("run", program, "--input", facts, *options)
+    assert code == 2
+    assert "p.dmtl:1:1: the input contradicts this rule: its body holds with X = a at 1970-01-01T00:00:02Z" in err
+
+
 def test_dialects_are_chosen_by_suffix_or_option(tmp_path: Path) -> None:
     program = tmp_path / "rules.txt"
     program.write_text("P(X) :- A(X)\n")

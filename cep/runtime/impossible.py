@@ -17,6 +17,7 @@ def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[st
             continue
         first = tables[name].sort("start", "end", nulls_last=False).row(0, named=True)
         start, end, bounds = first.pop("start"), first.pop("end"), first.pop("bounds", "[]")
+        first.pop("what", None)  # of a table of its beginnings and ends
         opening = "-inf" if start is None else write_time(start)
         closing = "inf" if end is None else write_time(end)
         when = opening if start == end and start is not None else f"{bounds[0]}{opening}, {closing}{bounds[1]}"
