@@ -139,6 +139,13 @@ class Described:
         """The events that pieces of fluents begin and end."""
         return frozenset(event for name in self.tree.incoming for event in (begins(name), ends(name)))
 
+    def refuse_endless(self, place: str) -> None:
+        """CepError: what the program asks is known at the end of the input alone, to which this place never comes."""
+        for node, span in zip(self.plan.nodes, self.plan.spans):
+            if found := node.known_at_end():
+                message, hint = found
+                raise CepError(f"{message}: {place} has none", self.plan.source, span, hint, "endless")
+
     def refuse_fluents(self, place: str) -> None:
         """CepError: the program has fluents, which are not known at this place yet."""
         for name in self.plan.fluents:

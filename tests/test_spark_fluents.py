@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from cep.command import app
 from tests.spark_runs import MISSING, THERE
 
+pytestmark = pytest.mark.xdist_group("spark")
+
 PROGRAM = """event velocity(vessel: string, speed: float) TIME time.
 fluent moving(vessel: string).
 fluent mode(vessel: string) = kind: string.
@@ -33,6 +35,7 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not THERE, reason=MISSING)
 def test_fluents_on_spark_in_one_two_and_seven_buckets(tmp_path: Path) -> None:
     rng = random.Random(5)
@@ -72,3 +75,15 @@ def test_records_of_fluents_are_refused_there(tmp_path: Path) -> None:
               "--checkpoint", str(tmp_path / "c")]
     )  # fmt: skip
     assert result.exit_code == 2 and "`near` comes in as records of intervals" in result.output
+
+
+def test_what_is_known_at_the_end_alone_is_refused_where_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / "p.cep").write_text(
+        "event reading(k: string) TIME time.\nfluent seen(k: string).\nseen(K) WHILE EVENTUALLY reading(K).\n"
+    )
+    spark = ["run", "--on", "spark", "-i", str(tmp_path), "-o", str(tmp_path / "o"), "--checkpoint", str(tmp_path / "c")]
+    for words in (spark, ["serve", "-i", "reading=-", "--port", "0"]):
+        result = CliRunner().invoke(app, [words[0], str(tmp_path / "p.cep"), *words[1:]], input="")
+        assert result.exit_code == 2
+        assert "p.cep:3:15: this EVENTUALLY is known at the end of the input alone: " in result.output
+        assert "hint: `EVENTUALLY[0, 1 h]` is known an hour later" in result.output

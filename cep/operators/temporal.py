@@ -112,10 +112,13 @@ class Metrical(Node):
             return None
         if self.operator == "ONCE":
             return "this ONCE never forgets: what has held is kept for ever", "`ONCE[0, 1 h]` bounds it"
-        if self.operator in FUTURE:
-            word = self.operator
-            return f"this {word} is known at the end of the input alone", f"`{word}[0, 1 h]` is known an hour later"
-        return None
+        return self.known_at_end()
+
+    def known_at_end(self) -> tuple[str, str] | None:
+        if self.by is None or self.by.high != INFINITE or self.operator not in FUTURE:
+            return None
+        word = self.operator
+        return f"this {word} is known at the end of the input alone", f"`{word}[0, 1 h]` is known an hour later"
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         if self.right is not None:

@@ -155,6 +155,10 @@ class Node(WithProperties[NodeProperties]):
         """That it keeps something for ever, in words, and what to write instead; None: see its horizon."""
         return None
 
+    def known_at_end(self) -> tuple[str, str] | None:
+        """That it is decided at the end of the input alone, in words, and what to write instead."""
+        return None
+
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
         """The part whose instants can have no place in it, why, and what to write instead."""
         return None

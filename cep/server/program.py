@@ -76,6 +76,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
     live = any(one.size is None for one in found)
     if live:
+        engine.refuse_endless("a live input")
         compile_at_once()
     silence = _silence(options, live)
     warn(warnings_of(engine, options.rules, options.knowledge.predicates), options.rules, options.log)
