@@ -81,7 +81,17 @@ def test_what_is_known_at_the_end_alone_is_refused_where_there_is_none(tmp_path:
     (tmp_path / "p.cep").write_text(
         "event reading(k: string) TIME time.\nfluent seen(k: string).\nseen(K) WHILE EVENTUALLY reading(K).\n"
     )
-    spark = ["run", "--on", "spark", "-i", str(tmp_path), "-o", str(tmp_path / "o"), "--checkpoint", str(tmp_path / "c")]
+    spark = [
+        "run",
+        "--on",
+        "spark",
+        "-i",
+        str(tmp_path),
+        "-o",
+        str(tmp_path / "o"),
+        "--checkpoint",
+        str(tmp_path / "c"),
+    ]
     for words in (spark, ["serve", "-i", "reading=-", "--port", "0"]):
         result = CliRunner().invoke(app, [words[0], str(tmp_path / "p.cep"), *words[1:]], input="")
         assert result.exit_code == 2
