@@ -59,7 +59,7 @@ class AlertChange:
     urgency: str = URGENCY
     certainty: str = CERTAINTY
     instruction: str = ""
-    holding: Sequence[str] = ()
+    holding: list[str] = field(default_factory=list)
 
     @property
     def id(self) -> str:
@@ -250,7 +250,7 @@ def _together(before: AlertChange | None, group: Sequence[_Occurrence]) -> list[
 def resolved(change: AlertChange, time: int, withdrawn: bool = False) -> AlertChange:
     """The end of an alert's life."""
     more = change.revision + 1
-    return replace(change, revision=more, state="resolved", time=time, withdrawn=withdrawn, holding=())
+    return replace(change, revision=more, state="resolved", time=time, withdrawn=withdrawn, holding=[])
 
 
 def _named(slot: str, first: str) -> str:
