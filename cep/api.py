@@ -99,7 +99,7 @@ class Engine:
         """For a program text. `options` are those of `cep.compile.compile` and of `cep.engine.Engine`. Raises
         CepError."""
         given = {option: options.pop(option) for option in COMPILED if option in options}
-        given["facts"] = _facts(given.get("facts"), text, name)
+        given["facts"] = _facts(given.get("facts"), text, name, given.get("dialect"), given.get("tick"))
         return cls(Running(compile(text, name, **given), lateness=_ticks(lateness), **options))
 
     @classmethod
@@ -275,11 +275,13 @@ def _program(program: str | Path) -> tuple[str, str]:
     return program, "<program>"
 
 
-def _facts(facts: Mapping[str, Any] | None, text: str, program: str) -> dict[str, pl.DataFrame] | None:
+def _facts(
+    facts: Mapping[str, Any] | None, text: str, program: str, dialect: str | None = None, tick: int | None = None
+) -> dict[str, pl.DataFrame] | None:
     """The tables of facts. CepError: one is no table, or the program neither declares its predicate nor asks for it."""
     if facts is None:
         return None
-    known = predicates_asked(text, program) | facts_declared(text).keys() if facts else set()
+    known = predicates_asked(text, program, dialect, tick) | facts_declared(text).keys() if facts else set()
     for name in facts:
         if name not in known:
             listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"

@@ -57,7 +57,7 @@ def test_pairs_and_rows_stay_in_their_rooms(text: str, events: list[Event], monk
 
         def in_wide_room(each: Any) -> Any:
             if isinstance(each, tuple):
-                return type(each)(*map(in_wide_room, each))
+                return tuple(map(in_wide_room, each))
             if not isinstance(each, np.ndarray) or each.ndim != 2:
                 return each
             wide = np.full((len(each) + 64, each.shape[1]), GUARD)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from cep.api import Engine as PublicEngine
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import holds
@@ -370,3 +372,12 @@ def test_check_and_plan_know_descriptions(tmp_path: Path) -> None:
     code, _, err = ran("check", program)
     assert code == 2
     assert "x.prolog" in err
+
+
+def test_tables_of_facts_by_the_names_that_the_program_asks_for() -> None:
+    text = "initiatedAt(rich(X)=true, T) :- happensAt(wins(X), T), lucky(X).\n"
+    facts = {"lucky": pl.DataFrame({"who": ["ann"]})}
+    assert PublicEngine.from_text(text, "x.prolog", facts=facts).inner.inputs.keys() == {"wins"}
+    assert PublicEngine.from_text(text, dialect="rtec", facts=facts).inner.inputs.keys() == {"wins"}
+    with pytest.raises(CepError, match="no condition of the program asks for `lucki`"):
+        PublicEngine.from_text(text, "x.prolog", facts={"lucki": facts["lucky"]})

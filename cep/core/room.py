@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+from numpy.typing import NDArray
+
 CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 # What kernels allocate is so many times what they need: a constant, compiled into them.
@@ -17,3 +20,12 @@ SPARE = 0 if CHECKED else 2
 def roomy(needed: int, likely: int) -> int:
     """How many rows to allocate where so many are needed, and so many will likely be."""
     return needed if CHECKED else max(needed, likely)
+
+
+def filled_room(array: NDArray[np.int64], needed: int, fill: int) -> NDArray[np.int64]:
+    """The array, or a larger one with its rows, so that `needed` rows fit; the new ones hold `fill`."""
+    if needed <= len(array):
+        return array
+    larger = np.full((roomy(needed, 2 * len(array)), array.shape[1]), fill, np.int64)
+    larger[: len(array)] = array
+    return larger

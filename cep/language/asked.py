@@ -8,15 +8,16 @@ from dataclasses import fields, is_dataclass
 
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
+from cep.language.reading import read
 from cep.language.syntax.ast import SyntaxTree
 from cep.language.syntax.parser import parse
 from cep.rules.terms import Predicate
 from cep.rules.typed_facts import FactDeclaration
 
 
-def predicates_asked(text: str, name: str) -> set[str]:
+def predicates_asked(text: str, name: str, dialect: str | None = None, tick: int | None = None) -> set[str]:
     """Those of all conditions. CepError: the text is no program."""
-    return predicates_of(parse(text, name))
+    return predicates_of(read(text, name, dialect, tick))
 
 
 def predicates_of(program: SyntaxTree) -> set[str]:

@@ -50,7 +50,6 @@ from cep.rules.terms import (
     Predicate,
     Variable,
     each_condition,
-    expression_variables,
 )
 from cep.rules.typed import TypedConstant, a, coerced
 
@@ -394,9 +393,3 @@ def _calls(expression: Expression) -> list[str]:
     if not isinstance(expression, Call):
         return []
     return [expression.function, *(name for argument in expression.arguments for name in _calls(argument))]
-
-
-def statement_variables(statement: ast.FluentRule) -> list[str]:
-    """The variables of the head of a rule of a fluent, with repetitions."""
-    heads = (*statement.arguments, *([] if statement.value is None else [statement.value]))
-    return [name for each in heads for name in expression_variables(each)]

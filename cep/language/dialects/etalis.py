@@ -16,9 +16,8 @@ from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.language.alerts import Alerting, alert_variables, alerting, on_fluent
 from cep.language.asking import Asking
-from cep.language.fluents import statement_variables
 from cep.language.formulas import Formulas
-from cep.language.heads import placed
+from cep.language.heads import placed, statement_variables
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables

@@ -15,6 +15,7 @@ import pyarrow as pa
 from cep.core.fluents import KINDS
 from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table, empty
+from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.changes import stable_order
 from cep.operators.goals.contract import (
@@ -211,8 +212,8 @@ class Conjunction(KeyedState):
 
     def _reserve(self) -> None:
         for side in range(2):
-            self.state[side] = room(self.state[side], self.tuples[side].count, 0)
-            self.chains[side] = room(self.chains[side], self.keys.count, -1)
+            self.state[side] = filled_room(self.state[side], self.tuples[side].count, 0)
+            self.chains[side] = filled_room(self.chains[side], self.keys.count, -1)
 
     def due(self) -> int | None:
         return self.waiting.due()
@@ -311,14 +312,6 @@ class Conjunction(KeyedState):
         held = sum(int(self.state[side][: self.tuples[side].count, HOLDS].sum()) for side in range(2))
         arrays = sum(each.nbytes for each in (*self.state, *self.chains))
         return held + self.waiting.count, int(arrays + self.keys.nbytes + sum(keys.nbytes for keys in self.tuples))
-
-
-def room(array: Ints, needed: int, fill: int) -> Ints:
-    if needed <= len(array):
-        return array
-    larger = np.full((max(needed, 2 * len(array)), array.shape[1]), fill, np.int64)
-    larger[: len(array)] = array
-    return larger
 
 
 def conjunction_of(node: Both, builder: GoalBuilder) -> Goal:

@@ -17,11 +17,12 @@ import pyarrow as pa
 from cep.core.fluents import KINDS
 from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table, bits, empty, rows
+from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals import partial, wide_partial
 from cep.operators.goals.aggregate import OF_FLOATS, kind_of
 from cep.operators.goals.changes import stable_order
-from cep.operators.goals.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, room, unlink
+from cep.operators.goals.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, unlink
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
@@ -219,10 +220,10 @@ class HeldGroups(KeyedState):
 
     def _reserve(self, before: int) -> None:
         """Room for all tuples and groups; the values of the tuples from `before` on."""
-        self.state = room(self.state, self.tuples.count, 0)
-        self.values = room(self.values, self.tuples.count, 0)
-        self.chains = room(self.chains, self.keys.count, -1)
-        self.groups = room(self.groups, self.keys.count, 0)
+        self.state = filled_room(self.state, self.tuples.count, 0)
+        self.values = filled_room(self.values, self.tuples.count, 0)
+        self.chains = filled_room(self.chains, self.keys.count, -1)
+        self.groups = filled_room(self.groups, self.keys.count, 0)
         if self.tuples.count > before:
             known = self.tuples.known[before:]
             table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)

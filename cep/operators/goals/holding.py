@@ -15,6 +15,7 @@ import pyarrow as pa
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, empty, rows
+from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import take
 from cep.operators.goals.contract import (
@@ -143,8 +144,8 @@ class WhatHolds(KeyedState, Untimed):
         right_slots = self.keys.slots(right, self.right_key)
         left_slots = self.keys.slots(left, self.left_key, False)
         tuples = self.tuples.slots(right, self.columns, True, True)
-        self.state = _room(self.state, self.tuples.count, 0)
-        self.chains = _room(self.chains, self.keys.count, -1)
+        self.state = filled_room(self.state, self.tuples.count, 0)
+        self.chains = filled_room(self.chains, self.keys.count, -1)
         pairs, made = _meet(
             left, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
             np.empty((rows(left), 3), np.int64),
@@ -243,14 +244,6 @@ class WhatHolds(KeyedState, Untimed):
     def size(self) -> tuple[int, int]:
         held = int(self.state[: self.tuples.count, HOLDS].sum())
         return held, int(self.state.nbytes + self.chains.nbytes + self.keys.nbytes + self.tuples.nbytes)
-
-
-def _room(array: Ints, needed: int, fill: int) -> Ints:
-    if needed <= len(array):
-        return array
-    larger = np.full((max(needed, 2 * len(array)), array.shape[1]), fill, np.int64)
-    larger[: len(array)] = array
-    return larger
 
 
 def _chosen(state: Arrays, chosen: Bools) -> Arrays:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from cep.core.fluents import KINDS
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
+from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
@@ -106,14 +107,9 @@ class PresentValues(KeyedState):
 
     def _room(self, more: int) -> None:
         """A cell for every key; room for a deadline more for each row that comes."""
-        if self.keys.count > len(self.state):
-            state = np.zeros((max(self.keys.count, 2 * len(self.state)), CELLS), np.int64)
-            state[: len(self.state)] = self.state
-            self.state = state
-        if len(self.spec.deadlines) and self.counts[S_HEAP] + more + 1 > len(self.heap):
-            heap = np.zeros((max(self.counts[S_HEAP] + more + 1, 2 * len(self.heap)), 3), np.int64)
-            heap[: self.counts[S_HEAP]] = self.heap[: self.counts[S_HEAP]]
-            self.heap = heap
+        self.state = filled_room(self.state, self.keys.count, 0)
+        if len(self.spec.deadlines):
+            self.heap = filled_room(self.heap, int(self.counts[S_HEAP]) + more + 1, 0)
 
     def _table(self, given: Ints) -> Table:
         """Rows given as occurrences."""

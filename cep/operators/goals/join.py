@@ -206,14 +206,14 @@ class JoinGoal(KeyedState, Untimed):
         current, new, stack, key = self.scratch
         while not pairing.pair(
             self.numbers,
-            left,
-            right,
-            absent,
-            pair_input.Waiting(self.hot, self.cold, self.chains),
-            pair_input.Waiting(self.absent_hot, self.absent_cold, self.absent_chains),
-            pair_input.AbsentKey(self.absent_from, self.absent_keys.index, self.absent_keys.table, key),
-            pair_input.DecidingCode(self.code, self.literals, stack, current),
-            pair_input.HeadCode(self.head, self.head_literals, self.head_ends, new),
+            tuple(left),
+            tuple(right),
+            tuple(absent),
+            (self.hot, self.cold, self.chains),
+            (self.absent_hot, self.absent_cold, self.absent_chains),
+            (self.absent_from, self.absent_keys.index, self.absent_keys.table, key),
+            (self.code, self.literals, stack, current),
+            (self.head, self.head_literals, self.head_ends, new),
             pairs,
             state,
         ):

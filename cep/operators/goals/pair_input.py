@@ -1,6 +1,6 @@
 """What the kernel `pair` is given: the numbers of a goal, and its arrays in groups.
 
-A NamedTuple of arrays is one argument of a compiled kernel, which takes it apart at no cost.
+A tuple of arrays is one argument of a compiled kernel, which takes it apart at no cost; there it gets names.
 """
 
 from __future__ import annotations

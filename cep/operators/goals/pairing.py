@@ -33,7 +33,12 @@ from cep.operators.goals.pair_input import (
     NO_ABSENCE,
     RECENT,
     UNRESTRICTED,
+    AbsentKey,
+    DecidingCode,
+    HeadCode,
+    SideRows,
     TurnRow,
+    Waiting,
     read_spec,
 )
 from cep.operators.goals.partners import begin_search, holds, next_partner, reach
@@ -60,13 +65,17 @@ def pair(  # type: ignore[no-untyped-def]
 ):
     """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
-    `left`, `right`, `absent`: SideRows; `waiting`, `absences`: Waiting; the others as in `pair_input`. A row of `pairs`
+    `left`, `right`, `absent`: as SideRows; `waiting`, `absences`: as Waiting; the others as in `pair_input`; all are
+    plain tuples, which a call hands over in half the time of named ones. A row of `pairs`
     is (left row, right row, completed by the right side, row derived): rows of the store, but the right one's place in
     the batch where right sides do not wait. `state` says how far it came (see A_I and so on): where there is no room
     for one more pair and one more row, the caller makes room and calls again. That is all that an arrival writes at
     once: it is put into the store itself, or (with feedback, on the right) what it makes is. Only under `unrestricted`
     it makes more, and there is room for each before it is made. The absent side has room for all.
     """
+    left, right, absent = SideRows(*left), SideRows(*right), SideRows(*absent)
+    waiting, absences, absent_key = Waiting(*waiting), Waiting(*absences), AbsentKey(*absent_key)
+    condition, head = DecidingCode(*condition), HeadCode(*head)
     rule = read_spec(spec, condition.code)
     hot = waiting.hot
     cold = waiting.cold

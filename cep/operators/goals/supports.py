@@ -28,6 +28,7 @@ from cep.core.fluents import (
 from cep.core.interval_sets import INFINITE
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, ORDER, START, Table, empty, rows
+from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.changes import stable_order
 from cep.operators.goals.contract import (
@@ -167,7 +168,7 @@ class Supports(KeyedState):
             order = stable_order(ordered)
             table, code, begins = np.ascontiguousarray(table[:, order]), code[order], begins[order]
         slots = self.tuples.slots(table, self.columns, True, True)
-        self.state = _room(self.state, self.tuples.count)
+        self.state = filled_room(self.state, self.tuples.count, 0)
         turns, since = _counted(slots, code, begins, self.state)
         slots, code, begins = slots[turns], code[turns], begins[turns]
         if self.spec.wanted is None:
@@ -291,14 +292,6 @@ class Supports(KeyedState):
     def size(self) -> tuple[int, int]:
         held = int(np.count_nonzero(self.state[: self.tuples.count, COUNT]))
         return held + self.waiting.count, int(self.state.nbytes + self.tuples.nbytes)
-
-
-def _room(state: Ints, needed: int) -> Ints:
-    if needed <= len(state):
-        return state
-    larger: Ints = np.zeros((max(needed, 2 * len(state)), 2), np.int64)
-    larger[: len(state)] = state
-    return larger
 
 
 def _chosen(state: Arrays, chosen: dict[str, Bools]) -> Arrays:
