@@ -61,14 +61,14 @@ def flattened(
     list is missing, its row stays, with a reason."""
     rows = np.arange(batch.num_rows)
     series = list_of(list(nested))
-    elements: pa.Array | None = None
+    elements = index = pa.array([], pa.int64())
     if series is not None:
         lists = _reached(batch, series)
         there = lists.is_valid().to_numpy(zero_copy_only=False)
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         rows = np.repeat(rows, np.where(there, lengths, 1))
         place = np.cumsum(there[rows]) - 1
-        elements = pc.list_flatten(lists).take(pa.array(place, mask=~there[rows]))
+        elements, index = pc.list_flatten(lists), pa.array(place, mask=~there[rows])
         for row in np.flatnonzero(~there[rows]).tolist():
             reasons.setdefault(row, ("args", f"`{written(series)}` is missing"))
     columns = {name: batch.column(name) for name in plain}
@@ -76,12 +76,19 @@ def flattened(
         if EACH not in steps:
             columns[source] = _reached(batch, steps)
     if series is not None:
-        columns = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+        columns = {name: _taken(column, pa.array(rows)) for name, column in columns.items()}
         for source, steps in nested.items():
             if EACH in steps:
                 inner = steps[steps.index(EACH) + 1 :]
-                columns[source] = pc.struct_field(elements, list(inner)) if inner else elements
+                columns[source] = _taken(pc.struct_field(elements, list(inner)) if inner else elements, index)
     return pa.RecordBatch.from_pydict(columns), rows
+
+
+def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
+    """Rows of a column. Texts of polars are views, of which pyarrow takes no rows."""
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    return column.take(index)
 
 
 def _reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:

@@ -505,3 +505,14 @@ assert not {"pandas", "pyspark", "rdflib"} & sys.modules.keys()
     assert {name: declared[name] for name in cep.__all__} == cep._HOMES, "types and values come from one place"
     assert Path(cep.__file__).with_name("py.typed").exists(), "checkers of types look at an installed package"
     assert isinstance(detect("b(X) <- a(X).", []), Derived)
+
+
+def test_lists_of_polars_become_events_beside_texts() -> None:
+    program = """event r(id: string, s: float FROM "x[].s", who: string FROM "x[].who") TIME t.
+    o(I, S, W) <- r(I, S, W)."""
+    lists = [[{"s": 1.0, "who": "ann"}, {"s": 2.0, "who": "bob"}], [{"s": 3.0, "who": None}]]
+    found = detect(program, pl.DataFrame({"id": ["u", "v"], "x": lists, "t": [1, 2]}))
+    assert found["o"].select("i", "s", "w").rows() == [("u", 1.0, "ann"), ("u", 2.0, "bob")]
+    plain = 'event r(id: string, s: string FROM "x[]") TIME t. o(I, S) <- r(I, S).'
+    found = detect(plain, pl.DataFrame({"id": ["u", "v"], "x": [["a", "b"], ["c"]], "t": [1, 2]}))
+    assert found["o"].select("i", "s").rows() == [("u", "a"), ("u", "b"), ("v", "c")]
