@@ -193,6 +193,15 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
     """No room for another process or file, an answer that breaks off, and no answer of half a change."""
     files = len(os.listdir("/proc/self/fd"))
     gate, later = Gate(), time.monotonic() + HOUR
+    forked: list[int] = []
+    real = os.fork
+
+    def fork() -> int:
+        child = real()
+        forked.extend([child] if child else [])
+        return child
+
+    monkeypatch.setattr(os, "fork", fork)
 
     def full() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -207,7 +216,6 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
         QueryProcess().answer(lambda: 1, gate, later, 0, [])
 
     changing, made = iter((True, True)), 0  # as the knowledge is half way through a change, seen twice
-    fork = os.fork
 
     def ready() -> bool:
         assert made == 0
@@ -232,8 +240,10 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
     with pytest.raises(QueryRefused, match="being loaded"):
         QueryProcess().answer(lambda: 1, Gate(lambda: False), time.monotonic(), 0, [])
     assert len(os.listdir("/proc/self/fd")) == files
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert len(forked) == 2
+    for child in forked:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
 
 
 def test_a_fork_ends_with_the_process_that_made_it() -> None:
