@@ -147,7 +147,7 @@ def _network(stations: int) -> Any:
 
 
 def _graph(text: str) -> Any:
-    from cep.rules.graphs import of_the_rule
+    from cep.rules.graph_text import of_the_rule
     from cep.rules.terms import Graph
 
     return Graph(text, tuple(of_the_rule(text)), tuple(network.PREFIXES.items()))

@@ -69,7 +69,7 @@ def _in_process(side: str, name: str, intervals: int, keys: int) -> dict[str, An
 def inputs(name: str, intervals: int, keys: int) -> list[Any]:
     """Changes: of each key an interval now and then, a quarter of the time to the next long, in the mean."""
     from cep.core.interval_sets import coalesce
-    from cep.operators.goals.changes import changes_of
+    from cep.operators.goals.fluents.changes import changes_of
 
     made = []
     for seed in range(2 if name == "SINCE" else 1):
@@ -88,8 +88,8 @@ def least(keys: int) -> int:
 def stepped(name: str, given: list[Any], keys: int) -> list[Any]:
     """What comes out, in STEPS steps."""
     from cep.core.interval_sets import INFINITE, reach
-    from cep.operators.goals.changes import Changes
-    from cep.operators.goals.metric import Metric
+    from cep.operators.goals.fluents.changes import Changes
+    from cep.operators.goals.fluents.metric import Metric
 
     metric = Metric(name, reach(0, least(keys)), least(keys) // 4)
     last = max(int(each.code.max()) for each in given)
@@ -102,7 +102,7 @@ def stepped(name: str, given: list[Any], keys: int) -> list[Any]:
 
 
 def sums(made: list[Any]) -> Sums:
-    from cep.operators.goals.changes import Changes, intervals_of
+    from cep.operators.goals.fluents.changes import Changes, intervals_of
 
     held = intervals_of(Changes(*(np.concatenate(columns) for columns in zip(*made, strict=True))))
     return len(held.key), int(held.start.sum() + held.end.sum())

@@ -24,7 +24,7 @@ from cep.plan.algebra import Rules
 from cep.plan.lint.empty import by_order, empty
 from cep.plan.plan import Plan, plan
 from cep.rules.alert import Alert
-from cep.rules.datalog import Statics, close
+from cep.rules.static.datalog import Statics, close
 from cep.rules.terms import PolicyChoice
 from cep.runtime import snapshot
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of

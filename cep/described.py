@@ -16,7 +16,7 @@ from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.plan.staged import alerts_alone, staged
 from cep.rules.alert import Alert
-from cep.rules.relations import Relation, RelationInfo
+from cep.rules.conditions.relations import Relation, RelationInfo
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
 from cep.runtime.fingerprint import Fingerprints

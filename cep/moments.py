@@ -9,8 +9,8 @@ import numpy as np
 
 from cep.core.relation import Column
 from cep.core.values import Areas, Ints
-from cep.rules.materialized import CountedColumns
-from cep.rules.relations import Relation
+from cep.rules.conditions.relations import Relation
+from cep.rules.static.materialized import CountedColumns
 
 
 @dataclass(frozen=True, slots=True)

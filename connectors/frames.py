@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.rules.materialized import type_of
+from cep.rules.static.materialized import type_of
 from connectors.batch import Batch, Block
 from connectors.columnar import leaves, resolved
 from connectors.double_hours import FoldedTables

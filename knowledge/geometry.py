@@ -14,9 +14,9 @@ import shapely
 from cep.core.errors import CepError
 from cep.core.relation import Column
 from cep.core.values import MISSING, Floats, Ints, Pool
-from cep.rules import geodesy
-from cep.rules.areas import WrongArea, read_all
-from cep.rules.relations import Mask, Probe
+from cep.rules.conditions.relations import Mask, Probe
+from cep.rules.expressions import geodesy
+from cep.rules.expressions.areas import WrongArea, read_all
 from knowledge.point_index import PointIndex
 from knowledge.rdf.namespaces import GEO, SCHEMA, WGS84
 from knowledge.rdf.terms import IRI, NONE, Terms

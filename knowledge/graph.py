@@ -15,7 +15,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Warning
 from cep.core.values import Areas, Pool
 from cep.plan import algebra
-from cep.rules.relations import Relation
+from cep.rules.conditions.relations import Relation
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Fixed, Spanned
 from knowledge import geometry, load, no_answers

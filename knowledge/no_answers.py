@@ -12,7 +12,7 @@ import polars as pl
 from cep.core.errors import Source, Span, Warning
 from cep.core.suggest import nearest
 from cep.plan.algebra import Triples
-from cep.rules.graphs import on_one_line
+from cep.rules.graph_text import on_one_line
 from cep.rules.terms import Graph
 from knowledge.query.group_patterns import elements
 from knowledge.query.sparql import ConstantTerm, SparqlToken, basic, tokens

@@ -9,7 +9,7 @@ import numpy as np
 
 from cep.core.kernels import njit
 from cep.core.values import Floats, Ints
-from cep.rules.geodesy import cartesian
+from cep.rules.expressions.geodesy import cartesian
 
 LEAF = 16  # points in a box that is not divided, at most
 MOST = 1 << 20  # rows of a piece

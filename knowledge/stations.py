@@ -16,7 +16,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from cep.rules.geodesy import distance
+from cep.rules.expressions.geodesy import distance
 from knowledge.gazetteers import airports, cities
 from knowledge.gazetteers.gazetteer import OWN, DatasetOrigin, Property, concat_triples, table_triples
 from knowledge.rdf.namespaces import GN, RDF_TYPE, WGS84, XSD

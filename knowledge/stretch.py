@@ -18,7 +18,7 @@ from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.values import Ints, Pool
 from cep.plan import algebra
-from cep.rules.materialized import ALWAYS, NEVER, words
+from cep.rules.static.materialized import ALWAYS, NEVER, words
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Spanned
 from knowledge.change import Change, parse_change, unnamed

@@ -12,7 +12,7 @@ from typing import Any
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
-from cep.rules.typed import TICKS
+from cep.rules.expressions.typed import TICKS
 from cep.spark.driver.running import StopRequest, run_query
 from cep.spark.driver.session import OLDEST, java, session
 from cep.spark.job import Job, start

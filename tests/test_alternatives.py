@@ -17,7 +17,7 @@ from cep.explain.question import wanted
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.join_spec import spec_of
+from cep.operators.goals.pairs.join_spec import spec_of
 from cep.operators.pair import Join
 from connectors.why.text import Explainer
 from tests import reference

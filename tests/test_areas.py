@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.values import MISSING, Pool
 from cep.engine import Engine
 from cep.events import Iri
-from cep.rules.areas import WrongArea, containment, covers, read, read_all
+from cep.rules.expressions.areas import WrongArea, containment, covers, read, read_all
 from tests import reference_places
 
 Point = tuple[float, float]

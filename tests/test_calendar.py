@@ -15,7 +15,7 @@ from cep.core.values import MISSING, Pool
 from cep.core.zones import names, zone
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.rules.calendar import BEGIN, OF_LOCAL, implementation
+from cep.rules.expressions.calendar import BEGIN, OF_LOCAL, implementation
 from tests.long import examples
 
 SECOND = 1_000_000

@@ -16,9 +16,9 @@ from cep.core.errors import CepError, CepErrors, Source
 from cep.core.values import MISSING, Pool
 from cep.events import Iri
 from cep.language.syntax.parser import parse
-from cep.rules.binding_order import arrange
-from cep.rules.conditions import Conditions, compile_conditions
-from cep.rules.datalog import close
+from cep.rules.conditions.binding_order import arrange
+from cep.rules.conditions.conditions import Conditions, compile_conditions
+from cep.rules.static.datalog import close
 from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, StaticRule, Variable
 from tests.long import examples
 

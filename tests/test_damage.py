@@ -16,9 +16,9 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.operators.goals import ring, window
 from cep.operators.goals.contract import from_arrow, to_arrow
 from cep.operators.goals.store import HEADER, NEXT, OTHER, SIDE, SLOT
+from cep.operators.goals.windows import ring_buffer, two_stacks
 from cep.runtime import snapshot
 from cep.runtime.prior_state import PriorState
 from tests.damage import cut, flipped
@@ -115,10 +115,13 @@ def wrong_cells() -> Mapping[str, tuple[tuple[str, int], ...]]:
     return {
         "hot": (("cold", SLOT), ("cold", SIDE), ("cold", OTHER)),
         "absent_hot": (("absent_cold", SLOT), ("absent_cold", SIDE)),
-        "rings": (("rings", ring.R_COUNT), ("rings", ring.R_OLDEST)),
+        "rings": (("rings", ring_buffer.R_COUNT), ("rings", ring_buffer.R_OLDEST)),
         "groups": (
-            *(("groups", cell) for cell in (window.G_HEAD, window.G_TAIL, window.G_BACK, window.G_COUNT)),
-            *(("store", cell) for cell in (window.NEXT, window.PREVIOUS, window.SLOT)),
+            *(
+                ("groups", cell)
+                for cell in (two_stacks.G_HEAD, two_stacks.G_TAIL, two_stacks.G_BACK, two_stacks.G_COUNT)
+            ),
+            *(("store", cell) for cell in (two_stacks.NEXT, two_stacks.PREVIOUS, two_stacks.SLOT)),
         ),
     }
 

@@ -17,8 +17,8 @@ from cep.core.errors import CepError, CepErrors
 from cep.core.values import Pool
 from cep.events import Iri
 from cep.language.syntax.parser import parse
-from cep.rules.conditions import compile_conditions
-from cep.rules.datalog import Statics, close
+from cep.rules.conditions.conditions import compile_conditions
+from cep.rules.static.datalog import Statics, close
 from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, StaticRule, Variable
 from tests.long import examples
 

@@ -37,8 +37,8 @@ from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax import parser
-from cep.rules.aggregates import AGGREGATES
-from cep.rules.functions import FUNCTIONS
+from cep.rules.expressions.aggregates import AGGREGATES
+from cep.rules.expressions.functions import FUNCTIONS
 from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
 from connectors.identity import identified
 from connectors.rdf import triples

@@ -14,7 +14,7 @@ from cep.core.errors import CepError, Source
 from cep.core.values import MISSING, Pool
 from cep.events import Iri
 from cep.language.syntax.parser import parse
-from cep.rules.expressions import (
+from cep.rules.expressions.checking import (
     Typed,
     TypedCall,
     TypedConstant,

@@ -14,8 +14,8 @@ from pyproj import Geod
 
 from cep.core.values import Pool
 from cep.language.syntax.parser import parse
-from cep.rules import geodesy
-from cep.rules.expressions import check, check_comparison, compile_expression, compile_test
+from cep.rules.expressions import geodesy
+from cep.rules.expressions.checking import check, check_comparison, compile_expression, compile_test
 from cep.rules.terms import Comparison, StaticRule
 
 ELLIPSOID = Geod(ellps="WGS84")

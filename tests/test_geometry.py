@@ -17,7 +17,7 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event, Iri
-from cep.rules import geodesy
+from cep.rules.expressions import geodesy
 from knowledge import geometry, point_index
 from knowledge.geometry import Geometries, Near
 from knowledge.graph import Knowledge

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cep.core.errors import Span
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
-from cep.rules.graphs import on_one_line, pieces
+from cep.rules.graph_text import on_one_line, pieces
 from cep.rules.terms import Predicate, StaticRule, Variable
 
 PREFIXES = "PREFIX wt: <http://example.org/w#>\nPREFIX : <urn:x>\n"

@@ -76,7 +76,7 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
 
     def changed(path: str) -> set[str]:
         """The modules whose kernels have to be compiled again when a file changes."""
-        modules = (*(f"connectors.{one}" for one in ("cells", "csvscan", "lines")), "cep.operators.goals.pairing")
+        modules = (*(f"connectors.{one}" for one in ("cells", "csvscan", "lines")), "cep.operators.goals.pairs.pairing")
         kernels._read.cache_clear()
         before = {name: made_of(name) for name in modules}
         file = copy / path
@@ -86,6 +86,6 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
 
     assert changed("connectors/numbers.py") == {"connectors.cells", "connectors.csvscan"}
     assert changed("connectors/times.py") == {"connectors.cells", "connectors.csvscan", "connectors.lines"}
-    assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairing"}
+    assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairs.pairing"}
     assert changed("connectors/tcp.py") == changed("cep/command.py") == set()
     kernels._read.cache_clear()

@@ -16,10 +16,10 @@ from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event, Iri
 from cep.plan.algebra import Triples
-from cep.rules.materialized import MaterializedRelation
+from cep.rules.expressions.value_order import sorting
+from cep.rules.static.materialized import MaterializedRelation
+from cep.rules.static.table_views import Former
 from cep.rules.terms import Graph
-from cep.rules.value_order import sorting
-from cep.rules.views import Former
 from cep.runtime.knowledge_source import Answers
 from knowledge.graph import Knowledge
 from knowledge.query import refreshed

@@ -17,8 +17,8 @@ from rdflib.term import BNode, Literal, URIRef
 from cep.core.errors import CepError, Source, Span
 from cep.core.values import Pool
 from cep.events import Iri
-from cep.rules.graphs import of_the_rule
-from cep.rules.materialized import series_of
+from cep.rules.graph_text import of_the_rule
+from cep.rules.static.materialized import series_of
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 from knowledge.graph import Knowledge

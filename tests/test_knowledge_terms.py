@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rdflib.term import BNode, Literal, URIRef
 
 from cep.core.values import Pool
-from cep.rules.materialized import series_of
+from cep.rules.static.materialized import series_of
 from knowledge.rdf.interop import of_rdflib, to_rdflib
 from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms

@@ -13,8 +13,8 @@ from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
 from cep.language.syntax.parser import parse
-from cep.operators.goals.join import JoinGoal
-from cep.operators.goals.join_spec import JoinSpec
+from cep.operators.goals.pairs.join import JoinGoal
+from cep.operators.goals.pairs.join_spec import JoinSpec
 from cep.operators.pair import Pair
 from cep.plan.explain import explain
 from cep.plan.plan import Plan, plan

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks import metric as benchmark
 from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
-from cep.operators.goals.changes import Changes, by_code, changes_of, intervals_of, no_changes, stable_order
-from cep.operators.goals.metric import BEFORE_ALL, OPERATORS, Metric
+from cep.operators.goals.fluents.changes import Changes, by_code, changes_of, intervals_of, no_changes, stable_order
+from cep.operators.goals.fluents.metric import BEFORE_ALL, OPERATORS, Metric
 from tests.long import seeds
 
 TWO = ("SINCE", "UNTIL")

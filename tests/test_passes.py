@@ -24,7 +24,7 @@ from cep.plan.binarise import binarise
 from cep.plan.partition import partition
 from cep.plan.pattern import Pattern
 from cep.plan.plan import plan
-from cep.rules.datalog import close
+from cep.rules.static.datalog import close
 
 FOLDER = Path(__file__).parent / "passes"
 BEFORE, AFTER = "--- before ---", "--- after ---"

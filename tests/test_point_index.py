@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.rules.geodesy import cartesian
+from cep.rules.expressions.geodesy import cartesian
 from knowledge.point_index import LEAF, PointIndex
 from tests.long import examples
 

@@ -17,6 +17,7 @@ from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_pattern, print_program, print_statement
 from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
 from cep.rules.printing import print_condition, print_expression
+from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import (
     AggregateResult,
     Call,
@@ -30,7 +31,6 @@ from cep.rules.terms import (
     StaticRule,
     Variable,
 )
-from cep.rules.typed_facts import FactAttribute, FactDeclaration
 from tests.long import examples
 
 # Each line is printed as it stands: spaces, parentheses, units and all.

@@ -20,7 +20,9 @@ from cep.core.hashtable import Chains
 from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.operators.goals import aggregate, join, pairing, store, unless
+from cep.operators.goals import store
+from cep.operators.goals.pairs import join, pairing, unless
+from cep.operators.goals.windows import sliding_aggregate
 from connectors.lines import TextPieces, merged
 from knowledge.rdf.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reachable_pairs
@@ -109,7 +111,7 @@ def outcome(program: Program) -> tuple[list[Event], bytes, list[Event]]:
 def exact_rooms() -> Iterator[None]:
     """Every array that grows has just the room asked for, as in the checked run."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (aggregate, hashtable, join, store, unless):
+        for module in (sliding_aggregate, hashtable, join, store, unless):
             patch.setattr(module, "roomy", lambda needed, likely: needed)
         yield
 

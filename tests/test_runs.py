@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.relation import Table
-from cep.operators.goals import runs
+from cep.operators.goals import sorted_runs
 from cep.operators.goals.lineage import DERIVED, Lineage
 from tests.long import examples
 
@@ -21,15 +21,15 @@ def test_pieces_are_found_as_in_one_table(pieces: list[list[int]], asked: list[i
     every: list[tuple[int, int]] = []
     for piece in pieces:
         rows = [(key, len(every) + i) for i, key in enumerate(piece)]
-        runs.put(held, np.array(rows, np.int64).reshape(-1, 2).T, 0)
+        sorted_runs.put(held, np.array(rows, np.int64).reshape(-1, 2).T, 0)
         every += rows
     lengths = [run.shape[1] for run in held]
     assert sum(lengths) == len(every) and all(a >= 2 * b for a, b in zip(lengths, lengths[1:]))
     values = np.array(asked, np.int64)
-    found = [(i, int(run[1, at])) for run in held for i, at in zip(*runs.found(run, values, 0))]
+    found = [(i, int(run[1, at])) for run in held for i, at in zip(*sorted_runs.found(run, values, 0))]
     assert sorted(found) == sorted((i, n) for i, value in enumerate(asked) for key, n in every if key == value)
     known = np.unique([key for key, _ in every]).astype(np.int64)
-    assert runs.holds(known, values).tolist() == [value in known for value in asked]
+    assert sorted_runs.holds(known, values).tolist() == [value in known for value in asked]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), SMALL), max_size=25), st.lists(st.integers(0, 24), max_size=5))

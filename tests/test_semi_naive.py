@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep.rules.rounds import rounds
+from cep.rules.static.semi_naive import rounds
 
 Pairs = frozenset[tuple[int, int]]
 

@@ -12,10 +12,10 @@ import pytest
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax.cursor import DEEPEST
-from cep.operators.goals.bytecode import LEFT, compile_stack, stack_cells
-from cep.operators.goals.join import JoinGoal
-from cep.operators.goals.linear_recursion import LinearRecursion
-from cep.rules.typed import TypedCall, TypedConstant, TypedVariable
+from cep.operators.goals.pairs.bytecode import LEFT, compile_stack, stack_cells
+from cep.operators.goals.pairs.join import JoinGoal
+from cep.operators.goals.pairs.linear_recursion import LinearRecursion
+from cep.rules.expressions.typed import TypedCall, TypedConstant, TypedVariable
 
 DEPTH = DEEPEST - 4  # the pattern and the condition are levels of nesting too
 POLICIES = ("unrestricted", "recent", "chronological")

@@ -22,7 +22,7 @@ from cep.core.tiers import Tiered
 from cep.engine import Engine
 from cep.operators.goals.intrinsics import as_bits, as_float, bare, prefetch
 from cep.operators.goals.keys import mix
-from cep.operators.goals.pairing import pair
+from cep.operators.goals.pairs.pairing import pair
 from connectors.cells import copy, numbers, read_ticks
 from connectors.lines import _escape, _ticks
 from connectors.numbers import NUMBER, STRING

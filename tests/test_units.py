@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine, detect
 from cep.events import Event, Iri
-from cep.rules.units import QUDT, UNITS, conversion, factors, nearest_unit
+from cep.rules.expressions.units import QUDT, UNITS, conversion, factors, nearest_unit
 from tests.reference_places import units
 
 PREFIX = f"PREFIX unit: <{QUDT}>\n"

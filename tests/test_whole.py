@@ -12,11 +12,11 @@ from cep.core.errors import CepError
 from cep.core.time import Frontier
 from cep.engine import Engine
 from cep.events import Event
-from cep.operators.goals import join, unless
-from cep.operators.goals.aggregate import SlidingAggregate
-from cep.operators.goals.join import JoinGoal
 from cep.operators.goals.keys import Keys
-from cep.operators.goals.unless import AbsenceDeadline
+from cep.operators.goals.pairs import join, unless
+from cep.operators.goals.pairs.join import JoinGoal
+from cep.operators.goals.pairs.unless import AbsenceDeadline
+from cep.operators.goals.windows.sliding_aggregate import SlidingAggregate
 from tests.program_maker import SECOND
 
 PROGRAM = """

@@ -20,12 +20,12 @@ from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.operators.goals import ordered_multiset
-from cep.operators.goals.grid import bounds_of
-from cep.operators.goals.labels import Labels
-from cep.operators.goals.ordered_multiset import NODE, SHARED
+from cep.operators.goals.windows import ordered_multiset
+from cep.operators.goals.windows.order_labels import Labels
+from cep.operators.goals.windows.ordered_multiset import NODE, SHARED
+from cep.operators.goals.windows.window_bounds import bounds_of
 from cep.plan.explain import explain
-from cep.rules.windows import DAY, MONDAY, WEEK, Over
+from cep.rules.window_forms import DAY, MONDAY, WEEK, Over
 from tests.long import examples
 from tests.program_maker import SECOND
 from tests.reference_nodes import changes, local_window

@@ -13,9 +13,9 @@ from cep.events import Event, Iri, types_of
 from cep.language.syntax.ast import EventDeclaration, EventPattern, EventRule
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
-from cep.rules.functions import TESTS
+from cep.rules.expressions.functions import TESTS
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate, StaticRule
-from cep.rules.typed_facts import FactDeclaration
 from tests import reference
 from tests.cases_format import FOLDER, difference, read_case
 from tests.keyed_programs import keyed

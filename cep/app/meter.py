@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from time import time
 
-from cep.plan.labels import labels, rules
+from cep.plan.goal_names import labels, rules
 from cep.plan.order import PlanUnit, reads
 from cep.plan.partition import Stage
 from cep.plan.plan import Plan

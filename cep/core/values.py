@@ -24,7 +24,7 @@ FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 """The kinds of value in a pool. A number that is whole and fits 64 bits is INT, so 1.0 is the entry of 1."""
 
 Areas = Callable[[Sequence[str]], list[Any]]
-"""IRIs to the shapes of the places they name, None where one names no place. See cep/rules/areas.py."""
+"""IRIs to the shapes of the places they name, None where one names no place. See cep/rules/expressions/areas.py."""
 
 _MANY = 1024  # rows from which hashing columns beats looking up row by row
 

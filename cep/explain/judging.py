@@ -14,12 +14,12 @@ from cep.engine import Engine
 from cep.events import Value
 from cep.explain.occurrences import encoded
 from cep.plan.algebra import Triples
-from cep.rules.binding_order import arrange
-from cep.rules.conditions import Conditions, compile_conditions
-from cep.rules.evaluate import compile_expression
-from cep.rules.expressions import check
-from cep.rules.relations import Relation
-from cep.rules.rule_predicate import enter
+from cep.rules.conditions.binding_order import arrange
+from cep.rules.conditions.conditions import Conditions, compile_conditions
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.evaluate import compile_expression
+from cep.rules.static.rule_predicate import enter
 from cep.rules.terms import (
     Comparison,
     Condition,

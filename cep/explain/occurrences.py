@@ -13,7 +13,7 @@ from cep.core.values import MISSING, Ints, Pool
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.operators.goals.lineage import DERIVED
-from cep.operators.goals.runs import found, holds
+from cep.operators.goals.sorted_runs import found, holds
 from cep.runtime.decode import values
 
 LATEST = 2**62

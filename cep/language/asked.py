@@ -11,8 +11,8 @@ from cep.core.schema import RecordFormat
 from cep.language.reading import read
 from cep.language.syntax.ast import SyntaxTree
 from cep.language.syntax.parser import parse
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate
-from cep.rules.typed_facts import FactDeclaration
 
 
 def predicates_asked(text: str, name: str, dialect: str | None = None, tick: int | None = None) -> set[str]:

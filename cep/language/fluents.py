@@ -39,7 +39,8 @@ from cep.operators.where import Given
 from cep.plan.algebra import Rule
 from cep.plan.order import components
 from cep.plan.pattern import Pattern, events, patterns
-from cep.rules.spelling import respelling
+from cep.rules.expressions.spelling import respelling
+from cep.rules.expressions.typed import TypedConstant, a, coerced
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -51,7 +52,6 @@ from cep.rules.terms import (
     Variable,
     each_condition,
 )
-from cep.rules.typed import TypedConstant, a, coerced
 
 RESERVED = ("type", "start", "end", "bounds", "time", "args")
 _NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "float": 0.0, "bool": False}

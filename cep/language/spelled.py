@@ -11,8 +11,8 @@ from cep.core.schema import Attribute
 from cep.language.syntax import ast
 from cep.rules.formulas import Plain
 from cep.rules.keywords import KEYWORDS
+from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Predicate, StaticRule, Variable
-from cep.rules.typed_facts import FactAttribute, FactDeclaration
 
 _DECLARING = (
     ast.EventDeclaration, ast.FluentDeclaration, FactDeclaration, ast.EventRule, ast.FluentRule, ast.WhileRule,

@@ -26,7 +26,7 @@ from cep.plan.render import counted, places_of
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 from cep.rules.terms import AggregateResult, Variable, rename_expression
-from cep.rules.windows import DAY, Over
+from cep.rules.window_forms import DAY, Over
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -167,7 +167,7 @@ class Window(Pattern):
             for first, last in zip([0, *breaks], [*breaks, len(ends)]):
                 yield slice(first, last), None, ends[last - 1] + over.length
         else:
-            from cep.operators.goals.grid import bounds_of
+            from cep.operators.goals.windows.window_bounds import bounds_of
 
             starts, lasts = bounds_of(over)(np.array(ends, np.int64))
             for start, now in dict.fromkeys(zip(starts.tolist(), lasts.tolist())):
@@ -276,6 +276,6 @@ class Aggregation(Node):
         return f"when {counted(self.events or 0, 'newer one')} of its group came"
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.aggregate import window_of
+        from cep.operators.goals.windows.sliding_aggregate import window_of
 
         return window_of(self, builder)

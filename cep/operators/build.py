@@ -12,11 +12,11 @@ from cep.operators.goals.lineage import Lineage
 from cep.plan import types as planned
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
-from cep.rules.conditions import Conditions, compile_conditions
-from cep.rules.evaluate import Evaluation, compile_expression
-from cep.rules.relations import Relation
+from cep.rules.conditions.conditions import Conditions, compile_conditions
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.evaluate import Evaluation, compile_expression
+from cep.rules.expressions.typed import TypedVariable, coerced, common_type, fitted
 from cep.rules.terms import Condition
-from cep.rules.typed import TypedVariable, coerced, common_type, fitted
 
 
 class GoalBuilder:

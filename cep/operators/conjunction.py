@@ -120,6 +120,6 @@ class Both(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.conjunction import conjunction_of
+        from cep.operators.goals.fluents.conjunction import conjunction_of
 
         return conjunction_of(self, builder)

@@ -13,10 +13,10 @@ from cep.plan.names import used_variables
 from cep.plan.node import Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, renamer
 from cep.rules import pattern_text
+from cep.rules.expressions.spelling import respelling
+from cep.rules.expressions.typed import TypedConstant, a, coerced, common_type
 from cep.rules.pattern_text import Text
-from cep.rules.spelling import respelling
 from cep.rules.terms import Constant, Expression, Variable
-from cep.rules.typed import TypedConstant, a, coerced, common_type
 
 if TYPE_CHECKING:
     from cep.core.schema import Attribute

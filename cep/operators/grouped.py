@@ -118,6 +118,6 @@ class Grouping(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.grouped import grouped_of
+        from cep.operators.goals.fluents.grouped import grouped_of
 
         return grouped_of(self, builder)

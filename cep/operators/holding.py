@@ -136,6 +136,6 @@ class Holding(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.holding import holding_of
+        from cep.operators.goals.fluents.holding import holding_of
 
         return holding_of(self, builder)

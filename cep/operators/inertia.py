@@ -111,6 +111,6 @@ class Inertia(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.inertia import inertia_of
+        from cep.operators.goals.fluents.inertia import inertia_of
 
         return inertia_of(self, builder, number, kinds_read(builder, number, (BEGINS, ENDS, BEFORE)))

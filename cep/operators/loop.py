@@ -12,13 +12,13 @@ from cep.operators import pair
 from cep.operators.build import GoalBuilder
 from cep.operators.event import Scan
 from cep.operators.goals.arrival import first_of_equal
-from cep.operators.goals.bytecode import LEFT, Code, compile_stack
+from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import Goal
-from cep.operators.goals.encoded import codes_of
-from cep.operators.goals.join_spec import JoinSpec, places_of, spec_of
-from cep.operators.goals.linear_recursion import LinearRecursion
+from cep.operators.goals.pairs.bytecode import LEFT, Code, compile_stack
+from cep.operators.goals.pairs.join_spec import JoinSpec, places_of, spec_of
+from cep.operators.goals.pairs.linear_recursion import LinearRecursion
 from cep.plan.order import Group, PlanUnit
-from cep.rules.typed import TypedVariable
+from cep.rules.expressions.typed import TypedVariable
 
 
 @dataclass(frozen=True, slots=True)

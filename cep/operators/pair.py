@@ -343,9 +343,9 @@ class Join(Node):
         return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.join import JoinGoal
-        from cep.operators.goals.join_spec import spec_of
-        from cep.operators.goals.widened import widened
+        from cep.operators.goals.converted_keys import widened
+        from cep.operators.goals.pairs.join import JoinGoal
+        from cep.operators.goals.pairs.join_spec import spec_of
 
         spec, _, widenings = spec_of(self, builder)
         return widened(JoinGoal(spec, builder.lineage), widenings, [builder.types(part) for part in self.parts])

@@ -93,6 +93,6 @@ class Recording(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.recorded import recorded_of
+        from cep.operators.goals.fluents.recorded import recorded_of
 
         return recorded_of(self, builder)

@@ -175,7 +175,7 @@ class Supported(_Counted):
         return sides[0]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.supports import supports_of
+        from cep.operators.goals.fluents.supports import supports_of
 
         return supports_of(self, builder)
 
@@ -208,7 +208,7 @@ class Occurring(_Counted):
         return sides[0]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.supports import occurring_of
+        from cep.operators.goals.fluents.supports import occurring_of
 
         return occurring_of(self, builder)
 
@@ -235,7 +235,7 @@ class Extent(_Counted):
         return Text(f"extent of {sides[0].text}")
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.supports import extent_of
+        from cep.operators.goals.fluents.supports import extent_of
 
         return extent_of(self, builder, kinds_read(builder, number, EDGES))
 

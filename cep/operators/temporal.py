@@ -135,6 +135,6 @@ class Metrical(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.temporal import temporal_of
+        from cep.operators.goals.fluents.temporal import temporal_of
 
         return temporal_of(self, builder, number)

@@ -143,6 +143,6 @@ class Deadline(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.unless import deadline_of
+        from cep.operators.goals.pairs.unless import deadline_of
 
         return deadline_of(self, builder)

@@ -9,8 +9,8 @@ from cep.core.errors import CepError, Source
 from cep.core.schema import Schema
 from cep.plan.algebra import Rule, Rules
 from cep.rules.alert import AREA, LATITUDE, LONGITUDE, RADIUS, Alert
+from cep.rules.expressions.typed import a
 from cep.rules.terms import Constant, Expression
-from cep.rules.typed import a
 
 _NUMBERS = ("int", "float", "any")
 _PLACES = {LATITUDE: ("a latitude is a number of degrees", _NUMBERS),
@@ -44,7 +44,7 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
         return None
     given = value.value
     if column == AREA and value.type == "string":
-        from cep.rules.areas import WrongArea, read  # shapely: loaded only where there are areas
+        from cep.rules.expressions.areas import WrongArea, read  # shapely: loaded only where there are areas
 
         try:
             shape = read(str(given))

@@ -10,8 +10,8 @@ from cep.core.schema import Schema
 from cep.events import Iri
 from cep.plan.pattern import Pattern
 from cep.rules.alert import Alert
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Expression, Graph, StaticRule
-from cep.rules.typed_facts import FactDeclaration
 
 
 @dataclass(frozen=True, slots=True)

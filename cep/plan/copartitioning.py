@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cep.plan.dependencies import Dependencies
 from cep.plan.names import excerpt
 from cep.plan.node import Meeting, PartColumn
-from cep.rules.typed import TICKS, Typed, TypedCall, TypedVariable
+from cep.rules.expressions.typed import TICKS, Typed, TypedCall, TypedVariable
 
 KeyColumns = frozenset[int] | None
 """The columns (of an event: the arguments) that hold the key by which an occurrence has its bucket, all the same value;

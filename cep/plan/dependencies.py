@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from cep.plan.node import Node, PartColumn
 from cep.plan.order import PlanUnit, components
 from cep.plan.plan import Plan
+from cep.rules.expressions.typed import TICKS
 from cep.rules.terms import Comparison, Variable
-from cep.rules.typed import TICKS
 
 Slot = tuple[str, int]
 """An argument of an event: its name, the position."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cep.plan.algebra import Rule, Rules
 from cep.plan.pattern import Pattern, conditions, patterns
-from cep.rules.functions import FUNCTIONS
+from cep.rules.expressions.functions import FUNCTIONS
 from cep.rules.terms import (
     Call,
     Comparison,

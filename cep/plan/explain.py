@@ -11,18 +11,18 @@ from dataclasses import replace
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
 from cep.plan.algebra import Head, Triples
+from cep.plan.goal_names import labels, rules, units
 from cep.plan.horizon import horizon
-from cep.plan.labels import labels, rules, units
 from cep.plan.node import Meeting, Node
 from cep.plan.order import Group
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.render import LONGEST, Rendering, counted, listed
-from cep.rules.functions import TESTS
-from cep.rules.graphs import on_one_line
+from cep.rules.conditions.relations import RelationInfo
+from cep.rules.expressions.functions import TESTS
+from cep.rules.graph_text import on_one_line
 from cep.rules.keywords import OPERATORS, POSTFIXES
 from cep.rules.printing import declaration
-from cep.rules.relations import RelationInfo
 from cep.rules.terms import Graph, Predicate, each_condition
 
 _RANKS = {meeting: rank for rank, meeting in enumerate(Meeting)}

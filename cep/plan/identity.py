@@ -15,8 +15,8 @@ from cep.plan.algebra import Rules
 from cep.plan.node import PART_FIELDS
 from cep.plan.order import PlanUnit, reads
 from cep.plan.plan import Plan
+from cep.rules.expressions.typed import TypedCall
 from cep.rules.terms import Call, Predicate
-from cep.rules.typed import TypedCall
 
 OF_AREAS = "inside"
 """The function that asks the knowledge."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cep.core.errors import Source, Span
-from cep.rules.expressions import variables
+from cep.rules.expressions.checking import variables
 from cep.rules.terms import Comparison, Condition, Disjunction, Expression, Predicate, Variable
 
 

@@ -24,8 +24,8 @@ from cep.plan.lint.unused import unused
 from cep.plan.node import Node
 from cep.plan.order import Group
 from cep.plan.types import ColumnType
-from cep.rules.relations import Relation
-from cep.rules.typed import Typed
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.typed import Typed
 
 
 @dataclass(frozen=True, slots=True)

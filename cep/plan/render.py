@@ -11,7 +11,7 @@ from cep.plan.algebra import Head
 from cep.plan.names import author_names, numbered, used_variables
 from cep.plan.node import Meeting, Node
 from cep.rules import pattern_text
-from cep.rules.graphs import on_one_line
+from cep.rules.graph_text import on_one_line
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, Disjunction, Expression, Predicate, Variable, rename_condition, rename_expression
 

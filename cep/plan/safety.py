@@ -12,9 +12,9 @@ from cep.core.suggest import did_you_mean
 from cep.plan.algebra import Rule, Rules
 from cep.plan.names import excerpt, operands, used_variables
 from cep.plan.pattern import Pattern, absent, atoms, conditions, mentioned, parts, patterns, variables
-from cep.rules.binding_order import EVERY, denied
-from cep.rules.functions import TESTS
-from cep.rules.graphs import variables as sparql_variables
+from cep.rules.conditions.binding_order import EVERY, denied
+from cep.rules.expressions.functions import TESTS
+from cep.rules.graph_text import variables as sparql_variables
 from cep.rules.terms import (
     Call,
     Comparison,

@@ -18,10 +18,11 @@ from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
 from cep.plan.order import Group, PlanUnit, settle
-from cep.rules.aggregates import example
-from cep.rules.conditions import Conditions, compile_conditions
-from cep.rules.expressions import check
-from cep.rules.relations import Relation
+from cep.rules.conditions.conditions import Conditions, compile_conditions
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.aggregates import example
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.typed import Typed, a, coerced, common_type
 from cep.rules.terms import (
     AggregateResult,
     Condition,
@@ -32,7 +33,6 @@ from cep.rules.terms import (
     rename_condition,
     rename_expression,
 )
-from cep.rules.typed import Typed, a, coerced, common_type
 
 UNKNOWN = "unknown"
 TIMES = {"start()": "time", "end()": "time", "duration()": "duration"}

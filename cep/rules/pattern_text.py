@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cep.core.literals import write_duration
 from cep.rules.printing import instant, print_argument, print_arguments, print_conditions, print_policy, print_result
 from cep.rules.terms import AggregateResult, Condition, Expression, PolicyChoice
-from cep.rules.windows import Over, over
+from cep.rules.window_forms import Over, over
 
 # How tightly a pattern holds together.
 POSTFIXED, JOINED, REPEATED = range(3)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cep.core.literals import LARGEST, SECOND, write_duration, write_time
 from cep.core.schema import RecordFormat, TimeFormat
+from cep.rules.expressions.typed import COMPARISONS
 from cep.rules.keywords import KEYWORDS
 from cep.rules.terms import (
     AggregateResult,
@@ -26,7 +27,6 @@ from cep.rules.terms import (
     Predicate,
     Variable,
 )
-from cep.rules.typed import COMPARISONS
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

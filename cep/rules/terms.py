@@ -121,7 +121,7 @@ LATER = {"later": True}
 
 @dataclass(frozen=True, slots=True)
 class AggregateResult:
-    """`A = avg(W)`: variable, function (`cep.rules.aggregates`), argument (None: `count()`);
+    """`A = avg(W)`: variable, function (`cep.rules.expressions.aggregates`), argument (None: `count()`);
     `distinct` for `count(distinct X)`; `parameter`: what is behind the value, of percentile a number from 0 to 100, of
     ewma microseconds. The argument may be any expression over the pattern's variables."""
 

@@ -11,7 +11,7 @@ from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.schema import ARRIVAL
 from cep.events import Event
-from cep.rules.relations import Mask
+from cep.rules.conditions.relations import Mask
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import closing, is_of_records

@@ -18,7 +18,7 @@ from cep.core.time import FARTHEST
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri
 from cep.operators.goals.keys import NAN
-from cep.rules.relations import Mask
+from cep.rules.conditions.relations import Mask
 from cep.runtime.interval_faults import interval_faults
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]

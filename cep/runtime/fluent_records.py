@@ -15,7 +15,7 @@ from cep.core.schema import Schema
 from cep.core.values import MISSING
 from cep.events import Event
 from cep.operators.goals.contract import Bools
-from cep.operators.goals.recorded import RecordedIntervals
+from cep.operators.goals.fluents.recorded import RecordedIntervals
 from cep.operators.recorded import Recording
 from cep.plan.plan import Plan
 from cep.runtime.parts import EngineParts

@@ -13,7 +13,7 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat,
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.events import Value
-from cep.operators.goals import runs
+from cep.operators.goals import sorted_runs
 from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.plan import Plan
@@ -44,13 +44,13 @@ class OccurrenceHistory:
     def add_records(self, released: Mapping[str, Table]) -> None:
         """Add records that go into the goals."""
         for name, table in released.items():
-            runs.put(self.sources.setdefault(name, []), table, IDENTITY)
+            sorted_runs.put(self.sources.setdefault(name, []), table, IDENTITY)
 
     def add_derived(self, made: DerivedTables) -> None:
         """Add occurrences that come out of them."""
         if self.remember is not None or CONSTITUENTS in self.wanted_columns:
             for name, tables in made.items():
-                runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
+                sorted_runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """The columns that occurrences of an event get."""
@@ -105,7 +105,7 @@ class OccurrenceHistory:
             whole = current < DERIVED
             for tables in self.derived.values():
                 for run in tables:
-                    whole |= runs.holds(run[IDENTITY], current)
+                    whole |= sorted_runs.holds(run[IDENTITY], current)
             found.append(np.stack([roots[whole], current[whole]]))
             index, parts = self.lineage.parts_of(current[~whole])
             both = np.unique(np.stack([roots[~whole][index], parts]), axis=1)
@@ -137,7 +137,7 @@ class OccurrenceHistory:
             for name, tables in each.items():
                 each[name] = []
                 for table in tables:
-                    runs.put(each[name], _those(table, needed), IDENTITY)
+                    sorted_runs.put(each[name], _those(table, needed), IDENTITY)
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def snapshot(self, waiting: Sequence[Ints]) -> list[pa.RecordBatch]:
@@ -160,7 +160,7 @@ class OccurrenceHistory:
         self.add_records({name: table for name, table in tables.items() if not name.startswith(_DERIVED)})
         for name, table in tables.items():
             if name.startswith(_DERIVED):
-                runs.put(self.derived.setdefault(name.removeprefix(_DERIVED), []), table, IDENTITY)
+                sorted_runs.put(self.derived.setdefault(name.removeprefix(_DERIVED), []), table, IDENTITY)
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
         """See that what was restored is of these events, and has the records that what is `waiting`, by names, goes
@@ -189,7 +189,7 @@ def _written(
     for event, tables in tables_by_event.items():
         attributes = schemas[event].attributes
         for table in tables:
-            chosen = table[:, runs.found(table, names, IDENTITY)[1]]
+            chosen = table[:, sorted_runs.found(table, names, IDENTITY)[1]]
             columns = [values(chosen, i, a.type, pool) for i, a in enumerate(attributes)]
             starts, ends, orders, mine = (chosen[row].tolist() for row in (START, END, ORDER, IDENTITY))
             for i, name in enumerate(mine):
@@ -208,4 +208,4 @@ def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, tuple[int,
 
 def _those(table: Table, names: Ints) -> Table:
     """The rows of these sorted names."""
-    return np.ascontiguousarray(table[:, runs.holds(names, table[IDENTITY])])
+    return np.ascontiguousarray(table[:, sorted_runs.holds(names, table[IDENTITY])])

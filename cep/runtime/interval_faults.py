@@ -6,7 +6,7 @@ from cep.core.fluents import BOUNDS, RECORDS
 from cep.core.relation import FIRST, START, Table
 from cep.core.schema import Schema
 from cep.core.values import MISSING
-from cep.rules.relations import Mask
+from cep.rules.conditions.relations import Mask
 
 
 def interval_faults(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:

@@ -15,8 +15,8 @@ from cep.core.schema import CODED
 from cep.core.values import MISSING, Ints, Pool
 from cep.moments import Moment, Timed
 from cep.plan.algebra import Rules
-from cep.rules.datalog import Statics
-from cep.rules.materialized import ALWAYS, NEVER, MaterializedRelation
+from cep.rules.static.datalog import Statics
+from cep.rules.static.materialized import ALWAYS, NEVER, MaterializedRelation
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge
 from cep.runtime.knowledge_tables import KnowledgeTables, refitted
 

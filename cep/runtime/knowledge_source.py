@@ -16,11 +16,11 @@ from cep.events import Iri
 from cep.plan.algebra import Rules, Triples
 from cep.plan.expected_types import ArgumentPosition, wanted
 from cep.plan.pattern import conditions as pattern_conditions
-from cep.rules.materialized import MaterializedRelation
-from cep.rules.mixed_kinds import mingled
-from cep.rules.relations import Mask, Probe, Relation
+from cep.rules.conditions.relations import Mask, Probe, Relation
+from cep.rules.static.materialized import MaterializedRelation
+from cep.rules.static.mixed_kinds import mingled
+from cep.rules.static.table_views import Chosen
 from cep.rules.terms import Graph, Predicate, each_condition
-from cep.rules.views import Chosen
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
 """Subject, predicate and object of a triple, None where any will do."""

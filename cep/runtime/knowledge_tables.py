@@ -13,11 +13,11 @@ from cep.core.relation import Column
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.moments import Moment
 from cep.plan.algebra import Rules, Triples
-from cep.rules.datalog import Statics
-from cep.rules.maintained import Edit, Maintained, edit_between
-from cep.rules.materialized import CountedColumns, MaterializedRelation, words
-from cep.rules.relations import Relation
-from cep.rules.typed import a
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.typed import a
+from cep.rules.static.datalog import Statics
+from cep.rules.static.maintained import Edit, Maintained, edit_between
+from cep.rules.static.materialized import CountedColumns, MaterializedRelation, words
 from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, pattern_answers, relation
 
 

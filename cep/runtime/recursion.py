@@ -1,6 +1,6 @@
 """Recursion in general: slice by slice of equal end, in rounds where a cycle closes inside the instant (M6).
 
-The common iterative rule runs in a kernel of its own (`cep.operators.goals.linear_recursion`); this way is the
+The common iterative rule runs in a kernel of its own (`cep.operators.goals.pairs.linear_recursion`); this way is the
 reference for it.
 """
 

@@ -29,7 +29,7 @@ from cep.plan.node import Meeting
 from cep.plan.order import PlanUnit
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
-from cep.rules.typed import common_type
+from cep.rules.expressions.typed import common_type
 from cep.runtime import snapshot
 from cep.runtime.buckets import buckets, hashes
 from cep.runtime.decode import decoded_series, table_frame

@@ -42,7 +42,7 @@ def _number(value: object) -> float | None:
 @lru_cache(maxsize=256)
 def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
     """The outlines of a shape in WKT; of what has no inside that of its convex hull, if that has one."""
-    from cep.rules.areas import WrongArea, read
+    from cep.rules.expressions.areas import WrongArea, read
 
     try:
         shape = read(text)

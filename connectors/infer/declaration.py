@@ -11,7 +11,7 @@ from typing import Any
 from cep.core.schema import Attribute, RecordFormat, Schema, TimeFormat
 from cep.rules.keywords import RESERVED
 from cep.rules.printing import record_format
-from cep.rules.typed_facts import FactAttribute, FactDeclaration
+from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS
 from connectors.infer.types import Guess, clock_pattern, guess, timely

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cep.rules.geodesy import TIGHTEST_RADIUS
+from cep.rules.expressions.geodesy import TIGHTEST_RADIUS
 from connectors.rdf.vocabulary import DISTANCE
 from knowledge.query.sparql import SparqlToken, tokens
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from cep.rules.geodesy import geod
+from cep.rules.expressions.geodesy import geod
 from connectors.rdf.distance_filters import near
 from connectors.rdf.question import GRAPHS, RESULTS, Answer, QueryRefused, Question
 from connectors.rdf.time_index import Rewritten, TimeIndex

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyoxigraph as ox
 
-from cep.rules.geodesy import LatLong, compare
+from cep.rules.expressions.geodesy import LatLong, compare
 from connectors.rdf.distance_filters import DistanceLimit, degrees, shorts
 from connectors.rdf.query_parts import STAMPED, Link, QueryParts
 from connectors.rdf.selectivity import Few

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
-from cep.rules.geodesy import geod
+from cep.rules.expressions.geodesy import geod
 from connectors.rdf import federation, offline
 from connectors.rdf.fair_queue import PLACES
 from connectors.rdf.query_process import Gate, QueryProcess

@@ -14,7 +14,7 @@ from math import isfinite
 import polars as pl
 
 from cep.core.schema import CODED, Attribute, Schema
-from cep.rules.geodesy import LatLong
+from cep.rules.expressions.geodesy import LatLong
 from knowledge.graph import Knowledge
 from knowledge.places import attributions
 

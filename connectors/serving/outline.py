@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cep.plan.labels import labels, rules
+from cep.plan.goal_names import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
 from cep.rules.keywords import SPELLINGS

@@ -19,7 +19,7 @@ import polars as pl
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.order import PlanUnit
-from cep.rules.geodesy import LatLong
+from cep.rules.expressions.geodesy import LatLong
 from connectors.alerts.text import json_value
 from connectors.identity import ID
 from connectors.service import Round, Service

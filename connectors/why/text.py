@@ -27,7 +27,7 @@ from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, Wanted
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
-from cep.rules.graphs import on_one_line
+from cep.rules.graph_text import on_one_line
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
 from connectors.identity import identity_hashes

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints, Pool
-from cep.rules.materialized import Column
-from cep.rules.value_order import rank as rank
+from cep.rules.expressions.value_order import rank as rank
+from cep.rules.static.materialized import Column
 from cep.runtime.knowledge_source import Answers, Spanned
 from knowledge.query.valid_time import ValidTimeRows
 from knowledge.rdf.terms import Terms

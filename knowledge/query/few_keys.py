@@ -10,7 +10,7 @@ import numpy as np
 
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri
-from cep.rules.materialized import Column
+from cep.rules.static.materialized import Column
 from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import BLANK, NONE, Terms
 from knowledge.rdf.values import INTEGERS, READ

@@ -6,8 +6,8 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.values import Pool
-from cep.rules.materialized import series_of
-from cep.rules.value_order import rank
+from cep.rules.expressions.value_order import rank
+from cep.rules.static.materialized import series_of
 from knowledge.query import solutions
 from knowledge.query.sparql import tokens
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.values import Ints
-from cep.rules.materialized import ALWAYS, NEVER, Column
+from cep.rules.static.materialized import ALWAYS, NEVER, Column
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Span
-from cep.rules.graphs import of_the_rule
+from cep.rules.graph_text import of_the_rule
 from cep.rules.terms import Graph
 from knowledge.query.diagnostics import first_error, first_query_error
 from knowledge.query.sparql import SparqlToken, tokens

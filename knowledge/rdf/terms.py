@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cep.core.hashtable import KeySet
 from cep.core.values import Ints, Pool
-from cep.rules.materialized import Column
+from cep.rules.static.materialized import Column
 from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.values import decoded_column, escaped, unescaped
 

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.values import MISSING, Ints, Pool
-from cep.rules.materialized import Column
+from cep.rules.static.materialized import Column
 from knowledge.rdf.namespaces import XSD
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.core.values import Ints
-from cep.rules.rounds import rounds
+from cep.rules.static.semi_naive import rounds
 from knowledge.rdf.relation import BinaryRelation, PredicateRelations, contained, sorted_distinct, unpacked
 from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED

@@ -9,7 +9,7 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from cep.rules.rounds import rounds
+from cep.rules.static.semi_naive import rounds
 from knowledge.rdf.relation import (
     BinaryRelation,
     PredicateRelations,

@@ -32,6 +32,7 @@ from cep.operators.where import Given
 from cep.plan.algebra import Rule, Rules
 from cep.plan.pattern import Pattern, names_in, size
 from cep.rules.alert import Alert
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import (
     Call,
     Constant,
@@ -42,7 +43,6 @@ from cep.rules.terms import (
     condition_variables,
     expression_variables,
 )
-from cep.rules.typed_facts import FactDeclaration
 
 # Each repetition is a goal of its own.
 MOST_TIMES = 100

@@ -9,10 +9,10 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.durations import duration, whole_number
 from cep.language.syntax.terms import expression
 from cep.language.syntax.tokens import Token
-from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, PARAMETERS, example
+from cep.rules.expressions.aggregates import AGGREGATES, FOREIGN_AGGREGATES, PARAMETERS, example
 from cep.rules.keywords import RESERVED
 from cep.rules.terms import AggregateResult, Variable
-from cep.rules.windows import DAY, WEEK, Over
+from cep.rules.window_forms import DAY, WEEK, Over
 
 
 def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggregate:

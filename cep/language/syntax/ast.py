@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from cep.core.errors import NOWHERE, Source, Span
 from cep.core.schema import RecordFormat, TimeFormat
 from cep.rules import formulas
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
-from cep.rules.typed_facts import FactDeclaration
-from cep.rules.windows import Over
+from cep.rules.window_forms import Over
 
 # Spans take no part in equality: two patterns written at different places may be the same pattern.
 

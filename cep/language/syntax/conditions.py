@@ -19,7 +19,7 @@ from cep.language.syntax.terms import (
     refuse_word_beside_number,
 )
 from cep.language.syntax.tokens import Token
-from cep.rules.graphs import DEEPEST, depth, of_the_rule
+from cep.rules.graph_text import DEEPEST, depth, of_the_rule
 from cep.rules.keywords import BINARY_OPERATORS, RESERVED
 from cep.rules.printing import print_expression
 from cep.rules.terms import (

@@ -10,9 +10,9 @@ from typing import NoReturn, ParamSpec, TypeVar
 from cep.core.errors import CepError, Source, Span
 from cep.language.syntax import messages
 from cep.language.syntax.tokens import Token, line_starts, tokenise
-from cep.rules.graphs import open_string
+from cep.rules.expressions.spelling import CLOCK, joined
+from cep.rules.graph_text import open_string
 from cep.rules.keywords import RESERVED, STATEMENT_WORDS
-from cep.rules.spelling import CLOCK, joined
 from cep.rules.terms import Call
 
 P = ParamSpec("P")

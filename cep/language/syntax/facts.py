@@ -8,7 +8,7 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement
 from cep.language.syntax.record_clauses import CLAUSES, Clauses
 from cep.rules.keywords import RESERVED
-from cep.rules.typed_facts import FactAttribute, FactDeclaration
+from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 
 _TABLES = (
     'the marks of a table of facts can be said: `FORMAT csv(separator: ";", decimal: ",")`; '

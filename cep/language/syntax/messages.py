@@ -6,7 +6,7 @@ import unicodedata
 
 from cep.core.suggest import nearest
 from cep.language.syntax.tokens import Token
-from cep.rules.graphs import on_one_line
+from cep.rules.graph_text import on_one_line
 from cep.rules.keywords import OPERATORS, POSTFIXES
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"

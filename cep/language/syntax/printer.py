@@ -20,8 +20,8 @@ from cep.rules.printing import (
     print_string,
     record_format,
 )
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import StaticRule
-from cep.rules.typed_facts import FactDeclaration
 
 
 def print_program(program: ast.SyntaxTree) -> str:

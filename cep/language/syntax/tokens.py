@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cep.core.errors import Span
-from cep.rules.graphs import closed
+from cep.rules.graph_text import closed
 from cep.rules.keywords import KEYWORDS
 
 

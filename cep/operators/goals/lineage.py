@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.relation import IDENTITY, Table
-from cep.operators.goals import runs
+from cep.operators.goals import sorted_runs
 from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
 
 # Input events are named by their position in the input; what is derived, from here on.
@@ -38,13 +38,13 @@ class Lineage:
 
     def follow(self, names: Ints, rules: Ints) -> None:
         """Each of `names` was made by the rule of that number beside it; said where several rules make an event."""
-        runs.put(self._rules, np.stack([names, rules]), _WHOLE)
+        sorted_runs.put(self._rules, np.stack([names, rules]), _WHOLE)
 
     def rules_of(self, names: Ints) -> tuple[Ints, Ints]:
         """The rules that made each of `names`, where it was said: pairs (index into names, rule), distinct, sorted."""
         pairs = [np.empty((2, 0), np.int64)]
         for run in self._rules:
-            index, at = runs.found(run, names, _WHOLE)
+            index, at = sorted_runs.found(run, names, _WHOLE)
             pairs.append(np.stack([index, run[_PART, at]]))
         both: Table = np.unique(np.concatenate(pairs, axis=1), axis=1)
         return both[0], both[1]
@@ -59,14 +59,14 @@ class Lineage:
         """The constituents of each of `names`: pairs (index into names, constituent)."""
         index, parts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._settled():
-            places, at = runs.found(run, names, _WHOLE)
+            places, at = sorted_runs.found(run, names, _WHOLE)
             index.append(places)
             parts.append(run[_PART, at])
         return np.concatenate(index), np.concatenate(parts)
 
     def _settled(self) -> list[Table]:
         if self._new:
-            runs.put(self._runs, np.concatenate(self._new, axis=1), _WHOLE)
+            sorted_runs.put(self._runs, np.concatenate(self._new, axis=1), _WHOLE)
             self._new = []
         return self._runs
 
@@ -95,10 +95,10 @@ class Lineage:
         seen: list[Table] = []
         frontier = np.unique(live)
         while len(frontier):
-            runs.put(seen, frontier[np.newaxis], 0)
+            sorted_runs.put(seen, frontier[np.newaxis], 0)
             frontier = np.unique(self.parts_of(frontier)[1])
             for run in seen:
-                frontier = frontier[~runs.holds(run[0], frontier)]
+                frontier = frontier[~sorted_runs.holds(run[0], frontier)]
         return np.sort(np.concatenate([np.empty(0, np.int64), *(run[0] for run in seen)]))
 
     def keep(self, live: Ints) -> Ints:
@@ -106,10 +106,10 @@ class Lineage:
         needed = self.behind(live)
         settled, self._runs = self._settled(), []
         for run in settled:
-            runs.put(self._runs, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
+            sorted_runs.put(self._runs, run[:, sorted_runs.holds(needed, run[_WHOLE])], _WHOLE)
         rules, self._rules = self._rules, []
         for run in rules:
-            runs.put(self._rules, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
+            sorted_runs.put(self._rules, run[:, sorted_runs.holds(needed, run[_WHOLE])], _WHOLE)
         return needed
 
     @property
@@ -122,9 +122,9 @@ class Lineage:
         wholes, parts = self.edges()
         rules: Table = np.concatenate([np.empty((2, 0), np.int64), *self._rules], axis=1)
         if needed is not None:
-            held = runs.holds(needed, wholes)
+            held = sorted_runs.holds(needed, wholes)
             wholes, parts = wholes[held], parts[held]
-            rules = rules[:, runs.holds(needed, rules[_WHOLE])]
+            rules = rules[:, sorted_runs.holds(needed, rules[_WHOLE])]
         return to_arrow({"wholes": wholes, "parts": parts, "rules": rules, "next": np.array([self.next], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
@@ -138,5 +138,5 @@ class Lineage:
         for names in (wholes, rules[_WHOLE]):
             demand(not names.size or (int(names.min()) >= DERIVED and int(names.max()) < int(following[0])))
         self._runs, self._new, self._rules = [], [np.stack([arrays["wholes"], arrays["parts"]])], []
-        runs.put(self._rules, arrays["rules"], _WHOLE)
+        sorted_runs.put(self._rules, arrays["rules"], _WHOLE)
         self.next = int(arrays["next"][0])

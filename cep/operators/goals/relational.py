@@ -15,10 +15,10 @@ from cep.operators.goals.arrival import as_set, by_arrival, take
 from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import ColumnType
-from cep.rules.conditions import Conditions
-from cep.rules.evaluate import Columns, Evaluation, compile_expression, constant_value
+from cep.rules.conditions.conditions import Conditions
+from cep.rules.expressions.evaluate import Columns, Evaluation, compile_expression, constant_value
+from cep.rules.expressions.typed import Typed, TypedConstant, fitted
 from cep.rules.terms import Comparison, Condition, Constant, Variable
-from cep.rules.typed import Typed, TypedConstant, fitted
 
 if TYPE_CHECKING:
     from cep.operators import either, event, where

@@ -8,7 +8,7 @@ import polars as pl
 
 from cep.core.errors import Warning
 from cep.plan.algebra import Rules
-from cep.rules.typed_facts import by_name
+from cep.rules.static.typed_facts import by_name
 
 
 def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:

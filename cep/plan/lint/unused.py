@@ -10,7 +10,7 @@ from cep.core.suggest import nearest
 from cep.plan.algebra import Rules
 from cep.plan.names import excerpt, used_variables
 from cep.plan.pattern import mentioned, patterns, policies
-from cep.rules.graphs import variables as sparql_variables
+from cep.rules.graph_text import variables as sparql_variables
 from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, Variable, each_condition
 
 

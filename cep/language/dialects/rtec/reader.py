@@ -28,8 +28,8 @@ from cep.language.dialects.rtec.terms import Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast
+from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, StaticRule, Variable
-from cep.rules.typed_facts import FactAttribute, FactDeclaration
 
 
 def read(source: Source, tick: int = SECOND) -> ast.SyntaxTree:

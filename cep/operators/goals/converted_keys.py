@@ -1,0 +1,46 @@
+"""A goal behind inputs that get converted key columns appended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cep.core.relation import Table, bits, rows
+from cep.core.time import Frontier
+from cep.operators.goals.contract import Goal
+from cep.operators.goals.relational import columns_of
+from cep.rules.expressions.evaluate import Evaluation
+
+
+class Widened:
+    """A goal behind inputs that get converted key columns appended, `drop` of which leave the output again."""
+
+    def __init__(self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> None:
+        self.goal = goal
+        self.added = added
+        self.types = types
+        self.drop = 0
+        self.due, self.pending, self.begin, self.evict = goal.due, goal.pending, goal.begin, goal.evict
+        self.snapshot, self.restore = goal.snapshot, goal.restore
+        self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded
+        self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        wide = []
+        for i, table in enumerate(inputs):
+            if i < len(self.added) and self.added[i]:
+                named = columns_of(table, self.types[i])
+                more = [bits(e(named, rows(table)))[None, :] for e in self.added[i]]
+                table = np.concatenate([table, *more], axis=0)
+            wide.append(table)
+        made = self.goal.step(wide, frontier)
+        return made[: made.shape[0] - self.drop] if self.drop else made
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.goal.size
+
+
+def widened(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
+    return Widened(goal, added, types) if any(added) else goal

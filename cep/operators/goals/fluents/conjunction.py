@@ -1,0 +1,331 @@
+"""Conjunctions of formulas: tuples of two that hold together, or of one while the other does not.
+
+goal(P, Q):  of both what holds now, by the variables that they share; each change meets what holds on the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import KINDS
+from cep.core.kernels import njit
+from cep.core.relation import FIRST, Table, empty
+from cep.core.room import filled_room
+from cep.core.time import Frontier
+from cep.operators.goals.coded_columns import codes_of, others
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.converted_keys import widened
+from cep.operators.goals.fluents.change_tables import Waiting, phased, put_changes
+from cep.operators.goals.fluents.changes import stable_order
+from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keys import Keys, grow
+from cep.operators.goals.lineage import Lineage
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.conjunction import Both
+
+# of each tuple of a side: whether it holds, its neighbours under its key, when it began among all
+HOLDS, AFTER, BEFORE, TURN = range(4)
+CELLS = 4
+# of each key: the first and the last tuple that holds
+HEAD, TAIL = range(2)
+
+
+@njit(cache=True)
+def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
+    """A tuple holds from now on, the last under its key (-1: under none)."""
+    state[p, HOLDS], state[p, AFTER], state[p, BEFORE], state[p, TURN] = 1, -1, -1, turn
+    if key < 0:
+        return
+    last = chains[key, TAIL]
+    state[p, BEFORE] = last
+    if last >= 0:
+        state[last, AFTER] = p
+    else:
+        chains[key, HEAD] = p
+    chains[key, TAIL] = p
+
+
+@njit(cache=True)
+def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
+    """It holds no more."""
+    state[p, HOLDS] = 0
+    if key < 0:
+        return
+    before, after = state[p, BEFORE], state[p, AFTER]
+    if before >= 0:
+        state[before, AFTER] = after
+    else:
+        chains[key, HEAD] = after
+    if after >= 0:
+        state[after, BEFORE] = before
+    else:
+        chains[key, TAIL] = before
+
+
+@njit(linear=True, cache=True)
+def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
+    """All tuples hold, in this order; their cells and those of their keys are there."""
+    for p in range(len(keys)):
+        link(state, chains, p, keys[p], p)
+
+
+@njit(linear=True, cache=True)
+def _meet(  # type: ignore[no-untyped-def]
+    order, count, begins, tuples, keys, negated, turn, left, right, left_chains, right_chains, pairs
+):
+    """Changes of both sides (the first `count` are the left's) in order. Gives what they make: rows (change, tuple of
+    the left, of the right, whether it begins), which grow as they must, and how many. State and chains have room for
+    all tuples and keys."""
+    made = 0
+    for at in range(len(order)):
+        i = order[at]
+        p, key, begun = tuples[i], keys[i], begins[i]
+        mine = i < count
+        own, chains, other, facing = right, right_chains, left, left_chains
+        if mine:
+            own, chains, other, facing = left, left_chains, right, right_chains
+        if begun == own[p, HOLDS]:
+            continue
+        if begun:
+            alone = key < 0 or chains[key, HEAD] < 0
+            link(own, chains, p, key, turn + at)
+        else:
+            unlink(own, chains, p, key)
+            alone = key < 0 or chains[key, HEAD] < 0
+        if negated and mine:
+            if key < 0 or facing[key, HEAD] < 0:
+                if made == pairs.shape[0]:
+                    pairs = grow(pairs, made + 1)
+                pairs[made, 0], pairs[made, 1], pairs[made, 2], pairs[made, 3] = i, p, -1, begun
+                made += 1
+            continue
+        if key < 0 or (negated and not alone):
+            continue
+        q = facing[key, HEAD]
+        while q >= 0:
+            if made == pairs.shape[0]:
+                pairs = grow(pairs, made + 1)
+            pairs[made, 0], pairs[made, 3] = i, 1 - begun if negated else begun
+            pairs[made, 1], pairs[made, 2] = (p, q) if mine else (q, p)
+            made += 1
+            q = other[q, AFTER]
+    return pairs, made
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two: how many columns it has, which says what a change is, which are the key (of one representation
+    with the other's), which hold pool codes; `take`: which go on."""
+
+    width: int
+    kind: int
+    key: tuple[int, ...]
+    codes: tuple[int, ...]
+    take: tuple[int, ...]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Those that make a tuple."""
+        return tuple(column for column in range(self.width) if column != self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ConjunctionSpec:
+    """`negated`: tuples of the left while none of the right with their key holds."""
+
+    left: Side
+    right: Side
+    negated: bool
+    lates: tuple[int, int]
+
+
+class Conjunction(KeyedState):
+    """The goal of one Both node."""
+
+    def __init__(self, spec: ConjunctionSpec, lineage: Lineage | None = None) -> None:
+        self.spec, self.lineage = spec, lineage
+        self.sides = (spec.left, spec.right)
+        self.columns = [np.array(side.columns, np.int64) for side in self.sides]
+        self.key = [np.array(side.key, np.int64) for side in self.sides]
+        self.waiting = Waiting([s.width for s in self.sides], [s.kind for s in self.sides], spec.lates)
+        self.watched = 1024
+        self._clear()
+
+    def _clear(self) -> None:
+        self.keys = Keys(len(self.spec.left.key))
+        self.tuples = [Keys(len(columns)) for columns in self.columns]
+        self.state = [np.zeros((0, CELLS), np.int64) for _ in range(2)]
+        self.chains = [np.full((0, 2), -1, np.int64) for _ in range(2)]
+        self.turn = 0
+        self.waiting.clear()
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        taken = self.waiting.take(inputs, frontier)
+        spec = self.spec
+        tuples, keys, ordered = [], [], []
+        for side, (table, code, begins) in enumerate(taken):
+            keys.append(self.keys.slots(table, self.key[side]))
+            tuples.append(self.tuples[side].slots(table, self.columns[side], True, True))
+            ordered.append(phased(code, 1 - begins if spec.negated and side else begins))
+        self._reserve()
+        code = np.concatenate([each[1] for each in taken])
+        begins = np.concatenate([each[2] for each in taken])
+        order = stable_order(np.concatenate(ordered))
+        pairs, made = _meet(
+            order, len(taken[0][1]), begins, np.concatenate(tuples), np.concatenate(keys), spec.negated, self.turn,
+            *self.state, *self.chains, np.empty((len(order), 4), np.int64),
+        )  # fmt: skip
+        self.turn += len(order)
+        pairs = pairs[:made]
+        if not made:
+            return empty(len(spec.left.take) + len(spec.right.take) + 1)
+        table = np.empty((FIRST + len(spec.left.take) + len(spec.right.take) + 1, made), np.int64)
+        row = FIRST
+        for side, place in zip(range(2), (1, 2)):
+            for column in self.sides[side].take:
+                known = self.tuples[side].known
+                table[row] = known[pairs[:, place], self.sides[side].columns.index(column)]
+                row += 1
+        put_changes(table, row, code[pairs[:, 0]], pairs[:, 3])
+        if self.lineage is not None:
+            self.lineage.name(table)
+        return table
+
+    def _reserve(self) -> None:
+        for side in range(2):
+            self.state[side] = filled_room(self.state[side], self.tuples[side].count, 0)
+            self.chains[side] = filled_room(self.chains[side], self.keys.count, -1)
+
+    def due(self) -> int | None:
+        return self.waiting.due()
+
+    def pending(self) -> int:
+        """Each change that waits may meet all that holds on the other side."""
+        return self.waiting.count * (1 + max(keys.count for keys in self.tuples))
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        most = max(self.keys.count, *(keys.count for keys in self.tuples))
+        if wholly or most > self.watched:
+            self._become(self._state())
+            self.watched = max(1024, 2 * max(keys.count for keys in self.tuples))
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        """What holds, in the order in which it began."""
+        found: Arrays = {}
+        for side, (name, waiting) in enumerate(zip(("left", "right"), self.waiting.state())):
+            held = np.flatnonzero(self.state[side][: self.tuples[side].count, HOLDS])
+            held = held[np.argsort(self.state[side][held, TURN], kind="stable")]
+            found[name] = self.tuples[side].known[held]
+            found[f"{name}_waiting"] = waiting
+        return found
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        left, right = self.sides
+        arrays = restored(
+            batch, left=left.width - 1, left_waiting=left.width + 1, right=right.width - 1,
+            right_waiting=right.width + 1,
+        )  # fmt: skip
+        for name, side in (("left", left), ("right", right)):
+            between(arrays[f"{name}_waiting"][:, 1 + side.kind], 0, KINDS)
+            demand(side.width > 1 or len(arrays[name]) <= 1)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self._clear()
+        for side, name in enumerate(("left", "right")):
+            known = state[name]
+            self.tuples[side].become(known.copy(), len(known))
+            table = np.zeros((FIRST + self.sides[side].width, len(known)), np.int64)
+            table[FIRST + self.columns[side]] = known.T
+            keys = self.keys.slots(table, self.key[side])
+            self._reserve()
+            _linked(self.state[side], self.chains[side], keys)
+            self.turn = max(self.turn, len(known))
+        self._reserve()
+        self.waiting.become([state["left_waiting"], state["right_waiting"]])
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        parts: list[Arrays] = [{}, {}, {}]
+        for side, name in enumerate(("left", "right")):
+            table = np.zeros((len(state[name]), self.sides[side].width), np.int64)
+            table[:, self.columns[side]] = state[name]
+            for each, rows_of in ((name, table), (f"{name}_waiting", state[f"{name}_waiting"][:, 1:])):
+                going: Bools = keys.going(side, rows_of)
+                for part, chosen in zip(parts, (going, keys.staying(side, going), ~going)):
+                    part[each] = state[each][chosen]
+        return Parts(*parts)
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return {name: np.concatenate([one[name], other[name]]) for name in one}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for side, name in zip(self.sides, ("left", "right")):
+            for column in side.codes:
+                for each, place in ((name, side.columns.index(column)), (f"{name}_waiting", 1 + column)):
+                    if len(arrays[each]):
+                        arrays[each][:, place] = codes(arrays[each][:, place])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        return [*self._coded(False), self.keys.known.reshape(-1)]
+
+    def coded(self) -> list[Ints]:
+        return self._coded(True)
+
+    def _coded(self, held: bool) -> list[Ints]:
+        found = []
+        for side, spec in enumerate(self.sides):
+            known = self.tuples[side].known
+            if held:
+                known = known[self.state[side][: len(known), HOLDS] == 1]
+            for column in spec.codes:
+                found += [known[:, spec.columns.index(column)], self.waiting.tables[side][FIRST + column]]
+        return found
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        held = sum(int(self.state[side][: self.tuples[side].count, HOLDS].sum()) for side in range(2))
+        arrays = sum(each.nbytes for each in (*self.state, *self.chains))
+        return held + self.waiting.count, int(arrays + self.keys.nbytes + sum(keys.nbytes for keys in self.tuples))
+
+
+def conjunction_of(node: Both, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    left, right = builder.types(node.left), builder.types(node.right)
+    mine, theirs = builder.keys(node.key, left, right)
+    left_key, left_added = builder.widened_key(mine, left)
+    right_key, right_added = builder.widened_key(theirs, right)
+    sides = []
+    for types, kind, key, pairs, take in (
+        (left, node.left_kind, left_key, mine, tuple(c for c in range(len(left)) if c != node.left_kind)),
+        (right, node.right_kind, right_key, theirs, node.take),
+    ):
+        wide = [*types, *others(pairs, types)]
+        sides.append(Side(len(wide), kind, key, codes_of(wide), take))
+    goal = Conjunction(ConjunctionSpec(sides[0], sides[1], node.negated, node.lates), builder.lineage)
+    return widened(goal, (left_added, right_added), (left, right))

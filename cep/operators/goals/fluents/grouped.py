@@ -1,0 +1,356 @@
+"""Aggregates of formulas: of each group the tuples that hold, and what they come to, whenever that changes.
+
+goal(P):  at each code at which tuples of a group begin or end, its results end and others begin.
+
+How many there are, and sums of whole numbers, are kept; for anything else all that holds in the group is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import KINDS
+from cep.core.kernels import njit
+from cep.core.relation import FIRST, Table, bits, empty, rows
+from cep.core.room import filled_room
+from cep.core.time import Frontier
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.change_tables import Waiting, put_changes
+from cep.operators.goals.fluents.changes import stable_order
+from cep.operators.goals.fluents.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, unlink
+from cep.operators.goals.intrinsics import as_bits, as_float
+from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keys import NAN, Keys
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.relational import columns_of
+from cep.operators.goals.windows import partial, wide_partial
+from cep.operators.goals.windows.sliding_aggregate import OF_FLOATS, kind_of
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.evaluate import Evaluation, compile_expression
+from cep.rules.expressions.typed import coerced
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.grouped import Grouping
+
+# of each group: how many of its tuples hold, whether it has results; then three words a result, and the result
+SIZE, THERE = range(2)
+WORDS = 4
+
+
+@njit(cache=True)
+def _kept(kind):  # type: ignore[no-untyped-def]
+    """Whether a partial result takes values out again."""
+    return kind == partial.COUNT or kind == partial.COUNT_VALUES or kind == partial.SUM_INT
+
+
+@njit(cache=True)
+def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
+    """What values come to that were put in their order: how many kinds of them there are, or one between them."""
+    count = len(found)
+    if kind == partial.DISTINCT:
+        kinds = 0
+        for i in range(count):
+            if i == 0 or found[i] != found[i - 1]:
+                kinds += 1
+        return kinds
+    if count == 0:
+        return NAN
+    floats = np.empty(count, np.float64)
+    for i in range(count):
+        floats[i] = as_float(found[i])
+    floats = np.sort(floats)
+    place = (count - 1) * (0.5 if kind == wide_partial.MEDIAN else parameter / 100.0)
+    rank = int(np.floor(place))
+    low, share = floats[rank], place - rank
+    if share <= 0.0 or rank == count - 1:
+        return as_bits(low + 0.0)
+    high = floats[rank + 1]
+    if kind == wide_partial.MEDIAN:
+        return as_bits((low + high) / 2.0 + 0.0)
+    return as_bits(low + (high - low) * share + 0.0)
+
+
+@njit(cache=True)
+def _result(kind, parameter, k, head, size, state, values):  # type: ignore[no-untyped-def]
+    """The bits of a result over the tuples of a group, `size` of them, from the first on."""
+    if kind == partial.DISTINCT or kind == wide_partial.MEDIAN or kind == wide_partial.PERCENTILE:
+        found = np.empty(size, np.int64)
+        count, p = 0, head
+        while p >= 0:
+            if partial.lift(kind, values[p, k]):
+                found[count] = values[p, k]
+                count += 1
+            p = state[p, AFTER]
+        return _ranked(kind, parameter, np.sort(found[:count]))
+    n, x, y, p = 0, 0, 0, head
+    while p >= 0:
+        n, x, y = partial.combine(kind, n, x, y, partial.lift(kind, values[p, k]), values[p, k], 0)
+        p = state[p, AFTER]
+    return partial.outcome(kind, n, x, y)
+
+
+@njit(linear=True, cache=True)
+def _regroup(  # type: ignore[no-untyped-def]
+    order, slots, code, begins, tuples, kinds, parameters, turn, state, chains, groups, values
+):
+    """Changes by group, then code. Gives rows (group, code, whether it begins, results), two a group and code at most,
+    for which there is room, and how many. State, chains, groups and values have room for all tuples and groups."""
+    many = len(kinds)
+    given = np.empty((2 * len(order), 3 + many), np.int64)
+    fresh = np.empty(many, np.int64)
+    count = at = 0
+    while at < len(order):
+        slot, now = slots[order[at]], code[order[at]]
+        while at < len(order) and slots[order[at]] == slot and code[order[at]] == now:
+            i = order[at]
+            p, begun = tuples[i], begins[i]
+            at += 1
+            if begun == state[p, HOLDS]:
+                continue
+            if begun:
+                link(state, chains, p, slot, turn + at)
+            else:
+                unlink(state, chains, p, slot)
+            groups[slot, SIZE] += 1 if begun else -1
+            for k in range(many):
+                if _kept(kinds[k]) and partial.lift(kinds[k], values[p, k]):
+                    word = 2 + WORDS * k
+                    n, x, y = groups[slot, word], groups[slot, word + 1], groups[slot, word + 2]
+                    value = values[p, k] if begun else -values[p, k]
+                    _, x, y = partial.combine(kinds[k], n, x, y, 1, value, 0)
+                    groups[slot, word], groups[slot, word + 1] = n + (1 if begun else -1), x
+                    groups[slot, word + 2] = y
+        size = groups[slot, SIZE]
+        same = (size > 0) == (groups[slot, THERE] == 1)
+        for k in range(many) if size > 0 else range(0):
+            word = 2 + WORDS * k
+            if _kept(kinds[k]):
+                fresh[k] = partial.outcome(kinds[k], groups[slot, word], groups[slot, word + 1], groups[slot, word + 2])
+            else:
+                fresh[k] = _result(kinds[k], parameters[k], k, chains[slot, HEAD], size, state, values)
+            same = same and fresh[k] == groups[slot, word + 3]
+        if same:
+            continue
+        if groups[slot, THERE]:
+            given[count, 0], given[count, 1], given[count, 2] = slot, now, 0
+            for k in range(many):
+                given[count, 3 + k] = groups[slot, 2 + WORDS * k + 3]
+            count += 1
+        groups[slot, THERE] = 1 if size > 0 else 0
+        if size > 0:
+            given[count, 0], given[count, 1], given[count, 2] = slot, now, 1
+            for k in range(many):
+                given[count, 3 + k] = fresh[k]
+                groups[slot, 2 + WORDS * k + 3] = fresh[k]
+            count += 1
+    return given, count
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedSpec:
+    """Of an input of so many columns (`width`) those `by` which it groups and the one that says what a change is; the
+    `kinds` of the functions with their parameters; `values` gives the bits of their arguments, a row a result."""
+
+    width: int
+    by: tuple[int, ...]
+    kind: int
+    late: int
+    codes: tuple[int, ...]
+    kinds: tuple[int, ...]
+    parameters: tuple[float, ...]
+    values: Callable[[Table], Ints]
+
+
+class HeldGroups(KeyedState):
+    """The goal of one Grouping node."""
+
+    def __init__(self, spec: GroupedSpec, lineage: Lineage | None = None) -> None:
+        self.spec, self.lineage = spec, lineage
+        self.columns = np.array([c for c in range(spec.width) if c != spec.kind], np.int64)
+        self.by = np.array(spec.by, np.int64)
+        self.kinds, self.parameters = np.array(spec.kinds, np.int64), np.array(spec.parameters, np.float64)
+        self.waiting = Waiting([spec.width], [spec.kind], [spec.late])
+        self.watched = 1024
+        self._clear()
+
+    def _clear(self) -> None:
+        many = len(self.kinds)
+        self.tuples, self.keys = Keys(len(self.columns)), Keys(len(self.by))
+        self.state, self.values = np.zeros((0, CELLS), np.int64), np.zeros((0, many), np.int64)
+        self.chains = np.full((0, 2), -1, np.int64)
+        self.groups = np.zeros((0, 2 + WORDS * many), np.int64)
+        self.turn = 0
+        self.waiting.clear()
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        ((table, code, begins),) = self.waiting.take(inputs, frontier)
+        return self._rows(*self._regrouped(table, code, begins))
+
+    def _regrouped(self, table: Table, code: Ints, begins: Ints) -> tuple[Ints, int]:
+        slots = self.keys.slots(table, self.by, True, True)
+        before = self.tuples.count
+        tuples = self.tuples.slots(table, self.columns, True, True)
+        self._reserve(before)
+        order = stable_order(slots)
+        given, count = _regroup(
+            order, slots, code, begins, tuples, self.kinds, self.parameters, self.turn, self.state, self.chains,
+            self.groups, self.values,
+        )  # fmt: skip
+        self.turn += len(order) + 1
+        return given, int(count)
+
+    def _reserve(self, before: int) -> None:
+        """Room for all tuples and groups; the values of the tuples from `before` on."""
+        self.state = filled_room(self.state, self.tuples.count, 0)
+        self.values = filled_room(self.values, self.tuples.count, 0)
+        self.chains = filled_room(self.chains, self.keys.count, -1)
+        self.groups = filled_room(self.groups, self.keys.count, 0)
+        if self.tuples.count > before:
+            known = self.tuples.known[before:]
+            table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
+            table[FIRST + self.columns] = known.T
+            self.values[before : self.tuples.count] = self.spec.values(table).T
+
+    def _rows(self, given: Ints, count: int) -> Table:
+        width = len(self.by) + len(self.kinds)
+        if not count:
+            return empty(width + 1)
+        given = given[:count]
+        given = given[stable_order(np.ascontiguousarray(given[:, 1]))]
+        table = np.empty((FIRST + width + 1, count), np.int64)
+        table[FIRST : FIRST + len(self.by)] = self.keys.known[given[:, 0]].T
+        table[FIRST + len(self.by) : -1] = given[:, 3:].T
+        put_changes(table, FIRST + width, given[:, 1], given[:, 2])
+        if self.lineage is not None:
+            self.lineage.name(table)
+        return table
+
+    def due(self) -> int | None:
+        return self.waiting.due()
+
+    def pending(self) -> int:
+        return 2 * self.waiting.count
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if wholly or max(self.tuples.count, self.keys.count) > self.watched:
+            self._become(self._state())
+            self.watched = max(1024, 2 * self.tuples.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        """What holds, in the order in which it began."""
+        held = np.flatnonzero(self.state[: self.tuples.count, HOLDS])
+        held = held[np.argsort(self.state[held, TURN], kind="stable")]
+        return {"tuples": self.tuples.known[held], "waiting": self.waiting.state()[0]}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        arrays = restored(batch, tuples=self.spec.width - 1, waiting=self.spec.width + 1)
+        between(arrays["waiting"][:, 1 + self.spec.kind], 0, KINDS)
+        demand(self.spec.width > 1 or len(arrays["tuples"]) <= 1)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        """The same as when all that holds began just now."""
+        self._clear()
+        known = state["tuples"]
+        table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
+        table[FIRST + self.columns] = known.T
+        self._regrouped(table, np.zeros(len(known), np.int64), np.ones(len(known), np.int64))
+        self.waiting.become([state["waiting"]])
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        table = np.zeros((len(state["tuples"]), self.spec.width), np.int64)
+        table[:, self.columns] = state["tuples"]
+        parts: list[Arrays] = [{}, {}, {}]
+        for name, each in (("tuples", table), ("waiting", state["waiting"][:, 1:])):
+            going: Bools = keys.going(0, each)
+            for part, chosen in zip(parts, (going, keys.staying(0, going), ~going)):
+                part[name] = state[name][chosen]
+        return Parts(*parts)
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return {name: np.concatenate([one[name], other[name]]) for name in one}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for column in self.spec.codes:
+            place = int(np.flatnonzero(self.columns == column)[0])
+            for name, at in (("tuples", place), ("waiting", 1 + column)):
+                if len(arrays[name]):
+                    arrays[name][:, at] = codes(arrays[name][:, at])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        return [*self._coded(self.tuples.known), self.keys.known.reshape(-1), self.values.reshape(-1)]
+
+    def coded(self) -> list[Ints]:
+        return self._coded(self.tuples.known[self.state[: self.tuples.count, HOLDS] == 1])
+
+    def _coded(self, known: Ints) -> list[Ints]:
+        found = []
+        for column in self.spec.codes:
+            place = int(np.flatnonzero(self.columns == column)[0])
+            found += [known[:, place], self.waiting.tables[0][FIRST + column]]
+        return found
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        arrays = sum(each.nbytes for each in (self.state, self.values, self.chains, self.groups))
+        held = int(self.state[: self.tuples.count, HOLDS].sum())
+        return held + self.waiting.count, int(arrays + self.keys.nbytes + self.tuples.nbytes)
+
+
+def grouped_of(node: Grouping, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    types = builder.types(node.child)
+    names = {f"v{i}": type for i, type in enumerate(types)}
+    kinds: list[int] = []
+    evaluations: list[Evaluation | None] = []
+    for result in node.results:
+        if result.argument is None:
+            kinds.append(partial.COUNT)
+            evaluations.append(None)
+            continue
+        typed = check(result.argument, names, builder.plan.source)
+        wanted = "float" if result.function in OF_FLOATS or typed.type == "any" else typed.type
+        if result.function == "count":
+            wanted = typed.type
+        fitted = coerced(typed, wanted)
+        assert fitted is not None, "arguments that are no numbers were refused"
+        kinds.append(kind_of(result.function, wanted, result.distinct))
+        evaluations.append(compile_expression(fitted, builder.pool))
+
+    def values(table: Table) -> Ints:
+        named = columns_of(table, types)
+        made = np.zeros((len(evaluations), rows(table)), np.int64)
+        for k, evaluate in enumerate(evaluations):
+            if evaluate is not None:
+                made[k] = bits(evaluate(named, rows(table)))
+        return made
+
+    parameters = tuple(float(result.parameter or 0) for result in node.results)
+    spec = GroupedSpec(len(types), node.by, node.kind, node.late, codes_of(types), tuple(kinds), parameters, values)
+    return HeldGroups(spec, builder.lineage)

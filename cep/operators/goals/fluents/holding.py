@@ -1,0 +1,285 @@
+"""Conditions on fluents: what holds at the end of an occurrence, kept from the instants at which it begins and ends.
+
+goal(L, F):  of F what holds, by key; each L = [a, b] meets what began before b and did not end before b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, empty, rows
+from cep.core.room import filled_room
+from cep.core.time import Frontier
+from cep.operators.goals.arrival import take
+from cep.operators.goals.coded_columns import codes_of, others
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    Untimed,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.converted_keys import Widened, widened
+from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keys import Keys, grow
+from cep.operators.goals.lineage import Lineage
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.holding import Holding
+
+# of each tuple of the fluent: whether it holds, its key, its neighbours under that key, the name of what began it
+HOLDS, KEY, AFTER, BEFORE_IT, NAME = range(5)
+CELLS = 5
+
+
+@njit(linear=True, cache=True)
+def _meet(  # type: ignore[no-untyped-def]
+    left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs
+):
+    """Arrivals of both sides in order; of one instant first what the right is from it on, then the left's. Gives pairs
+    (row of the left, tuple, name), which grow as they must, and how many; `negated`: one for each left that meets
+    nothing."""
+    n, m = left.shape[1], right.shape[1]
+    i = j = made = 0
+    while i < n or j < m:
+        first = i < n and (j == m or left[END, i] <= right[END, j])
+        if first and j < m and left[END, i] == right[END, j]:  # what is so from just after it on comes later
+            first = right[kind_row, j] == BEGINS or right[kind_row, j] == ENDS
+        if first:
+            slot = left_slots[i]
+            p = chains[slot, 0] if slot >= 0 else -1
+            if negated:
+                if p < 0:
+                    if made == pairs.shape[0]:
+                        pairs = grow(pairs, made + 1)
+                    pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, -1, 0
+                    made += 1
+            else:
+                while p >= 0:
+                    if made == pairs.shape[0]:
+                        pairs = grow(pairs, made + 1)
+                    pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, p, state[p, NAME]
+                    made += 1
+                    p = state[p, AFTER]
+            i += 1
+            continue
+        p, slot, kind = tuples[j], right_slots[j], right[kind_row, j]
+        if slot >= 0 and (kind == BEGINS or kind == BEFORE or kind == BEGINS_AT) and not state[p, HOLDS]:
+            state[p, HOLDS], state[p, KEY], state[p, NAME] = 1, slot, right[IDENTITY, j]
+            last = chains[slot, 1]
+            state[p, AFTER], state[p, BEFORE_IT] = -1, last
+            if last >= 0:
+                state[last, AFTER] = p
+            else:
+                chains[slot, 0] = p
+            chains[slot, 1] = p
+        elif slot >= 0 and (kind == ENDS or kind == ENDS_AT) and state[p, HOLDS]:
+            before, after = state[p, BEFORE_IT], state[p, AFTER]
+            if before >= 0:
+                state[before, AFTER] = after
+            else:
+                chains[slot, 0] = after
+            if after >= 0:
+                state[after, BEFORE_IT] = before
+            else:
+                chains[slot, 1] = before
+            state[p, HOLDS] = 0
+        j += 1
+    return pairs, made
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingSpec:
+    """Keys are argument columns of one representation; `own`: the columns of the fluent, without `kind` and what was
+    appended as keys; `all_of`: those and the appended; `codes`: of the right, the columns that hold pool codes."""
+
+    left_width: int
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    right_width: int
+    kind: int
+    take: tuple[int, ...]
+    negated: bool
+    codes: tuple[int, ...]
+
+
+class WhatHolds(KeyedState, Untimed):
+    """The goal of one Holding node. Inputs: the left, the fluent's edges."""
+
+    def __init__(self, spec: HoldingSpec, lineage: Lineage | None = None) -> None:
+        self.spec = spec
+        self.lineage = lineage
+        self.left_key = np.array(spec.left_key, np.int64)
+        self.right_key = np.array(spec.right_key, np.int64)
+        self.columns = np.array([c for c in range(spec.right_width) if c != spec.kind], np.int64)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.keys = Keys(len(self.spec.right_key))
+        self.tuples = Keys(len(self.columns))
+        self.state = np.zeros((0, CELLS), np.int64)
+        self.chains = np.full((0, 2), -1, np.int64)
+        self.watched = 1024
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        left, right, spec = contiguous(inputs[0]), contiguous(inputs[1]), self.spec
+        kinds = right[FIRST + spec.kind]
+        at_once = (kinds == BEGINS_AT) | (kinds == ENDS_AT)
+        if at_once.any():  # of one instant they are first
+            right = np.ascontiguousarray(right[:, np.lexsort((~at_once, right[END]))])
+        right_slots = self.keys.slots(right, self.right_key)
+        left_slots = self.keys.slots(left, self.left_key, False)
+        tuples = self.tuples.slots(right, self.columns, True, True)
+        self.state = filled_room(self.state, self.tuples.count, 0)
+        self.chains = filled_room(self.chains, self.keys.count, -1)
+        pairs, made = _meet(
+            left, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
+            np.empty((rows(left), 3), np.int64),
+        )  # fmt: skip
+        pairs = pairs[:made]
+        if not made:
+            return empty(spec.left_width + len(spec.take))
+        table: Table = take(left, np.ascontiguousarray(pairs[:, 0]))
+        if spec.take:
+            places = [int(np.flatnonzero(self.columns == column)[0]) for column in spec.take]
+            table = np.concatenate([table, self.tuples.known[pairs[:, 1]][:, places].T])
+        if not spec.negated and len(spec.take) + len(spec.right_key) < len(self.columns):
+            found = np.concatenate([pairs[:, [0]].T, table[FIRST + spec.left_width :]])
+            first = np.sort(np.unique(found, axis=1, return_index=True)[1])  # of several that do not differ one
+            table, pairs = np.ascontiguousarray(table[:, first]), pairs[first]
+        if self.lineage is not None and not spec.negated:
+            parts = table[IDENTITY].copy()
+            names = self.lineage.name(table)
+            self.lineage.link(names, parts)
+            self.lineage.link(names, pairs[:, 2])
+        return table
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if wholly or max(self.tuples.count, self.keys.count) > self.watched:
+            self._become(self._state())
+            self.watched = max(1024, 2 * self.tuples.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        """What holds, key by key in the order in which it began there."""
+        held = np.flatnonzero(self.state[: self.tuples.count, HOLDS])
+        rank = np.empty(self.tuples.count, np.int64)
+        count = 0
+        for slot in np.unique(self.state[held, KEY]).tolist():
+            p = int(self.chains[slot, 0])
+            while p >= 0:
+                rank[count] = p
+                count, p = count + 1, int(self.state[p, AFTER])
+        order = rank[:count]
+        keys = self.keys.known[self.state[order, KEY]]
+        return {"tuples": self.tuples.known[order], "keys": keys, "names": self.state[order][:, [NAME]]}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        arrays = restored(batch, tuples=len(self.columns), keys=len(self.spec.right_key), names=1)
+        demand(len(arrays["tuples"]) == len(arrays["keys"]) == len(arrays["names"]))
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        """The same as when all of it began just now."""
+        watched = self.watched
+        self._begin()
+        self.watched = watched
+        count = len(state["tuples"])
+        right = np.zeros((FIRST + self.spec.right_width, count), np.int64)
+        right[IDENTITY] = state["names"][:, 0]
+        right[FIRST + self.columns] = state["tuples"].T
+        right[FIRST + self.right_key] = state["keys"].T
+        right[FIRST + self.spec.kind] = BEGINS
+        self.step((empty(self.spec.left_width), right), Frontier.at(0))
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        table = np.zeros((len(state["tuples"]), self.spec.right_width), np.int64)
+        table[:, self.columns] = state["tuples"]
+        going = keys.going(1, table)
+        return Parts(_chosen(state, going), _chosen(state, keys.staying(1, going)), _chosen(state, ~going))
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return {name: np.concatenate([one[name], other[name]]) for name in one}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for place, column in enumerate(self.columns.tolist()):
+            if column in self.spec.codes and len(arrays["tuples"]):
+                arrays["tuples"][:, place] = codes(arrays["tuples"][:, place])
+        for place, column in enumerate(self.spec.right_key):
+            if column in self.spec.codes and len(arrays["keys"]):
+                arrays["keys"][:, place] = codes(arrays["keys"][:, place])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        known = self.tuples.known
+        found = [known[:, place] for place, column in enumerate(self.columns.tolist()) if column in self.spec.codes]
+        return [*found, self.keys.known.reshape(-1)]
+
+    def coded(self) -> list[Ints]:
+        held = self.state[: self.tuples.count, HOLDS] == 1
+        known = self.tuples.known[held]
+        return [known[:, place] for place, column in enumerate(self.columns.tolist()) if column in self.spec.codes]
+
+    def names(self) -> list[Ints]:
+        held = self.state[: self.tuples.count, HOLDS] == 1
+        return [self.state[: self.tuples.count, NAME][held]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        held = int(self.state[: self.tuples.count, HOLDS].sum())
+        return held, int(self.state.nbytes + self.chains.nbytes + self.keys.nbytes + self.tuples.nbytes)
+
+
+def _chosen(state: Arrays, chosen: Bools) -> Arrays:
+    return {name: array[chosen] for name, array in state.items()}
+
+
+def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    left, right = builder.types(node.left), builder.types(node.right)
+    mine, theirs = builder.keys(node.key, left, right)
+    left_key, left_added = builder.widened_key(mine, left)
+    right_key, right_added = builder.widened_key(theirs, right)
+    spec = HoldingSpec(
+        len(left) + len(left_added),
+        left_key,
+        right_key,
+        len(right) + len(right_added),
+        node.kind,
+        node.take,
+        node.negated,
+        codes_of([*right, *others(theirs, right)]),
+    )
+    goal = WhatHolds(spec, builder.lineage)
+    if left_added:
+        return Narrowed(goal, (left_added, right_added), (left, right), len(left))
+    return widened(goal, ((), right_added), (left, right))
+
+
+class Narrowed(Widened):
+    """A goal whose left side got key columns appended that stand in the midst of its output, and leave it again."""
+
+    def __init__(self, goal: WhatHolds, added: Sequence, types: Sequence[Sequence[str]], width: int) -> None:  # type: ignore[type-arg]
+        super().__init__(goal, added, types)
+        self.from_row = FIRST + width
+        self.until_row = FIRST + goal.spec.left_width
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        made = super().step(inputs, frontier)
+        return np.delete(made, slice(self.from_row, self.until_row), axis=0)

@@ -1,0 +1,252 @@
+"""Inertia: what rules tell of a fluent, instant by instant, as when it begins and ends.
+
+goal(F):  of each key the present value and since when; at each instant what was told of it, and its deadline, decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import KINDS
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
+from cep.core.room import filled_room
+from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.inertia_kernel import (
+    ARRIVAL,
+    CELLS,
+    D_BECOMES,
+    D_DURATION,
+    D_NEXT,
+    D_ONE,
+    D_RENEWED,
+    D_VALUE,
+    DUE,
+    HOLDS,
+    KEPT,
+    NAME,
+    S_GIVEN,
+    S_HEAP,
+    SINCE,
+    SLOT,
+    TURN,
+    VALUE,
+    WHEN,
+    drop,
+    inertia,
+)
+from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.relational import constant_bits
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.inertia import Inertia
+
+
+@dataclass(frozen=True, slots=True)
+class InertiaSpec:
+    """`keys` argument columns, then the value where it is `valued`, then what was told. `codes`: the columns that hold
+    pool codes. `deadlines`: a row each. `wanted`: which kinds of rows anything reads."""
+
+    keys: int
+    valued: bool
+    codes: tuple[int, ...]
+    deadlines: Ints
+    wanted: Ints
+
+    @property
+    def width(self) -> int:
+        return self.keys + self.valued
+
+
+class PresentValues(KeyedState):
+    """The goal of one Inertia node."""
+
+    def __init__(self, spec: InertiaSpec, lineage: Lineage | None = None) -> None:
+        self.spec = spec
+        self.lineage = lineage
+        self.places = np.arange(spec.keys)
+        self.keys = Keys(spec.keys)
+        self.state = np.zeros((0, CELLS), np.int64)
+        self.heap = np.zeros((0, 3), np.int64)
+        self.counts = np.zeros(4, np.int64)
+        self.watched = 1024
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        told, spec = contiguous(inputs[0]), self.spec
+        slots = self.keys.slots(told, self.places, True, True)
+        self._room(rows(told))
+        self.counts[S_GIVEN] = 0
+        value = FIRST + spec.keys if spec.valued else -1
+        given = inertia(
+            told, slots, value, FIRST + spec.width, spec.deadlines, spec.wanted, frontier.watermark, self.state,
+            self.heap, self.counts, np.empty((2 * rows(told), 8), np.int64),
+        )  # fmt: skip
+        return self._table(given[: self.counts[S_GIVEN]])
+
+    def _room(self, more: int) -> None:
+        """A cell for every key; room for a deadline more for each row that comes."""
+        self.state = filled_room(self.state, self.keys.count, 0)
+        if len(self.spec.deadlines):
+            self.heap = filled_room(self.heap, int(self.counts[S_HEAP]) + more + 1, 0)
+
+    def _table(self, given: Ints) -> Table:
+        """Rows given as occurrences."""
+        if not len(given):
+            return empty(self.spec.width + 1)
+        table = np.empty((FIRST + self.spec.width + 1, len(given)), np.int64)
+        table[START], table[END], table[ORDER], table[IDENTITY] = given[:, 0], given[:, 1], given[:, 2], given[:, 3]
+        table[FIRST : FIRST + self.spec.keys] = self.keys.known[given[:, 5]].T
+        if self.spec.valued:
+            table[FIRST + self.spec.keys] = given[:, 6]
+        table[-1] = given[:, 7]
+        if self.lineage is None:
+            table[IDENTITY] = 0
+        else:
+            began = table[IDENTITY].copy()
+            names = self.lineage.name(table)
+            self.lineage.link(names, began)
+            self.lineage.link(names, given[:, 4])
+        return by_arrival(table)
+
+    def open(self) -> Table:
+        """What still holds at the end of the input: its intervals, with an end after every time."""
+        slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
+        given = np.zeros((len(slots), 8), np.int64)
+        for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):
+            given[:, place] = self.state[slots, cell]
+        given[:, 1], given[:, 5] = END_OF_TIME, slots
+        return self._table(given)[:-1]
+
+    def due(self) -> int | None:
+        """The earliest deadline that is open."""
+        while self.counts[S_HEAP]:
+            when, _, slot = self.heap[0].tolist()
+            if self.state[slot, HOLDS] and self.state[slot, DUE] == when:
+                return int(when)
+            self.counts[S_HEAP] = drop(self.heap, self.counts[S_HEAP])
+        return None
+
+    def pending(self) -> int:
+        """At most how many deadlines are open, and those of what they make."""
+        return int(self.counts[S_HEAP]) * (1 + len(self.spec.deadlines))
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if wholly or self.keys.count > self.watched or self.counts[S_HEAP] > 2 * self.watched:
+            self._become(self._state())
+            self.watched = max(1024, 2 * self.keys.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        held = np.flatnonzero(self.state[: self.keys.count, HOLDS])
+        place = np.full(self.keys.count, -1, np.int64)
+        place[held] = np.arange(len(held))
+        heap = self.heap[: self.counts[S_HEAP]]
+        heap = heap[(place[heap[:, SLOT]] >= 0) & (self.state[heap[:, SLOT], DUE] == heap[:, WHEN])]
+        heap = heap[np.lexsort((heap[:, TURN], heap[:, WHEN]))]
+        heap[:, SLOT] = place[heap[:, SLOT]]
+        heap[:, TURN] = np.arange(len(heap))
+        return {"keys": self.keys.known[held], "held": self.state[held, :KEPT], "heap": heap}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        arrays = restored(batch, keys=self.spec.keys, held=KEPT, heap=3)
+        demand(len(arrays["keys"]) == len(arrays["held"]))
+        between(arrays["heap"][:, SLOT], 0, len(arrays["keys"]))
+        demand(self.spec.keys > 0 or len(arrays["keys"]) <= 1)
+        demand(
+            bool((arrays["held"][:, HOLDS] == 1).all()) and (not len(arrays["heap"]) or len(self.spec.deadlines) > 0)
+        )
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self.keys = Keys(self.spec.keys)
+        self.keys.become(state["keys"].copy(), len(state["keys"]))
+        self.state = np.zeros((len(state["held"]), CELLS), np.int64)
+        self.state[:, :KEPT] = state["held"]
+        heap = state["heap"]
+        heap = heap[np.lexsort((heap[:, TURN], heap[:, WHEN]))]  # sorted, it is a heap
+        self.heap = heap.copy()
+        self.heap[:, TURN] = np.arange(len(heap))
+        self.counts = np.array([len(heap), len(heap), 0, 0], np.int64)
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        table = np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1)
+        going = keys.going(0, table)
+        return Parts(_chosen(state, going), _chosen(state, keys.staying(0, going)), _chosen(state, ~going))
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        moved = other["heap"].copy()
+        moved[:, SLOT] += len(one["keys"])
+        made = {name: np.concatenate([one[name], other[name]]) for name in ("keys", "held")}
+        return made | {"heap": np.concatenate([one["heap"], moved])}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for column in self.spec.codes:
+            where, place = ("keys", column) if column < self.spec.keys else ("held", VALUE)
+            if len(arrays[where]):
+                arrays[where][:, place] = codes(arrays[where][:, place])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        known, state = self.keys.known, self.state[: self.keys.count]
+        return [known[:, c] if c < self.spec.keys else state[:, VALUE] for c in self.spec.codes]
+
+    def coded(self) -> list[Ints]:
+        held = self.state[: self.keys.count, HOLDS] == 1
+        return [each[held] for each in self.codes()]
+
+    def names(self) -> list[Ints]:
+        held = self.state[: self.keys.count, HOLDS] == 1
+        return [self.state[: self.keys.count, NAME][held]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        held = int(self.state[: self.keys.count, HOLDS].sum())
+        return held, int(self.state.nbytes + self.heap.nbytes + self.keys.nbytes)
+
+
+def _chosen(state: Arrays, chosen: Bools) -> Arrays:
+    """The state of these keys."""
+    place = np.where(chosen, np.cumsum(chosen) - 1, -1)
+    heap = state["heap"][chosen[state["heap"][:, SLOT]]].copy()
+    heap[:, SLOT] = place[heap[:, SLOT]]
+    return {"keys": state["keys"][chosen], "held": state["held"][chosen], "heap": heap}
+
+
+def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:
+    """The goal of a node, of whose rows somebody reads those of these kinds."""
+    wanted = np.zeros(KINDS, np.int64)
+    wanted[list(kinds)] = 1
+    types = builder.types(number)
+    type = types[node.keys]
+    deadlines = np.zeros((len(node.deadlines), 6), np.int64)
+    for row, each in zip(deadlines, node.deadlines):
+        row[D_ONE], row[D_DURATION] = each.value is not None, each.duration
+        row[D_NEXT], row[D_RENEWED] = each.becomes is not None, each.renewed
+        row[D_VALUE] = 0 if each.value is None else constant_bits(builder, each.value, type)
+        row[D_BECOMES] = 0 if each.becomes is None else constant_bits(builder, each.becomes, type)
+    spec = InertiaSpec(node.keys, node.valued, codes_of(types), deadlines, wanted)
+    return PresentValues(spec, builder.lineage)

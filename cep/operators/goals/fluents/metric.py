@@ -1,0 +1,231 @@
+"""The temporal operators of formulas: of changes of what holds, step by step, the changes of what has held or will.
+
+A `Metric` is one operator of one formula, for all its tuples. It knows no plan: keys are dense numbers, times are codes
+of `cep.core.interval_sets`. A step takes the changes of its inputs up to a code, up to which they are decided then, and
+gives those of its result up to the code up to which that is decided in turn. What it costs follows the changes and the
+tuples whose result changes with time alone, never how many tuples hold.
+
+The operators are those of DatalogMTL. What is kept of a tuple is the intervals of its result that are not over yet:
+of `[a, b]` at most b / (b - a) + 2, the bound of Wałęga, Kaminski and Cuenca Grau (*Reasoning over streaming data in
+metric temporal Datalog*, AAAI 2019), however many changes came. Only a shift `[a, a]` keeps what came in its time, and
+UNTIL, which no bound is known for, where the left began and the right held without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cep.core.interval_sets import INFINITE, Reach, first_reached, reach
+from cep.core.room import roomy
+from cep.operators.goals.fluents.changes import Changes, Ints, by_code, no_changes, stable_order
+from cep.operators.goals.fluents.metric_kernels import (
+    C_FREE,
+    C_TIMERS,
+    C_USED,
+    C_WIDTH,
+    CELLS,
+    DILATE,
+    ERODE,
+    FLAGS,
+    HEAD,
+    LAST,
+    OPENED,
+    P_WIDTH,
+    R_KIND,
+    R_LEAST,
+    R_WIDTH,
+    SINCE,
+    TAIL,
+    TIMER,
+    UNTIL,
+    WAITING,
+    advance,
+    due_keys,
+    edges_of,
+    intervals_kept,
+    keep_intervals,
+    next_due,
+)
+
+OPERATORS: Mapping[str, tuple[int, bool]] = {
+    "ONCE": (DILATE, False),
+    "HISTORICALLY": (ERODE, False),
+    "SINCE": (SINCE, False),
+    "EVENTUALLY": (DILATE, True),
+    "ALWAYS": (ERODE, True),
+    "UNTIL": (UNTIL, True),
+    "LASTING": (LAST, False),
+}
+"""What each does, and whether it looks ahead. A head's `ALWAYS[a, b]` is ONCE, its `HISTORICALLY[a, b]` EVENTUALLY."""
+
+BEFORE_ALL = -INFINITE - 1
+"""Decided up to here: nothing."""
+
+Arrays = dict[str, Ints]
+
+
+class Metric:
+    """One operator.
+
+    `operator`: a name of OPERATORS; `by`: what is in its brackets, as `interval_sets.reach` gives it, also where it
+    looks ahead. Of LASTING `least` microseconds, of `> d` d + 1. SINCE and UNTIL have two inputs, in the order in which
+    they are written, all others one. `decided`, `given`: the codes up to which the inputs and the result are decided.
+    """
+
+    __slots__ = ("_by", "_counts", "_heap", "_pool", "_rule", "_state", "_watched", "decided", "given", "inputs")
+
+    def __init__(self, operator: str, by: Reach | None = None, least: int = 0) -> None:
+        kind, ahead = OPERATORS[operator]
+        by = reach(0) if by is None else by
+        assert by.low >= 0, "a reach is written with displacements from 0 on"
+        self._by = by.mirrored if ahead else by
+        self._rule: Ints = np.array([kind, self._by.low, self._by.high, least if kind == LAST else 0], np.int64)
+        assert len(self._rule) == R_WIDTH
+        self.inputs = 2 if kind in (SINCE, UNTIL) else 1
+        self._clear()
+
+    def _clear(self) -> None:
+        self.decided = self.given = BEFORE_ALL
+        self._state: Ints = np.empty((0, CELLS), np.int64)
+        self._pool: Ints = np.empty((0, P_WIDTH), np.int64)
+        self._heap: Ints = np.empty((0, 2), np.int64)
+        self._counts: Ints = np.zeros(C_WIDTH, np.int64)
+        self._counts[C_FREE] = -1
+        self._watched = 1024
+
+    def step(self, inputs: Sequence[Changes], decided: int, until: int | None = None) -> tuple[Changes, int]:
+        """The changes of the result that are decided now and were not before, and the code up to which they are.
+
+        `inputs`: their changes with codes above those of the last step, up to `decided`. The result is given up to
+        there at most, or up to `until`, which may lie ahead: `ONCE[1 s, 1 s]` is known a second ahead. INFINITE: the
+        inputs are decided for ever, and change no more.
+        """
+        assert len(inputs) == self.inputs and decided >= self.decided, "inputs go on"
+        self.decided = decided
+        self.given = max(self.given, min(self._known(decided), decided if until is None else until))
+        keyed = [_by_key(each) for each in inputs]
+        left, right = keyed[0], keyed[-1] if self.inputs == 2 else no_changes()
+        due = np.sort(due_keys(self._state, self._pool, self._heap, self._counts, self.given))
+        some = len(left.key) + len(right.key)
+        if not some and not len(due):
+            return no_changes(), self.given
+        self._reserve(
+            max((int(keys[-1]) + 1 for keys in (left.key, right.key) if len(keys)), default=0), some, len(due)
+        )
+        rows = ((left.key, left.begins), (right.key, right.begins), (due, np.zeros_like(due)))
+        room = sum(int(edges_of(self._state, *each)) for each in rows)
+        made = advance(
+            self._rule, *left, *right, due, self.given, room, self._state, self._pool, self._counts, self._heap
+        )
+        if self._counts[C_TIMERS] > self._watched:
+            self._sweep()
+        return by_code(*made), self.given
+
+    def close(self, end: int = INFINITE) -> tuple[Changes, int]:
+        """The inputs stay for ever as they are: what the result then is, up to `end`."""
+        return self.step([no_changes()] * self.inputs, INFINITE, end)
+
+    def due(self) -> int | None:
+        """Up to where the inputs must be decided for the next change of the result, if they do not change; None: it
+        does not change then, or at their end alone."""
+        code = int(next_due(self._state, self._pool, self._heap, self._counts))
+        if code == INFINITE or self._known(INFINITE - 1) < code:
+            return None
+        back = 2 * int(self._rule[R_LEAST]) if self._rule[R_KIND] == LAST else -min(self._by.low, 0)
+        return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
+
+    def _known(self, decided: int) -> int:
+        """Up to where the result is decided if the inputs are up to a code."""
+        if decided >= INFINITE:
+            return INFINITE
+        if self._rule[R_KIND] == LAST:
+            return min(2 * (((decided + 1) >> 1) - int(self._rule[R_LEAST])) + 1, decided)
+        known = first_reached(decided + 1, self._by) - 1
+        return min(known, decided) if self._rule[R_KIND] == SINCE else known
+
+    # --- what is kept ---
+
+    @property
+    def rows(self) -> int:
+        """How many intervals are kept, and keys of which something is."""
+        kept = self.kept()
+        return int(self._state[kept, WAITING].sum()) + len(kept)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._state.nbytes + self._pool.nbytes + self._heap.nbytes
+
+    def kept(self) -> Ints:
+        """The keys of which something is kept, ascending: no other makes a difference, and their numbers are free."""
+        return np.flatnonzero((self._state[:, FLAGS] != 0) | (self._state[:, HEAD] >= 0))
+
+    def snapshot(self, keys: Ints | None = None) -> Arrays:
+        """All that is kept, or of these keys: by `key`, its cells and how many of the `intervals` (rows of start and
+        end, key by key) are its; `decided`: of the inputs and the result."""
+        chosen = self.kept() if keys is None else keys
+        intervals = np.empty((int(self._state[chosen, WAITING].sum()), 2), np.int64)
+        intervals_kept(self._state, self._pool, chosen, intervals)
+        return {
+            "key": chosen,
+            "cells": self._state[chosen][:, [FLAGS, OPENED, WAITING]],
+            "intervals": intervals,
+            "decided": np.array([self.decided, self.given], np.int64),
+        }
+
+    def restore(self, state: Mapping[str, Ints]) -> None:
+        """Begins anew from a snapshot; its keys may have been given other numbers."""
+        self._clear()
+        self.decided, self.given = state["decided"].tolist()
+        self.add(state)
+
+    def add(self, state: Mapping[str, Ints]) -> None:
+        """Keeps what a snapshot has of keys of which nothing is kept."""
+        key, cells = state["key"], state["cells"]
+        if not len(key):
+            return
+        self._reserve(int(key.max()) + 1, len(state["intervals"]), len(key))
+        self._state[key[:, None], [FLAGS, OPENED, WAITING]] = cells
+        keep_intervals(self._state, self._pool, self._heap, self._counts, key, state["intervals"])
+
+    def drop(self, keys: Ints) -> None:
+        """Keeps nothing of these keys any more."""
+        left = np.setdiff1d(self.kept(), keys)
+        self.restore(self.snapshot(left))
+
+    def _reserve(self, keys: int, intervals: int, timers: int) -> None:
+        """Room for so many keys, so many intervals more, and timers for as many changes and so many more."""
+        if keys > len(self._state):
+            fresh: Ints = np.zeros((roomy(keys, 2 * len(self._state)), CELLS), np.int64)
+            fresh[:, [HEAD, TAIL]], fresh[:, TIMER] = -1, INFINITE
+            fresh[: len(self._state)] = self._state
+            self._state = fresh
+        self._pool = _grown(self._pool, int(self._counts[C_USED]), intervals)
+        self._heap = _grown(self._heap, int(self._counts[C_TIMERS]), intervals + timers)
+
+    def _sweep(self) -> None:
+        """Drops timers of what waits for another code now."""
+        heap = np.unique(self._heap[: self._counts[C_TIMERS]], axis=0)  # sorted, it is a heap
+        heap = heap[self._state[heap[:, 1], TIMER] == heap[:, 0]]
+        self._heap[: len(heap)] = heap
+        self._counts[C_TIMERS] = len(heap)
+        self._watched = max(1024, 2 * len(heap))
+
+
+def _by_key(changes: Changes) -> Changes:
+    """The same sorted by key, then code."""
+    if len(changes.key) < 2 or (changes.key[1:] >= changes.key[:-1]).all():
+        return changes
+    order = stable_order(changes.key)
+    return Changes(*(column[order] for column in changes))
+
+
+def _grown(rows: Ints, used: int, more: int) -> Ints:
+    """The first rows, with room for more."""
+    if used + more <= len(rows):
+        return rows
+    grown: Ints = np.empty((roomy(used + more, 2 * len(rows)), rows.shape[1]), np.int64)
+    grown[:used] = rows[:used]
+    return grown

@@ -1,0 +1,332 @@
+"""Supports: tuples hold while one of several things supports them, which is counted.
+
+goal(F):  of F's tuples the columns chosen, each while any tuple with them holds; `extent`: as what becomes of a fluent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import (
+    BEFORE,
+    BEGINNING,
+    BEGINS,
+    BEGINS_AT,
+    ENDING,
+    ENDS,
+    ENDS_AT,
+    GIVEN,
+    KINDS,
+    SINCE_EVER,
+    WHOLE,
+)
+from cep.core.interval_sets import INFINITE
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, ORDER, START, Table, empty, rows
+from cep.core.room import filled_room
+from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.change_tables import Waiting, delay_of, phased, put_changes, sorted_rows
+from cep.operators.goals.fluents.changes import stable_order
+from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.lineage import Lineage
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.supported import Extent, Occurring, Supported
+
+# of each tuple: how many things support it, and since which code
+COUNT, SINCE = range(2)
+MOST = 4
+"""Rows that one change makes at most."""
+
+
+@njit(linear=True, cache=True)
+def _counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
+    """Changes in order, at one code those that begin first. Gives which rows change whether their tuple holds, as many
+    at most, and since when it holds or held. `state` has room for all slots."""
+    turns, since = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    count = 0
+    for i in range(len(slots)):
+        slot = slots[i]
+        before = state[slot, COUNT]
+        if begins[i]:
+            state[slot, COUNT] = before + 1
+            if before > 0:
+                continue
+            state[slot, SINCE] = code[i]
+        elif before > 0:
+            state[slot, COUNT] = before - 1
+            if before > 1:
+                continue
+        else:
+            continue
+        turns[count], since[count] = i, state[slot, SINCE]
+        count += 1
+    return turns[:count], since[:count]
+
+
+@njit(linear=True, cache=True)
+def _give(given, count, start, end, row, kind):  # type: ignore[no-untyped-def]
+    given[count, 0], given[count, 1], given[count, 2], given[count, 3], given[count, 4] = start, end, row, kind, 0
+
+
+@njit(linear=True, cache=True)
+def _become(code, begins, since, wanted):  # type: ignore[no-untyped-def]
+    """What becomes of a fluent by changes of its tuples: rows (start, end, change, kind, order), MOST a change at most,
+    for which there is room, and how many."""
+    given = np.empty((MOST * len(code), 5), np.int64)
+    count = 0
+    for i in range(len(code)):
+        at = code[i]
+        ever = since[i] == -INFINITE
+        start = SINCE_EVER if ever else since[i] >> 1
+        if begins[i]:
+            kind = BEGINS if at & 1 else BEGINS_AT
+            if ever:
+                kind = BEFORE
+            if wanted[kind]:
+                _give(given, count, start, start, i, kind)
+                count += 1
+            if wanted[BEGINNING] and not ever:
+                _give(given, count, start, start, i, BEGINNING)
+                count += 1
+            continue
+        end = at >> 1
+        kind = ENDS if at & 1 else ENDS_AT
+        if wanted[kind]:
+            _give(given, count, end, end, i, kind)
+            count += 1
+        if wanted[ENDING]:
+            _give(given, count, end, end, i, ENDING)
+            count += 1
+        if wanted[WHOLE] and not ever:
+            _give(given, count, start, end, i, WHOLE)
+            count += 1
+        if wanted[GIVEN]:
+            _give(given, count, start, end, i, GIVEN)
+            given[count, 4] = (1 if since[i] & 1 == 0 else 0) + (2 if at & 1 else 0)
+            count += 1
+    return given, count
+
+
+@dataclass(frozen=True, slots=True)
+class SupportsSpec:
+    """Of an input of so many columns (`width`) those at `take` make a tuple, `codes` of them hold pool codes; `kind`
+    says what a change is, None: rows are occurrences, those no longer than `within`. `late`: how late the input is
+    given. `wanted`: of a fluent's extent, which kinds of rows anything reads. `delay`: how
+    much later all is known."""
+
+    width: int
+    take: tuple[int, ...]
+    codes: tuple[int, ...]
+    kind: int | None
+    within: int | None
+    late: int
+    wanted: Ints | None = None
+    delay: int = 0
+
+
+class Supports(KeyedState):
+    """The goal of nodes whose tuples are counted."""
+
+    def __init__(self, spec: SupportsSpec, lineage: Lineage | None = None) -> None:
+        self.spec, self.lineage = spec, lineage
+        self.columns = np.arange(len(spec.take))
+        self.waiting = Waiting([len(spec.take) + 1], [len(spec.take)], [spec.late])
+        self.watched = 1024
+        self._clear()
+
+    def _clear(self) -> None:
+        self.tuples = Keys(len(self.spec.take))
+        self.state = np.zeros((0, 2), np.int64)
+        self.waiting.clear()
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
+        ordered = phased(code, 1 - begins)
+        if not sorted_rows(ordered):
+            order = stable_order(ordered)
+            table, code, begins = np.ascontiguousarray(table[:, order]), code[order], begins[order]
+        slots = self.tuples.slots(table, self.columns, True, True)
+        self.state = filled_room(self.state, self.tuples.count, 0)
+        turns, since = _counted(slots, code, begins, self.state)
+        slots, code, begins = slots[turns], code[turns], begins[turns]
+        if self.spec.wanted is None:
+            return self._changes(slots, code, begins)
+        given, count = _become(code, begins, since, self.spec.wanted)
+        return self._rows(given[:count], slots)
+
+    def _read_in(self, table: Table) -> Table:
+        """The input as changes of the tuples."""
+        spec, width = self.spec, len(self.spec.take)
+        chosen = [FIRST + column for column in spec.take]
+        if spec.kind is not None:
+            return table[[*range(FIRST), *chosen, FIRST + spec.kind]]
+        if spec.within is not None and rows(table):
+            table = table[:, table[END] - table[START] <= spec.within]
+        made = np.zeros((FIRST + width + 1, 2 * rows(table)), np.int64)
+        code = np.concatenate([2 * table[START], 2 * table[END] + 1])
+        made[FIRST:-1] = np.concatenate([table[chosen], table[chosen]], axis=1)
+        put_changes(made, FIRST + width, code, np.repeat(np.array([1, 0]), rows(table)))
+        return made
+
+    def _changes(self, slots: Ints, code: Ints, begins: Ints) -> Table:
+        width = len(self.spec.take)
+        made = np.empty((FIRST + width + 1, len(slots)), np.int64)
+        made[FIRST:-1] = self.tuples.known[slots].T
+        put_changes(made, FIRST + width, code, begins, self.spec.delay)
+        return made
+
+    def _rows(self, given: Ints, slots: Ints) -> Table:
+        if not len(given):
+            return empty(len(self.spec.take) + 1)
+        made = np.zeros((FIRST + len(self.spec.take) + 1, len(given)), np.int64)
+        made[START], made[END], made[ORDER], made[-1] = given[:, 0], given[:, 1], given[:, 4], given[:, 3]
+        made[END] += self.spec.delay
+        made[FIRST:-1] = self.tuples.known[slots[given[:, 2]]].T
+        if self.lineage is not None:
+            self.lineage.name(made)
+        return made
+
+    def open(self) -> Table:
+        """What still holds at the end of the input: its intervals, with an end after every time."""
+        slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
+        since = self.state[slots, SINCE]
+        made = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
+        made[START] = np.where(since == -INFINITE, SINCE_EVER, since >> 1)
+        made[END] = END_OF_TIME
+        made[ORDER] = (since & 1) == 0
+        made[FIRST:] = self.tuples.known[slots].T
+        return made[:, np.lexsort((slots, made[START]))]
+
+    def due(self) -> int | None:
+        return self.waiting.due()
+
+    def pending(self) -> int:
+        return self.waiting.count
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if wholly or self.tuples.count > self.watched:
+            self._become(self._state())
+            self.watched = max(1024, 2 * self.tuples.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        held = np.flatnonzero(self.state[: self.tuples.count, COUNT])
+        (waiting,) = self.waiting.state()
+        return {"tuples": self.tuples.known[held], "held": self.state[held], "waiting": waiting}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        width = len(self.spec.take)
+        arrays = restored(batch, tuples=width, held=2, waiting=width + 2)
+        demand(len(arrays["tuples"]) == len(arrays["held"]))
+        demand(width > 0 or len(arrays["tuples"]) <= 1)
+        between(arrays["waiting"][:, -1], 0, KINDS)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self._clear()
+        self.tuples.become(state["tuples"].copy(), len(state["tuples"]))
+        self.state = state["held"].copy()
+        self.waiting.become([state["waiting"]])
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        going = {"tuples": self._going(keys, state["tuples"]), "waiting": self._going(keys, state["waiting"][:, 1:-1])}
+        return Parts(
+            _chosen(state, going),
+            _chosen(state, {name: keys.staying(0, each) for name, each in going.items()}),
+            _chosen(state, {name: ~each for name, each in going.items()}),
+        )
+
+    def _going(self, keys: StateKeys, tuples: Ints) -> Bools:
+        """Which tuples are of some keys: they stand at their places in the input."""
+        table = np.zeros((len(tuples), self.spec.width), np.int64)
+        table[:, list(self.spec.take)] = tuples
+        return keys.going(0, table)
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return {name: np.concatenate([one[name], other[name]]) for name in one}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for column in self.spec.codes:
+            for name, place in (("tuples", column), ("waiting", column + 1)):
+                if len(arrays[name]):
+                    arrays[name][:, place] = codes(arrays[name][:, place])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        (table,) = self.waiting.tables
+        return [each for c in self.spec.codes for each in (self.tuples.known[:, c], table[FIRST + c])]
+
+    def coded(self) -> list[Ints]:
+        held = self.state[: self.tuples.count, COUNT] > 0
+        (table,) = self.waiting.tables
+        return [each for c in self.spec.codes for each in (self.tuples.known[held, c], table[FIRST + c])]
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        held = int(np.count_nonzero(self.state[: self.tuples.count, COUNT]))
+        return held + self.waiting.count, int(self.state.nbytes + self.tuples.nbytes)
+
+
+def _chosen(state: Arrays, chosen: dict[str, Bools]) -> Arrays:
+    tuples = chosen["tuples"]
+    return {
+        "tuples": state["tuples"][tuples],
+        "held": state["held"][tuples],
+        "waiting": state["waiting"][chosen["waiting"]],
+    }
+
+
+def supports_of(node: Supported, builder: GoalBuilder) -> Goal:
+    """The goal of a node that leaves columns of a formula out."""
+    types = builder.types(node.child)
+    codes = codes_of([types[column] for column in node.take])
+    return Supports(
+        SupportsSpec(len(types), node.take, codes, node.kind, None, node.late, None, node.delay), builder.lineage
+    )
+
+
+def occurring_of(node: Occurring, builder: GoalBuilder) -> Goal:
+    """The goal of a node of events in a formula."""
+    types = builder.types(node.child)
+    codes = codes_of([types[column] for column in node.take])
+    late = node.within or 0
+    return Supports(SupportsSpec(len(types), node.take, codes, None, node.within, late), builder.lineage)
+
+
+def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
+    """The goal of a node of a fluent, of whose rows somebody reads those of these kinds."""
+    types = builder.types(node.child)
+    wanted = np.zeros(KINDS, np.int64)
+    wanted[list(kinds)] = 1
+    take = tuple(range(node.width))
+    spec = SupportsSpec(
+        len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted, delay_of(node.late)
+    )
+    return Supports(spec, builder.lineage)

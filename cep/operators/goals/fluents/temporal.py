@@ -1,0 +1,230 @@
+"""Temporal operators: the tuples of formulas by number, for the state machine of `cep.operators.goals.fluents.metric`.
+
+goal(P) or goal(P, Q):  of each tuple what its changes lead to, step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import KINDS
+from cep.core.interval_sets import INFINITE, Reach
+from cep.core.relation import FIRST, Table, empty
+from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.change_tables import Waiting, decided, due, put_changes
+from cep.operators.goals.fluents.changes import Changes
+from cep.operators.goals.fluents.metric import Metric
+from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.relational import project
+from cep.rules.expressions.evaluate import Evaluation
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.temporal import Metrical
+
+_AHEAD = ("EVENTUALLY", "ALWAYS", "UNTIL")
+_WAITING = 2
+"""The cell of a tuple's state that says how many intervals are its."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalSpec:
+    """The operator with its reach or least length; of each input how many columns it has (`widths`), those of a tuple
+    and of what a change is (`take`), how late it is (`lates`); `converted`: what brings both to one representation;
+    `codes`: the columns of a tuple that hold pool codes."""
+
+    operator: str
+    by: Reach | None
+    least: int
+    widths: tuple[int, ...]
+    take: tuple[tuple[int, ...], ...]
+    lates: tuple[int, ...]
+    codes: tuple[int, ...]
+    converted: tuple[tuple[Evaluation, ...] | None, ...]
+    types: tuple[tuple[str, ...], ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.take[0]) - 1
+
+
+class WhatWasHolding(KeyedState):
+    """The goal of one Metrical node."""
+
+    def __init__(self, spec: TemporalSpec, lineage: Lineage | None = None) -> None:
+        self.spec, self.lineage = spec, lineage
+        inputs = len(spec.take)
+        self.columns = np.arange(spec.width)
+        self.waiting = Waiting([spec.width + 1] * inputs, [spec.width] * inputs, spec.lates)
+        self.metric = Metric(spec.operator, spec.by, spec.least)
+        self.endless = spec.operator in _AHEAD and spec.by is not None and spec.by.high == INFINITE
+        self.watched = 1024
+        self.tuples = Keys(spec.width)
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        taken = self.waiting.take([self._read_in(n, table) for n, table in enumerate(inputs)], frontier)
+        changes = [
+            Changes(self.tuples.slots(table, self.columns, True, True), code, begins) for table, code, begins in taken
+        ]
+        until = max(decided(frontier, self.waiting.late), self.metric.decided)
+        made, _ = self.metric.step(changes, until)
+        if not len(made.key):
+            return empty(self.spec.width + 1)
+        table = np.empty((FIRST + self.spec.width + 1, len(made.key)), np.int64)
+        table[FIRST:-1] = self.tuples.known[made.key].T
+        put_changes(table, FIRST + self.spec.width, made.code, made.begins)
+        if self.lineage is not None:
+            self.lineage.name(table)
+        return table
+
+    def _read_in(self, number: int, table: Table) -> Table:
+        convert = self.spec.converted[number]
+        if convert is not None:
+            return project(table, self.spec.types[number], convert)
+        return table[[*range(FIRST), *(FIRST + column for column in self.spec.take[number])]]
+
+    def due(self) -> int | None:
+        found = [] if (waits := self.waiting.due()) is None else [waits]
+        code = self.metric.due()
+        if code is not None:
+            found.append(due(code, self.waiting.late))
+        elif self.endless and self.metric.decided < INFINITE and len(self.metric.kept()):
+            found.append(END_OF_TIME)
+        return min(found) if found else None
+
+    def pending(self) -> int:
+        return self.waiting.count + 2 * self.metric.rows
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if wholly or self.tuples.count > self.watched:
+            self._become(self._state())
+            self.watched = max(1024, 2 * self.tuples.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        kept = self.metric.snapshot()
+        found = {
+            "tuples": self.tuples.known[kept["key"]],
+            "cells": kept["cells"],
+            "intervals": kept["intervals"],
+            "decided": kept["decided"].reshape(1, 2),
+        }
+        return found | {f"waiting{n}": each for n, each in enumerate(self.waiting.state())}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        width = self.spec.width
+        waits = {f"waiting{n}": width + 2 for n in range(len(self.spec.take))}
+        arrays = restored(batch, tuples=width, cells=3, intervals=2, decided=2, **waits)
+        cells = arrays["cells"]
+        demand(len(arrays["tuples"]) == len(cells) and len(arrays["decided"]) == 1)
+        demand(width > 0 or len(cells) <= 1)
+        between(cells[:, _WAITING], 0, len(arrays["intervals"]) + 1)
+        demand(int(cells[:, _WAITING].sum()) == len(arrays["intervals"]))
+        for name in waits:
+            between(arrays[name][:, -1], 0, KINDS)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        count = len(state["tuples"])
+        self.tuples = Keys(self.spec.width)
+        self.tuples.become(state["tuples"].copy(), count)
+        kept = {"key": np.arange(count), "cells": state["cells"], "intervals": state["intervals"]}
+        self.metric.restore(kept | {"decided": state["decided"][0]})
+        self.waiting.become([state[f"waiting{n}"] for n in range(len(self.spec.take))])
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        of_tuples = self._table(0, state["tuples"])
+        going = keys.going(0, of_tuples)
+        parts = []
+        for chosen in (going, keys.staying(0, going), ~going):
+            intervals = state["intervals"][np.repeat(chosen, state["cells"][:, _WAITING])]
+            part = {"tuples": state["tuples"][chosen], "cells": state["cells"][chosen], "intervals": intervals}
+            parts.append(part | {"decided": state["decided"]})
+        for n in range(len(self.spec.take)):
+            name = f"waiting{n}"
+            going = keys.going(n, self._table(n, state[name][:, 1:-1]))
+            for part, chosen in zip(parts, (going, keys.staying(n, going), ~going)):
+                part[name] = state[name][chosen]
+        return Parts(*parts)
+
+    def _table(self, number: int, tuples: Ints) -> Ints:
+        """Tuples at their places in an input."""
+        table = np.zeros((len(tuples), self.spec.widths[number]), np.int64)
+        table[:, list(self.spec.take[number][:-1])] = tuples
+        return table
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        made = {name: np.concatenate([one[name], other[name]]) for name in one if name != "decided"}
+        return made | {"decided": np.maximum(one["decided"], other["decided"])}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        waits = [(f"waiting{n}", 1) for n in range(len(self.spec.take))]
+        for column in self.spec.codes:
+            for name, before in (("tuples", 0), *waits):
+                if len(arrays[name]):
+                    arrays[name][:, before + column] = codes(arrays[name][:, before + column])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        return self._coded(self.tuples.known)
+
+    def coded(self) -> list[Ints]:
+        return self._coded(self.tuples.known[self.metric.kept()])
+
+    def _coded(self, known: Ints) -> list[Ints]:
+        tables = [known.T, *(table[FIRST:] for table in self.waiting.tables)]
+        return [table[column] for column in self.spec.codes for table in tables]
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.metric.rows + self.waiting.count, int(self.metric.nbytes + self.tuples.nbytes)
+
+
+def temporal_of(node: Metrical, builder: GoalBuilder, number: int) -> Goal:
+    """The goal of a node."""
+    wanted = builder.types(number)
+    types = [builder.types(part) for part in node.parts]
+    converted: list[tuple[Evaluation, ...] | None] = []
+    for own, take in zip(types, node.take):
+        if [own[column] for column in take] == wanted:
+            converted.append(None)
+        else:
+            pairs = zip(take, wanted, strict=True)
+            converted.append(tuple(builder.converted(f"v{column}", own[column], type) for column, type in pairs))
+    spec = TemporalSpec(
+        node.operator,
+        node.by,
+        node.least,
+        tuple(map(len, types)),
+        node.take,
+        node.lates,
+        codes_of(wanted[:-1]),
+        tuple(converted),
+        tuple(map(tuple, types)),
+    )
+    return WhatWasHolding(spec, builder.lineage)

@@ -1,0 +1,398 @@
+"""Two occurrences make one: SEQ and the other relations, NOT between a SEQ, under every policy.
+
+goal(L, R):  L waits under its join key; R arrives, finds its partner, completes the pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core import intervals
+from cep.core.relation import END, FIRST, Table, contiguous, empty, rows, slice_until
+from cep.core.room import roomy
+from cep.core.time import Frontier
+from cep.operators.goals.arrival import order_of_arrival, take
+from cep.operators.goals.contract import (
+    Arrays,
+    Ints,
+    Translation,
+    Untimed,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.keyed_state import KeyedState, recoded
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.pairs import pair_input, pairing
+from cep.operators.goals.pairs.bytecode import stack_cells
+from cep.operators.goals.pairs.found_pairs import assemble, consume
+from cep.operators.goals.pairs.interval_kernels import bounds_of
+from cep.operators.goals.pairs.join_spec import JoinSpec
+from cep.operators.goals.pairs.pair_input import SideRows
+from cep.operators.goals.pairs.recent import latest
+from cep.operators.goals.store import (
+    FOREVER,
+    GONE,
+    HEADER,
+    HOT,
+    NAME,
+    NEXT,
+    OTHER,
+    SIDE,
+    SLOT,
+    kept,
+    live,
+    more_chains,
+    new_store,
+    relink,
+    renumber,
+    room,
+    shrunk,
+    tidied,
+)
+
+NOTHING: Ints = np.empty(0, np.int64)
+NO_CODE: Ints = np.empty((0, 2), np.int64)
+CHUNK = 4096
+
+
+class JoinGoal(KeyedState, Untimed):
+    """The goal of one join node."""
+
+    def __init__(self, spec: JoinSpec, lineage: Lineage | None = None) -> None:
+        self.spec = spec
+        self.lineage = lineage
+        self.within = FOREVER if spec.within is None else spec.within
+        self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
+        relation = intervals.relation_named(spec.relation, spec.gap)
+        self.keep_right = not relation.right_completes
+        self.plain = relation == intervals.RELATIONS["SEQ"]
+        # How long after its end what waits can be needed.
+        self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
+        self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
+        least_gap, most_gap = relation.gap
+        self.numbers = np.zeros(pair_input.SPEC, np.int64)
+        policy = "unrestricted" if self.external else spec.policy
+        for place, value in (
+            (pair_input.S_POLICY, pair_input.POLICIES[policy]),
+            (pair_input.S_TIE, pair_input.TIES[spec.tie]),
+            (pair_input.S_WITHIN, self.within),
+            (pair_input.S_POINT, int(spec.point)),
+            (pair_input.S_STORE_RIGHT, int(self.keep_right)),
+            (pair_input.S_ABSENCE, self._absence()),
+            (pair_input.S_BY_LEFT, spec.by[0]),
+            (pair_input.S_BY_RIGHT, spec.by[1]),
+            (pair_input.S_BY_FLOAT, int(spec.by_float)),
+            (pair_input.S_WIDTH_LEFT, spec.left_width),
+            (pair_input.S_WIDTH_RIGHT, spec.right_width),
+            (pair_input.S_SUPERSEDES, int(self._supersedes())),
+            (pair_input.S_REACH_LEFT, self.reach_left),
+            (pair_input.S_REACH_RIGHT, self.reach_right),
+            (pair_input.S_LEAST_GAP, least_gap),
+            (pair_input.S_MOST_GAP, most_gap),
+            *enumerate(bounds_of(relation), pair_input.S_BOUNDS),
+        ):
+            self.numbers[place] = value
+        self.left_key = np.array(spec.left_key, np.int64)
+        self.right_key = np.array(spec.right_key, np.int64)
+        self.absent_key = np.array(spec.absent_key, np.int64)
+        self.absent_from = np.array(spec.absent_from, np.int64).reshape(len(spec.absent_from), 2)
+        self.take_left = np.array(spec.take_left, np.int64)
+        self.take_right = np.array(spec.take_right, np.int64)
+        self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
+        if spec.policy != "chronological":
+            self.code, self.literals = NO_CODE, NOTHING
+        # What a recursive rule makes of a pair (`cep.operators.goals.pairs.linear_recursion`).
+        self.feeds = False
+        self.head, self.head_literals, self.head_ends = NO_CODE, NOTHING, NOTHING
+        self.hot, self.cold = new_store(max(spec.left_width, spec.right_width if self.keep_right else 0))
+        self.absent_hot, self.absent_cold = new_store(0)
+        self.count = self.absent_count = 0
+        self.keys, self.absent_keys = Keys(len(spec.left_key)), Keys(len(spec.absent_key))
+        self.chains = np.full((roomy(0, 16), 4), -1, np.int64)
+        self.absent_chains = np.full((roomy(0, 16), 2), -1, np.int64)
+        self.watched = 1024
+        widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
+        cells = (*widths, stack_cells(self.code), len(spec.absent_key))
+        self.scratch = tuple(np.empty(n, np.int64) for n in cells)
+
+    def _supersedes(self) -> bool:
+        """Whether a newer left side is as good as an older for every right side that is still to come."""
+        latest = self.spec.policy == "recent" and self.plain and self.spec.point
+        return latest and self._absence() <= pair_input.ABSENT_RIGHT
+
+    def _absence(self) -> int:
+        spec = self.spec
+        if not spec.absent:
+            return pair_input.NO_ABSENCE
+        # Where every column of the absent key is known: in the join key, on the right, on the left, on neither alone.
+        right_of = dict(zip(spec.left_key, spec.right_key, strict=True))
+        left_of = {r: left for left, r in right_of.items()}
+        common = all(c in right_of if side == 0 else c in left_of for side, c in spec.absent_from)
+        if common:
+            return pair_input.ABSENT_COMMON
+        if all(side == 1 or c in right_of for side, c in spec.absent_from):
+            return pair_input.ABSENT_RIGHT
+        if all(side == 0 or c in left_of for side, c in spec.absent_from):
+            return pair_input.ABSENT_LEFT
+        return pair_input.ABSENT_BOTH
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """Inputs: left, right, and the absent side where there is one."""
+        left, right, *others = map(contiguous, inputs)
+        absent = others[0] if self.spec.absent else empty(0)
+        width = len(self.spec.take_left) + len(self.spec.take_right)
+        if not rows(left) and not rows(right) and not rows(absent):
+            return empty(width)
+        if self.external and rows(left) + rows(right) > CHUNK:
+            return self._in_chunks(left, right, absent)
+        pairs = self._pairs(left, right, absent)
+        if self.external:
+            pairs = self._consumed(pairs, right)
+        elif len(pairs) == 0:
+            return empty(width)
+        table, names = self._assembled(pairs, right, True)
+        if self.spec.test is not None and not self.external and (self.spec.policy != "chronological"):
+            keep = self.spec.test(table)
+            if not keep.all():
+                table, names = self._picked(table, names, np.flatnonzero(keep))
+        self._link(table, names)
+        return table
+
+    def _link(self, table: Table, names: Ints) -> None:
+        if self.lineage is not None:
+            wholes = self.lineage.name(table)
+            self.lineage.link(wholes, names[0])
+            self.lineage.link(wholes, names[1])
+
+    def _pairs(self, left: Table, right: Table, absent: Table) -> Ints:
+        left_slots = self.keys.slots(left, self.left_key)
+        right_slots = self.keys.slots(right, self.right_key, self.keep_right)
+        self.chains = more_chains(self.chains, self.keys.count)
+        kind = int(self.numbers[pair_input.S_ABSENCE])
+        absent_of = [NOTHING, NOTHING, NOTHING]
+        if kind != pair_input.NO_ABSENCE:
+            absent_of[2] = self.absent_keys.slots(absent, self.absent_key)
+            sides = (pair_input.ABSENT_LEFT,), (pair_input.ABSENT_COMMON, pair_input.ABSENT_RIGHT)
+            for side, table in enumerate((left, right)):
+                if kind in sides[side]:
+                    columns = np.array([self._column_on(side, *place) for place in self.spec.absent_from], np.int64)
+                    absent_of[side] = self.absent_keys.slots(table, columns)
+            self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
+            needed = self.absent_count + rows(absent)
+            self.absent_hot, self.absent_cold = room(self.absent_hot, needed), room(self.absent_cold, needed)
+        if self.numbers[pair_input.S_POLICY] == pair_input.RECENT and self.plain and not self.spec.absent:
+            return self._latest(left, right, left_slots, right_slots)
+        return self._paired(
+            SideRows(left, left_slots, absent_of[0]),
+            SideRows(right, right_slots, absent_of[1]),
+            SideRows(absent, absent_of[2], NOTHING),
+        )
+
+    def _paired(self, left: SideRows, right: SideRows, absent: SideRows) -> Ints:
+        """The kernel, called again with more room as long as it asks for some."""
+        arriving = rows(left.table) + rows(right.table)
+        pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
+        self._make_room(roomy(1, 1 + rows(left.table) + (rows(right.table) if self.keep_right or self.feeds else 0)))
+        state = np.zeros(pair_input.STATE, np.int64)
+        state[pair_input.A_RESUME] = -1
+        state[pair_input.A_COUNT], state[pair_input.A_ABSENT] = self.count, self.absent_count
+        current, new, stack, key = self.scratch
+        while not pairing.pair(
+            self.numbers,
+            tuple(left),
+            tuple(right),
+            tuple(absent),
+            (self.hot, self.cold, self.chains),
+            (self.absent_hot, self.absent_cold, self.absent_chains),
+            (self.absent_from, self.absent_keys.index, self.absent_keys.table, key),
+            (self.code, self.literals, stack, current),
+            (self.head, self.head_literals, self.head_ends, new),
+            pairs,
+            state,
+        ):
+            self.count = int(state[pair_input.A_COUNT])
+            pairs = room(pairs, int(state[pair_input.A_MADE]) + 1)
+            self._make_room(roomy(1, len(pairs)) if self.feeds else 1)
+        self.count, self.absent_count = int(state[pair_input.A_COUNT]), int(state[pair_input.A_ABSENT])
+        made: Ints = pairs[: state[pair_input.A_MADE]]
+        return made
+
+    def _latest(self, left: Table, right: Table, left_slots: Ints, right_slots: Ints) -> Ints:
+        """The same of the kernel that does less, which gets room for all at once."""
+        pairs = np.empty((rows(right), 4), np.int64)
+        self._make_room(rows(left))
+        state = np.zeros(pair_input.STATE, np.int64)
+        state[pair_input.A_COUNT] = self.count
+        latest(self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold, pairs, state)
+        self.count = int(state[pair_input.A_COUNT])
+        made: Ints = pairs[: state[pair_input.A_MADE]]
+        return made
+
+    def _make_room(self, more: int) -> None:
+        self.hot, self.cold = room(self.hot, self.count + more), room(self.cold, self.count + more)
+
+    def _column_on(self, side: int, known: int, column: int) -> int:
+        if known == side:
+            return column
+        here, there = (self.spec.left_key, self.spec.right_key)[:: 1 if side == 0 else -1]
+        return here[there.index(column)]
+
+    def _assembled(self, pairs: Ints, right: Table, sorts: bool) -> tuple[Table, Ints]:
+        """The pairs as a table, in their order or sorted by arrival, and for lineage the names of both sides."""
+        n = len(pairs)
+        table = np.empty((FIRST + len(self.take_left) + len(self.take_right), n), np.int64)
+        names = np.empty((2, 0 if self.lineage is None else n), np.int64)
+        in_order = assemble(
+            pairs, self.hot, self.cold, right, self.keep_right,
+            self.take_left, self.take_right, sorts, np.empty(n, np.int64), table, names,
+        )  # fmt: skip
+        if sorts and not in_order:
+            return self._picked(table, names, order_of_arrival(table))
+        return table, names
+
+    def _picked(self, table: Table, names: Ints, index: Ints) -> tuple[Table, Ints]:
+        """The rows at `index`; without lineage there are no names."""
+        return take(table, index), names if self.lineage is None else take(names, index)
+
+    def _consumed(self, pairs: Ints, right: Table) -> Ints:
+        """The chronological choice where a condition is not the machine's: all fitting pairs, tested, then chosen
+        from."""
+        assert self.spec.test is not None, "an outside condition has a test"
+        table, _ = self._assembled(pairs, right, False)
+        taken = consume(
+            pairs, self.spec.test(table), int(self.numbers[pair_input.S_TIE]),
+            self.spec.by[0], self.spec.by[1], int(self.spec.by_float), self.hot, self.cold,
+            self.keep_right, self.chains,
+        )  # fmt: skip
+        chosen: Ints = pairs[taken]
+        return chosen
+
+    def _in_chunks(self, left: Table, right: Table, absent: Table) -> Table:
+        """The same in slices of whole instants, so that the pairs to test stay few."""
+        ends = np.sort(np.concatenate([left[END], right[END]]), kind="stable")  # two runs
+        outputs = []
+        done = [0, 0, 0]
+        until: list[int] = [int(e) for e in ends[CHUNK - 1 :: CHUNK]]
+        if not until or until[-1] != int(ends[-1]):
+            until.append(int(ends[-1]))
+        for number, end in enumerate(until):
+            stop = [slice_until(t, end) for t in (left, right, absent)]
+            if number == len(until) - 1:
+                stop[2] = rows(absent)
+            pieces = [contiguous(t[:, a:b]) for t, a, b in zip((left, right, absent), done, stop, strict=True)]
+            done = stop
+            pairs = self._consumed(self._pairs(*pieces), pieces[1])
+            table, names = self._assembled(pairs, pieces[1], True)
+            self._link(table, names)
+            outputs.append(table)
+            self._compact(end)
+        return np.concatenate(outputs, axis=1)
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if wholly or self.count + self.absent_count > self.watched:
+            self._compact(frontier.watermark)
+            self.watched = max(1024, 2 * (self.count + self.absent_count))
+
+    def _compact(self, watermark: int) -> None:
+        self.count = tidied(
+            self.hot, self.cold, self.chains, self.count, self.within, self.reach_left, self.reach_right,
+            watermark, self._in_order(),
+        )  # fmt: skip
+        self.hot, self.cold = shrunk(self.hot, self.count), shrunk(self.cold, self.count)
+        if self.keys.count > self.count:
+            self.keys = renumber(self.cold, self.count, self.keys)
+            self.chains = np.full((roomy(self.keys.count, 16), 4), -1, np.int64)
+            relink(self.hot, self.cold, self.count, self.chains, self._in_order())
+        if self.spec.absent:
+            self._compact_absent(watermark)
+
+    def _in_order(self) -> bool:
+        """Whether the rows of the left store are in the order of their chains."""
+        return True
+
+    def _compact_absent(self, watermark: int) -> None:
+        keep = live(self.absent_hot, self.absent_cold, self.absent_count, self.within, FOREVER, FOREVER, watermark)
+        hot, cold, count = kept(self.absent_hot, self.absent_cold, keep)
+        watching = np.flatnonzero(self.cold[: self.count, OTHER] >= 0)
+        # A key stays for rows of the absent side, and for left sides that know it by number.
+        both = np.concatenate([cold[:count], self.cold[watching][:, :HEADER]])
+        both[count:, SLOT] = both[count:, OTHER]
+        keys = renumber(both, len(both), self.absent_keys)
+        cold[:count, SLOT] = both[:count, SLOT]
+        chains = np.full((roomy(keys.count, 16), 2), -1, np.int64)
+        relink(hot, cold, count, chains, True)
+        self.cold[watching, OTHER] = both[count:, SLOT]
+        self.absent_hot, self.absent_cold, self.absent_count = hot, cold, count
+        self.absent_keys, self.absent_chains = keys, chains
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        spec = self.spec
+        keys = [(0, column) for column in spec.left_key]
+        return to_arrow(recoded(from_arrow(state), codes, (spec.left_codes, spec.right_codes), keys, spec.absent_from))
+
+    def _state(self) -> Arrays:
+        self._compact(-FOREVER)
+        cold = self.cold[: self.count]
+        for side, width in enumerate((self.spec.left_width, self.spec.right_width)):
+            if HEADER + width < cold.shape[1]:  # cells that a narrower side has not: nobody has written them
+                cold[cold[:, SIDE] == side, HEADER + width :] = 0
+        return {
+            "hot": self.hot[: self.count],
+            "cold": cold,
+            "absent_hot": self.absent_hot[: self.absent_count],
+            "absent_cold": self.absent_cold[: self.absent_count],
+            "keys": self.keys.known,
+            "absent_keys": self.absent_keys.known,
+        }
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        spec = self.spec
+        keys, absent_keys = len(spec.left_key), len(spec.absent_key)
+        own, others = {"hot": HOT, "cold": self.cold.shape[1]}, {"absent_hot": HOT, "absent_cold": HEADER}
+        state = restored(batch, **own, **others, keys=keys, absent_keys=absent_keys)
+        for hot, cold, known in (("hot", "cold", "keys"), ("absent_hot", "absent_cold", "absent_keys")):
+            demand(len(state[hot]) == len(state[cold]))
+            between(state[cold][:, SLOT], 0, len(state[known]))
+        between(state["cold"][:, SIDE], 0, 2)
+        between(state["absent_cold"][:, SIDE], 0, 1)
+        between(state["cold"][:, OTHER], -1, len(state["absent_keys"]))
+        return state
+
+    def _become(self, state: Arrays) -> None:
+        self.hot, self.cold, self.count = state["hot"], state["cold"], len(state["hot"])
+        self.absent_hot, self.absent_cold = state["absent_hot"], state["absent_cold"]
+        self.absent_count = len(self.absent_hot)
+        self.keys.become(state["keys"], len(state["keys"]))
+        self.absent_keys.become(state["absent_keys"], len(state["absent_keys"]))
+        self.chains = more_chains(self.chains, self.keys.count)
+        self._compact(-FOREVER)
+
+    def codes(self) -> list[Ints]:
+        # Of keys any number may be a code: one too many kept does no harm.
+        return [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1), *self.coded()]
+
+    def coded(self) -> list[Ints]:
+        held: list[Ints] = []
+        cold = self.cold[: self.count]
+        for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):
+            held += [cold[cold[:, SIDE] == side, HEADER + c] for c in columns if side == 0 or self.keep_right]
+        return held
+
+    def names(self) -> list[Ints]:
+        return [self.cold[: self.count, NAME]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        count = int((self.hot[: self.count, NEXT] != GONE).sum())
+        count += int((self.absent_hot[: self.absent_count, NEXT] != GONE).sum())
+        used = self.count * (HOT + self.cold.shape[1]) + self.absent_count * (HOT + HEADER)
+        used += self.keys.count * (6 + len(self.spec.left_key))
+        used += self.absent_keys.count * (4 + len(self.spec.absent_key))
+        return count, 8 * used

@@ -1,0 +1,134 @@
+"""A join with everything resolved to columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.relation import Table, rows
+from cep.operators.goals.coded_columns import codes_of, others
+from cep.operators.goals.pairs.bytecode import LEFT, RIGHT, Code, compile_stack
+from cep.operators.goals.relational import columns_of
+from cep.plan.types import TIMES, ColumnType
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.evaluate import Evaluation
+from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables
+
+if TYPE_CHECKING:
+    from cep.operators import pair
+    from cep.operators.build import GoalBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """A join with everything resolved to columns.
+
+    `left_key`, `right_key`: argument columns, already of one representation. `absent_key`: columns of the absent side;
+    `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
+    is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none. `stack`: what decides, as
+    bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
+    """
+
+    relation: str
+    policy: str
+    tie: str
+    within: int | None
+    point: bool
+    left_width: int
+    right_width: int
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    take_left: tuple[int, ...]
+    take_right: tuple[int, ...]
+    left_codes: tuple[int, ...]
+    right_codes: tuple[int, ...]
+    absent_key: tuple[int, ...] = ()
+    absent_from: tuple[tuple[int, int], ...] = ()
+    absent: bool = False
+    by: tuple[int, int] = (-1, -1)
+    by_float: bool = False
+    gap: tuple[int, int] | None = None
+    stack: tuple[Code, Code] | None = None
+    test: Callable[[Table], NDArray[np.bool_]] | None = None
+
+
+def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int]]:
+    """Output columns as (side, column), for the stack machine."""
+    left = len(builder.plan.columns[node.left])
+    places = {f"v{i}": (LEFT, i) for i in range(left)}
+    return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
+
+
+def spec_of(node: pair.Join, builder: GoalBuilder) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
+    """The join resolved, whether its conditions are the stack machine's (or it has none), and the converted key
+    columns that its left, right and absent inputs get appended."""
+    plan = builder.plan
+    left, right = builder.types(node.left), builder.types(node.right)
+    mine, theirs = builder.keys(node.key, left, right)
+    left_key, left_added = builder.widened_key(mine, left)
+    right_key, right_added = builder.widened_key(theirs, right)
+    places = places_of(node, builder)
+    out = [*left, *(right[column] for column in node.own)]
+    absent_key: tuple[int, ...] = ()
+    absent_added: tuple[Evaluation, ...] = ()
+    absent_from: list[tuple[int, int]] = []
+    extra: tuple[list[Evaluation], list[Evaluation]] = ([], [])
+    further: tuple[list[str], list[str]] = ([], [])
+    if node.absent is not None:
+        absent = builder.types(node.absent)
+        wanted, _ = builder.keys(node.absent_key, absent, out)
+        absent_key, absent_added = builder.widened_key(wanted, absent)
+        for (_, type), (_, column) in zip(wanted, node.absent_key, strict=True):
+            side, place = places[f"v{column}"]
+            types, added = (left, left_added) if side == LEFT else (right, right_added)
+            if types[place] != type:
+                extra[side].append(builder.key(f"v{place}", types[place], type))
+                further[side].append(type)
+                place = len(types) + len(added) + len(extra[side]) - 1
+            absent_from.append((side, place))
+    stack, test, decided = None, None, True
+    if node.decide:
+        compiled = builder.conditions(node.decide, [ColumnType(type, True) for type in out])
+        if all(isinstance(c, Comparison) for c in each_condition(node.decide)) and not compiled.binds:
+            types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
+            calls = [call for c in compiled.order if (call := as_expression(c)) is not None]
+            if all(name in types_out for call in calls for name in expression_variables(call)):
+                stack = compile_stack(
+                    [check(call, types_out, plan.source) for call in calls], places, builder.pool.code, True
+                )
+        decided = stack is not None
+
+        def decide(table: Table) -> NDArray[np.bool_]:
+            return compiled.holds(columns_of(table, out, True), rows(table))
+
+        test = decide
+    by = tuple(-1 if column is None else column for column in node.by)
+    by_types = {types[c] for types, c in zip((left, right), node.by, strict=True) if c is not None}
+    spec = JoinSpec(
+        relation=node.relation,
+        policy=node.policy,
+        tie=node.tie,
+        within=node.within,
+        point=plan.points[node.right],
+        left_width=len(left) + len(left_added) + len(extra[0]),
+        right_width=len(right) + len(right_added) + len(extra[1]),
+        left_key=left_key,
+        right_key=right_key,
+        take_left=tuple(range(len(left))),
+        take_right=tuple(node.own),
+        left_codes=codes_of([*left, *others(mine, left), *further[0]]),
+        right_codes=codes_of([*right, *others(theirs, right), *further[1]]),
+        absent_key=absent_key,
+        absent_from=tuple(absent_from),
+        absent=node.absent is not None,
+        by=(by[0], by[1]),
+        by_float="float" in by_types,
+        gap=node.gap,
+        stack=stack,
+        test=test,
+    )
+    return spec, decided, ((*left_added, *extra[0]), (*right_added, *extra[1]), absent_added)

@@ -1,0 +1,1 @@
+"""Aggregates over windows: their goals, and the kernels that keep the rows."""

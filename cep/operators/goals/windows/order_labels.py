@@ -1,0 +1,71 @@
+"""Numbers for values that sort as these do: what a kernel compares where it only has codes.
+
+A new value's number lies between those of its neighbours, so the numbers of the others stay; only where there is none
+left, all get new ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+from cep.core.values import Pool
+from cep.operators.goals.contract import Ints
+from cep.operators.goals.keys import MISSING
+from cep.rules.expressions.value_order import sort_key
+
+APART = 2**40
+FARTHEST = 2**61
+
+
+class Labels:
+    """The numbers of the values met so far, by their codes."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._key = sort_key(["any"], pool)
+        self._keys: list[Any] = []
+        self._codes: list[int] = []
+        self._of: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def codes(self) -> Ints:
+        """The codes of the values that it knows."""
+        return np.array(self._codes, np.int64)
+
+    def meet(self, codes: Ints) -> bool:
+        """Know these too. Gives whether others have new numbers now."""
+        moved = False
+        for code in np.unique(codes[codes != MISSING]).tolist():
+            if code not in self._of:
+                moved |= self._enter(code)
+        return moved
+
+    def of(self, codes: Ints) -> Ints:
+        """The numbers of values that it knows; a missing one's is MISSING."""
+        known, places = np.unique(codes, return_inverse=True)
+        numbers = np.array([self._of.get(code, MISSING) for code in known.tolist()], np.int64)
+        found: Ints = numbers[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
+        return found
+
+    def _enter(self, code: int) -> bool:
+        key = self._key(np.array([code], np.int64))
+        at = bisect_left(self._keys, key)
+        self._keys.insert(at, key)
+        self._codes.insert(at, code)
+        low = self._of[self._codes[at - 1]] if at else None
+        high = self._of[self._codes[at + 1]] if at + 1 < len(self._codes) else None
+        if low is None or high is None:
+            number = 0 if low is None and high is None else low + APART if low is not None else (high or 0) - APART
+        else:
+            number = (low + high) // 2
+        self._of[code] = number
+        if number in (low, high) or abs(number) > FARTHEST:
+            middle = len(self._codes) // 2
+            self._of = {each: (place - middle) * APART for place, each in enumerate(self._codes)}
+            return True
+        return False

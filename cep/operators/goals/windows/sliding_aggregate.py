@@ -1,0 +1,302 @@
+"""Sliding aggregates: what a group's latest occurrences come to, at each instant at which some enter.
+
+goal(W):  the last n occurrences of a group, or those that end in (t - d, t]; one result a group and instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.relation import Table, bits, empty, rows
+from cep.core.room import roomy
+from cep.core.schema import CODED
+from cep.core.time import BEGINNING, Frontier
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    Untimed,
+    between,
+    demand,
+    restored,
+)
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.relational import columns_of
+from cep.operators.goals.store import room
+from cep.operators.goals.windows import partial, ring_buffer, two_stacks, wide_partial, window_input
+from cep.operators.goals.windows.order_labels import Labels
+from cep.operators.goals.windows.two_stacks import END, HEADER, NAME, SLOT
+from cep.operators.goals.windows.window_bounds import bounds_of
+from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
+from cep.operators.goals.windows.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.evaluate import Evaluation, compile_expression
+from cep.rules.expressions.typed import coerced
+
+if TYPE_CHECKING:
+    from cep.operators.aggregate import Aggregation
+    from cep.operators.build import GoalBuilder
+
+
+OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
+"""Functions that take numbers as floats, and give one."""
+
+KINDS = {
+    ("median", "float"): wide_partial.MEDIAN,
+    ("percentile", "float"): wide_partial.PERCENTILE,
+    ("slope", "float"): wide_partial.SLOPE,
+    ("rate", "float"): wide_partial.RATE,
+    ("ewma", "float"): wide_partial.EWMA,
+    ("sum", "int"): partial.SUM_INT,
+    ("sum", "duration"): partial.SUM_INT,
+    ("sum", "float"): partial.SUM_FLOAT,
+    ("avg", "float"): partial.AVG,
+    ("stddev", "float"): partial.STDDEV,
+    ("min", "float"): partial.MIN_FLOAT,
+    ("max", "float"): partial.MAX_FLOAT,
+}
+
+
+def kind_of(function: str, type: str, distinct: bool) -> int:
+    """The kernel's number for a function over values of a type (None: `count()`)."""
+    if function == "count":
+        return partial.DISTINCT if distinct else partial.COUNT_VALUES if type else partial.COUNT
+    if function == "first":
+        return partial.FIRST_FLOAT if type == "float" else partial.FIRST_VALUE
+    if function == "last":
+        return partial.LAST_FLOAT if type == "float" else partial.LAST_VALUE
+    if function == "mode":
+        return wide_partial.MODE_FLOAT if type == "float" else wide_partial.MODE
+    if function in ("min", "max") and type != "float":
+        return partial.MIN_INT if function == "min" else partial.MAX_INT
+    return KINDS[function, type]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """A window of `events` occurrences, or of `duration` microseconds (the other is 0), `by` argument columns.
+
+    `values` gives the bits of every result's argument, a row a result; `value_codes` says which are pool codes.
+    """
+
+    events: int
+    duration: int
+    by: tuple[int, ...]
+    by_codes: tuple[int, ...]
+    kinds: tuple[int, ...]
+    values: Callable[[Table], Ints]
+    value_codes: tuple[int, ...]
+
+
+class SlidingAggregate(WindowState, Untimed):
+    """The goal of one aggregation node."""
+
+    def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:
+        self.spec = spec
+        self.lineage = lineage
+        self.by = np.array(spec.by, np.int64)
+        self.kinds = np.array(spec.kinds, np.int64)
+        self.short = 0 < spec.events <= ring_buffer.SHORT
+        self.rings = np.zeros(
+            (0, ring_buffer.RING + spec.events * (2 + len(spec.kinds)) if self.short else 0), np.int64
+        )
+        self.store = np.empty((roomy(0, 16), HEADER + 4 * len(spec.kinds)), np.int64)
+        self.count = 0
+        self.keys = Keys(len(spec.by))
+        self.groups = np.empty((0, two_stacks.GROUP + 3 * len(spec.kinds)), np.int64)
+        self.tally_index, self.tallies = no_tallies()
+        self.tally_count = 0
+        self.watched = 1024
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        table = inputs[0]
+        if not rows(table):
+            return empty(len(self.spec.by) + len(self.spec.kinds))
+        slots = self.keys.slots(table, self.by, True, True)
+        keys = self.keys.known
+        if self.short:
+            self.rings = _more_rings(self.rings, self.keys.count)
+            made, edges = ring_buffer.turn(
+                table, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
+                self.lineage is not None,
+            )  # fmt: skip
+            return self._named(made, edges)
+        self.groups = more_groups(self.groups, self.keys.count)
+        self.store = room(self.store, self.count + rows(table))
+        self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial.DISTINCT))
+        made, edges, self.count, self.tally_count = two_stacks.slide(
+            table, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
+            self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
+        )  # fmt: skip
+        return self._named(made, edges)
+
+    def _named(self, made: Table, edges: Ints) -> Table:
+        made = np.ascontiguousarray(made)
+        if self.lineage is not None:
+            self.lineage.link(self.lineage.name(made)[edges[:, 0]], edges[:, 1])
+        return by_arrival(made)
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if self.count > self.watched or (wholly and not self.short):
+            self._compact(frontier.watermark)
+            self.watched = max(1024, 2 * self.count)
+
+    def _compact(self, watermark: int) -> None:
+        """Rows out of every window go; a group whose whole window has passed goes too."""
+        rows_ = self.store[: self.count]
+        tails = self.groups[: self.keys.count, two_stacks.G_TAIL]
+        used = tails >= 0
+        if self.spec.duration and watermark > BEGINNING:
+            used[used] = rows_[tails[used], END] > watermark - self.spec.duration
+        numbers = np.where(used, np.cumsum(used) - 1, -1)
+        slots = rows_[:, SLOT]
+        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.keys.count else np.empty(0, np.int64)
+        fresh = more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
+        made = two_stacks.regroup(self.store, keep, self.groups, numbers, fresh, self.kinds)
+        keys = Keys.of(self.keys.known[used], int(used.sum()))
+        self.store, self.tally_index, self.tallies, self.tally_count = made
+        self.groups, self.count, self.keys = fresh, len(keep), keys
+
+    def _coded_columns(self) -> dict[str, list[int]]:
+        """Which columns of the state's arrays hold pool codes."""
+        values, found = self.spec.value_codes, {"keys": list(self.spec.by_codes)}
+        if self.short:
+            step = 2 + len(self.spec.kinds)
+            return {
+                "rings": [ring_buffer.RING + 2 + k + step * r for k in values for r in range(self.spec.events)],
+                **found,
+            }
+        found["store"] = [HEADER + 4 * k + cell for k in values for cell in (0, 2)]
+        return found | {"groups": [two_stacks.GROUP + 3 * k + 1 for k in values]}
+
+    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
+        """The state of these groups alone."""
+        if self.short:
+            return {name: array[groups] for name, array in state.items()}
+        numbers = np.where(groups, np.cumsum(groups) - 1, -1)
+        keep = np.flatnonzero(groups[state["store"][:, SLOT]])
+        fresh = more_groups(np.empty((0, state["groups"].shape[1]), np.int64), int(groups.sum()))
+        store, *_ = two_stacks.regroup(state["store"], keep, state["groups"], numbers, fresh, self.kinds)
+        return {
+            "store": store[: len(keep)],
+            "keys": state["keys"][groups],
+            "groups": fresh[: int(groups.sum())],
+        }
+
+    def _state(self) -> Arrays:
+        if self.short:
+            return {"rings": self.rings[: self.keys.count], "keys": self.keys.known}
+        self._compact(BEGINNING)
+        return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[: self.keys.count]}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        keys = len(self.spec.by)
+        if self.short:
+            arrays = restored(batch, rings=self.rings.shape[1], keys=keys)
+            demand(len(arrays["rings"]) == len(arrays["keys"]))
+            between(arrays["rings"][:, ring_buffer.R_COUNT], 0, self.spec.events + 1)
+            between(arrays["rings"][:, ring_buffer.R_OLDEST], 0, self.spec.events)
+            return arrays
+        arrays = restored(batch, store=self.store.shape[1], keys=keys, groups=self.groups.shape[1])
+        demand(len(arrays["groups"]) == len(arrays["keys"]))
+        demand(two_stacks.chained(arrays["store"], arrays["groups"]))
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self.keys.become(state["keys"], len(state["keys"]))
+        if self.short:
+            self.rings = state["rings"]
+            return
+        self.store, self.count, self.groups = state["store"], len(state["store"]), state["groups"]
+        self._compact(BEGINNING)
+
+    def codes(self) -> list[Ints]:
+        keys = self.keys.count
+        arrays = {"keys": self.keys.known, "store": self.store[: self.count], "groups": self.groups[:keys]}
+        arrays["rings"] = self.rings[:keys]
+        return [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
+
+    def names(self) -> list[Ints]:
+        if self.short:
+            step = 2 + len(self.spec.kinds)
+            return [self.rings[: self.keys.count, ring_buffer.RING + 1 + step * r] for r in range(self.spec.events)]
+        return [self.store[: self.count, NAME]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        if self.short:
+            words = self.rings.shape[1] + len(self.spec.by) + 2
+            return int(self.rings[: self.keys.count, ring_buffer.R_COUNT].sum()), 8 * self.keys.count * words
+        live = int((self.store[: self.count, SLOT] >= 0).sum())
+        used = self.count * self.store.shape[1] + self.keys.count * (self.groups.shape[1] + len(self.spec.by) + 2)
+        return live, 8 * (used + 5 * self.tally_count)
+
+
+def _more_rings(rings: Ints, slots: int) -> Ints:
+    if rings.shape[0] >= slots:
+        return rings
+    larger = np.zeros((roomy(slots, max(16, 2 * rings.shape[0])), rings.shape[1]), np.int64)
+    larger[: rings.shape[0]] = rings
+    return larger
+
+
+def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    types = builder.types(node.child)
+    names = {f"v{i}": type for i, type in enumerate(types)}
+    kinds, coded = [], []
+    evaluations: list[Evaluation | None] = []
+    for k, result in enumerate(node.results):
+        if result.argument is None:
+            kinds.append(kind_of("count", "", False))
+            evaluations.append(None)
+            continue
+        typed = check(result.argument, names, builder.plan.source)
+        wanted = typed.type
+        if result.function in OF_FLOATS or (typed.type == "any" and result.function in ("sum", "min", "max")):
+            wanted = "float"
+        fitted = coerced(typed, wanted)
+        assert fitted is not None, "arguments that are no numbers were refused"
+        kinds.append(kind_of(result.function, wanted, result.distinct))
+        evaluations.append(compile_expression(fitted, builder.pool))
+        if wanted in CODED:
+            coded.append(k)
+
+    def values(table: Table) -> Ints:
+        named = columns_of(table, types)
+        made = np.zeros((len(evaluations), rows(table)), np.int64)
+        for k, evaluate in enumerate(evaluations):
+            if evaluate is not None:
+                made[k] = bits(evaluate(named, rows(table)))
+        return made
+
+    by_codes = tuple(i for i, c in enumerate(node.by) if types[c] in CODED)
+    if node.over is None and max(kinds) < wide_partial.RATE:
+        events, duration = node.events or 0, node.duration or 0
+        plain = AggregateSpec(events, duration, node.by, by_codes, tuple(kinds), values, tuple(coded))
+        return SlidingAggregate(plain, builder.lineage)
+    form, length, step, bounds = _form(node)
+    parameters = tuple(float(result.parameter or 0) for result in node.results)
+    spec = WindowSpec(form, length, step, bounds, node.by, by_codes, tuple(kinds), parameters, values, tuple(coded))
+    return WindowedAggregate(spec, lambda: Labels(builder.pool), builder.lineage)
+
+
+def _form(node: Aggregation) -> tuple[int, int, int, Bounds | None]:
+    """The form of a node's windows, their length in events or microseconds, EVERY's step and EACH's bounds."""
+    if node.over is None:
+        if node.events is not None:
+            return window_input.LAST_EVENTS, node.events, 1, None
+        return window_input.LAST_TIME, node.duration or 0, 1, None
+    if node.over.form == "every":
+        return window_input.EVERY, node.duration or 0, node.over.length, None
+    if node.over.form == "session":
+        return window_input.SESSION, node.over.length, 1, None
+    return window_input.EACH, node.over.length, 1, bounds_of(node.over)

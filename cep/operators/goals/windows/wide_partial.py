@@ -1,0 +1,155 @@
+"""Partial results of six words, older combined with younger: what `windows.partial` has in three, and
+slopes, rates and means that fade, for which the time of a value counts.
+
+A slope's sums are combined as Chan, Golub and LeVeque (1983) combine those of a variance, times counted from a time
+that is in the window; so is what fades, weighed from its youngest value.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cep.operators.goals.intrinsics import as_bits, as_float, bare, inside
+from cep.operators.goals.keys import MISSING, NAN
+from cep.operators.goals.windows import ordered_multiset, partial
+from cep.operators.goals.windows.partial import combine, outcome
+
+# Behind the kinds of `partial`. A MODE is of values that are no floats.
+RATE, SLOPE, EWMA, PERCENTILE, MEDIAN, MODE, MODE_FLOAT = range(15, 22)
+
+WORDS = 6
+SECOND = 1e6
+
+
+@inside
+def sorts(kind):  # type: ignore[no-untyped-def]
+    """Whether it is of values in their order, which are in a tree."""
+    return kind >= PERCENTILE
+
+
+@inside
+def single(kind, value, end, into, row, at):  # type: ignore[no-untyped-def]
+    """The partial result of one value. (n, then what the kind needs.)"""
+    into[row, at] = partial.lift(kind, value)
+    into[row, at + 1] = value
+    for word in range(2, WORDS):
+        into[row, at + word] = 0
+    if kind == RATE:  # first value and time, last value and time
+        into[row, at + 2] = end
+        into[row, at + 3] = value
+        into[row, at + 4] = end
+    elif kind == SLOPE:  # a time, mean of times from it in seconds, mean, squares of times, products
+        into[row, at + 1] = end
+        into[row, at + 3] = value
+    elif kind == EWMA:  # a time, weights seen from it, weighted sum
+        into[row, at + 1] = end
+        into[row, at + 2] = as_bits(1.0)
+        into[row, at + 3] = value
+
+
+@inside
+def join(kind, parameter, older, i, x, younger, j, y, into, row, at):  # type: ignore[no-untyped-def]
+    """Two partial results together, which may be put in the place of either."""
+    n, m = older[i, x], younger[j, y]
+    if m == 0:
+        for word in range(WORDS):
+            into[row, at + word] = older[i, x + word]
+        return
+    if n == 0:
+        for word in range(WORDS):
+            into[row, at + word] = younger[j, y + word]
+        return
+    if kind < RATE:
+        n, a, b = combine(kind, n, older[i, x + 1], older[i, x + 2], m, younger[j, y + 1], younger[j, y + 2])
+        into[row, at] = n
+        into[row, at + 1] = a
+        into[row, at + 2] = b
+    elif kind == RATE:
+        first, since, last, until = older[i, x + 1], older[i, x + 2], younger[j, y + 3], younger[j, y + 4]
+        into[row, at] = n + m
+        into[row, at + 1] = first
+        into[row, at + 2] = since
+        into[row, at + 3] = last
+        into[row, at + 4] = until
+    elif kind == SLOPE:
+        origin = older[i, x + 1]
+        time, value = as_float(older[i, x + 2]), as_float(older[i, x + 3])
+        d = as_float(younger[j, y + 2]) + (younger[j, y + 1] - origin) / SECOND - time
+        e = as_float(younger[j, y + 3]) - value
+        share = m / (n + m)
+        squares = as_float(older[i, x + 4]) + as_float(younger[j, y + 4]) + d * d * n * share
+        products = as_float(older[i, x + 5]) + as_float(younger[j, y + 5]) + d * e * n * share
+        into[row, at] = n + m
+        into[row, at + 1] = origin
+        into[row, at + 2] = as_bits(time + d * share)
+        into[row, at + 3] = as_bits(value + e * share)
+        into[row, at + 4] = as_bits(squares)
+        into[row, at + 5] = as_bits(products)
+    else:
+        now = younger[j, y + 1]
+        fading = 2.0 ** (-((now - older[i, x + 1]) / parameter))
+        weights = as_float(older[i, x + 2]) * fading + as_float(younger[j, y + 2])
+        summed = as_float(older[i, x + 3]) * fading + as_float(younger[j, y + 3])
+        into[row, at] = n + m
+        into[row, at + 1] = now
+        into[row, at + 2] = as_bits(weights)
+        into[row, at + 3] = as_bits(summed)
+
+
+@inside
+def finite(value):  # type: ignore[no-untyped-def]
+    """The bits of a number as a result has them: NAN where it is none."""
+    return as_bits(value + 0.0) if math.isfinite(value) else NAN
+
+
+@bare
+def worth(kind, parameter, cells, row, at):  # type: ignore[no-untyped-def]
+    """The bits of the value of a partial result."""
+    n = cells[row, at]
+    if kind < RATE:
+        return outcome(kind, n, cells[row, at + 1], cells[row, at + 2])
+    if kind == RATE:
+        if n == 0 or cells[row, at + 4] == cells[row, at + 2]:
+            return NAN
+        seconds = (cells[row, at + 4] - cells[row, at + 2]) / SECOND
+        return finite((as_float(cells[row, at + 3]) - as_float(cells[row, at + 1])) / seconds)
+    if kind == SLOPE:
+        squares = as_float(cells[row, at + 4])
+        if n < 2 or not squares > 0.0:
+            return NAN
+        return finite(as_float(cells[row, at + 5]) / squares)
+    if n == 0:
+        return NAN
+    return finite(as_float(cells[row, at + 3]) / as_float(cells[row, at + 2]))
+
+
+@inside
+def between(low, high, share):  # type: ignore[no-untyped-def]
+    """The number so far on the way from one to another, as numpy has it."""
+    way = high - low
+    if not math.isfinite(way):
+        return low * (1.0 - share) + high * share
+    return high - way * (1.0 - share) if share >= 0.5 else low + way * share
+
+
+@bare
+def of_order(kind, parameter, nodes, root, count):  # type: ignore[no-untyped-def]
+    """The bits of the value that a tree of so many values has."""
+    if root < 0:
+        return MISSING if kind == MODE else NAN
+    if kind == MODE or kind == MODE_FLOAT:
+        return nodes[ordered_multiset.greatest(nodes, root), ordered_multiset.VALUE]
+    last = count - 1
+    place = last * 0.5 if kind == MEDIAN else last * (parameter / 100.0)
+    rank = min(last, np.int64(math.floor(place)))
+    share = place - rank
+    at, after = ordered_multiset.of_rank(nodes, root, rank)
+    low = as_float(nodes[at, ordered_multiset.VALUE])
+    if share <= 0.0 or rank == last:
+        return finite(low)
+    high = as_float(nodes[after, ordered_multiset.VALUE])
+    if kind == MEDIAN:
+        return finite(low / 2.0 + high / 2.0 if not math.isfinite(low + high) else (low + high) / 2.0)
+    return finite(between(low, high, share))

@@ -1,0 +1,351 @@
+"""Aggregates over windows of every form, values in their order among them: `general_window`, as a goal.
+
+goal(W):  windows that slide, that follow each other, or that end when nothing more comes; a result when they are over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.relation import END, Table, empty, rows
+from cep.core.room import roomy
+from cep.core.time import BEGINNING, Frontier
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Ints,
+    between,
+    demand,
+    restored,
+)
+from cep.operators.goals.keys import MISSING, NAN, Keys
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.store import room
+from cep.operators.goals.windows import ordered_multiset, partial, two_stacks, window_group
+from cep.operators.goals.windows.general_window import advance
+from cep.operators.goals.windows.order_labels import Labels
+from cep.operators.goals.windows.two_stacks import HEADER, NAME, SLOT
+from cep.operators.goals.windows.wide_partial import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
+from cep.operators.goals.windows.window_group import (
+    CELLS,
+    ENTERED,
+    G_AFTER,
+    G_BEFORE,
+    G_DUE,
+    G_END,
+    G_SEQUENCE,
+    GROUP,
+    HEAD,
+    PARTIAL,
+    RANK,
+    ROWS,
+    STATE,
+    TAIL,
+    TALLIES,
+    TICK,
+    VALUE,
+)
+from cep.operators.goals.windows.window_input import (
+    EACH,
+    EVERY,
+    LAST_EVENTS,
+    LAST_TIME,
+    SESSION,
+    EnteringRows,
+    ResultKinds,
+    WindowArrays,
+    WindowNumbers,
+)
+from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
+
+COUNTED = (partial.DISTINCT, MODE, MODE_FLOAT)
+SORTED = (PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
+
+Bounds = Callable[[Ints], tuple[Ints, Ints]]
+"""For ends the start of each one's window and its last microsecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Windows of a `form` (`window_input`): `length` events or microseconds, EVERY's `step`, EACH's `bounds`.
+
+    `by`: argument columns, `by_codes` those that hold pool codes. `values` gives the bits of every result's argument, a
+    row a result; `value_codes` says which are pool codes. `parameters`: a number for each that takes one, else 0.
+    """
+
+    form: int
+    length: int
+    step: int
+    bounds: Bounds | None
+    by: tuple[int, ...]
+    by_codes: tuple[int, ...]
+    kinds: tuple[int, ...]
+    parameters: tuple[float, ...]
+    values: Callable[[Table], Ints]
+    value_codes: tuple[int, ...]
+
+
+class WindowedAggregate(WindowState):
+    """The goal of an aggregation node."""
+
+    def __init__(self, spec: WindowSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
+        self.spec = spec
+        self.lineage = lineage
+        self.by = np.array(spec.by, np.int64)
+        self.kinds = np.array(spec.kinds, np.int64)
+        self.parameters = np.array(spec.parameters, np.float64)
+        self.sorted = sum(kind in SORTED for kind in spec.kinds)
+        self.counted = sum(kind in COUNTED for kind in spec.kinds)
+        sliding = spec.form in (LAST_EVENTS, LAST_TIME, EVERY)
+        self.keeps = sliding or lineage is not None or self.sorted > 0 or self.counted > 0
+        self.new_labels = labels
+        self.labels = {k: labels() for k in spec.value_codes if spec.kinds[k] == MODE}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.state = np.zeros(STATE, np.int64)
+        self.state[[ordered_multiset.FREE, HEAD, TAIL]] = -1
+        self.store = np.empty((roomy(0, 16), HEADER + CELLS * len(self.kinds)), np.int64)
+        self.groups = more_groups(np.empty((0, GROUP + WORDS * len(self.kinds)), np.int64), 0)
+        self.nodes = np.empty((roomy(0, 16), ordered_multiset.NODE), np.int64)
+        self.tally_index, self.tallies = no_tallies()
+        self.keys = Keys(len(self.spec.by))
+        self.watched = 1024
+
+    @property
+    def count(self) -> int:
+        """How many rows the store has, those that have left among them."""
+        return int(self.state[ROWS])
+
+    # --- steps ---
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        spec, table = self.spec, inputs[0]
+        if not rows(table) and ((due := self.due()) is None or due > frontier.watermark):
+            return empty(len(spec.by) + len(spec.kinds))
+        slots = self.keys.slots(table, self.by, True, True)
+        self.groups = more_groups(self.groups, self.keys.count)
+        if self.keeps:
+            self.store = room(self.store, self.count + rows(table))
+        self._make_room(rows(table))
+        values = spec.values(table)
+        ends = table[END]
+        opens = dues = ends
+        if spec.form == EACH:
+            assert spec.bounds is not None, "EACH has bounds"
+            opens, dues = spec.bounds(ends)
+        elif spec.form == SESSION:
+            dues = ends + spec.length
+        made, edges = advance(
+            EnteringRows(table, values, self._ranks(values), slots, opens, dues),
+            WindowNumbers(spec.form, spec.length, spec.step, self.keeps),
+            ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64)),
+            WindowArrays(
+                self.store, self.groups, self.nodes, self.tally_index, self.tallies, self.state, self.keys.known
+            ),
+            frontier.watermark,
+            self.lineage is not None,
+        )
+        found = np.ascontiguousarray(made.T)
+        if self.lineage is not None:
+            self.lineage.link(self.lineage.name(found)[edges[:, 0]], edges[:, 1])
+        return by_arrival(found)
+
+    def _make_room(self, more: int) -> None:
+        """Room in trees and tallies for the values of so many rows."""
+        if self.sorted:
+            self.nodes = room(self.nodes, int(self.state[ordered_multiset.USED]) + more * self.sorted)
+        if self.counted:
+            self._room_for_tallies(int(self.state[TALLIES]), more * self.counted)
+
+    def _ranks(self, values: Ints) -> Ints:
+        """What values are sorted by: numbers by size; of others those of their labels."""
+        ranks = np.zeros(values.shape, np.int64)
+        for k, kind in enumerate(self.spec.kinds):
+            if k in self.labels:
+                if self.labels[k].meet(values[k]):
+                    self._rebuild(True)
+                    self._make_room(values.shape[1])
+                ranks[k] = self.labels[k].of(values[k])
+            elif kind in SORTED:
+                ranks[k] = values[k] if kind == MODE else _sortable(values[k])
+        return ranks
+
+    def due(self) -> int | None:
+        """When the first window is over, or results are due."""
+        first = int(self.state[HEAD])
+        if first < 0:
+            return None
+        return int(self.state[TICK] if self.spec.form == EVERY else self.groups[first, G_DUE])
+
+    def pending(self) -> int:
+        """At most how many windows are open."""
+        if self.state[HEAD] < 0:
+            return 0
+        open_ = self.keys.count
+        return open_ * (self.spec.length // self.spec.step + 1) if self.spec.form == EVERY else open_
+
+    # --- what is no longer needed ---
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        if max(self.count, self.keys.count) > self.watched or wholly:
+            self._compact(frontier.watermark)
+            self.watched = max(1024, 2 * max(self.count, self.keys.count))
+
+    def _compact(self, watermark: int) -> None:
+        """Rows out of every window go, and groups that have nothing in one."""
+        groups = self.groups[: self.keys.count]
+        used = groups[:, two_stacks.G_COUNT] > 0
+        if self.spec.form == LAST_TIME and watermark > BEGINNING:
+            over = used & (groups[:, G_END] <= watermark - self.spec.length)
+            for root in groups[over][:, self._roots()].reshape(-1).tolist():
+                ordered_multiset.give_up(self.nodes, self.state, root - 1)
+            used &= ~over
+        kept = self._chosen(self._arrays(), used)
+        self.keys = Keys.of(kept["keys"], len(kept["keys"]))
+        self.store, self.groups = kept["store"], more_groups(kept["groups"], len(kept["groups"]))
+        self.state[ROWS] = len(self.store)
+        self._relink()
+        if self.counted:
+            self._rebuild(False)
+        for k, labels in self.labels.items():
+            if len(labels) > 1024 + 2 * self.count:
+                self._relabel(k)
+
+    def _roots(self) -> list[int]:
+        """The cells of a group that hold roots."""
+        return [GROUP + WORDS * k for k, kind in enumerate(self.spec.kinds) if kind in SORTED]
+
+    def _relabel(self, k: int) -> None:
+        """Know only the values of rows that are there; their numbers change."""
+        self.labels[k] = self.new_labels()
+        self.labels[k].meet(self.store[: self.count, HEADER + CELLS * k + VALUE])
+        self._rebuild(True)
+
+    def _relink(self) -> None:
+        """The list of groups, in the order in which something last entered them."""
+        groups = self.groups[: self.keys.count]
+        order = np.lexsort((groups[:, G_SEQUENCE], groups[:, G_END]))
+        groups[order, G_BEFORE] = np.append(-1, order[:-1])[: len(order)]
+        groups[order, G_AFTER] = np.append(order[1:], -1)[: len(order)]
+        listed = len(order) > 0 and self.spec.form >= EVERY
+        self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if listed else (-1, -1)
+
+    def _rebuild(self, trees: bool) -> None:
+        """Tallies, and with `trees` all that is sorted, from the rows."""
+        self.tally_index, self.tallies = no_tallies()
+        self.state[TALLIES] = 0
+        if trees:
+            self.state[[ordered_multiset.USED, ordered_multiset.FREE]] = 0, -1
+            for k, labels in self.labels.items():
+                cell = HEADER + CELLS * k
+                self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
+        self._make_room(self.count)
+        window_group.rebuild(
+            self.store, self.groups[: self.keys.count], self.kinds, self.nodes, self.tally_index, self.tallies,
+            self.state, trees,
+        )  # fmt: skip
+
+    # --- the state as a whole and by key ---
+
+    def _arrays(self) -> Arrays:
+        """The arrays as they are, rows and groups that nothing needs among them."""
+        keys = self.keys.count
+        return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[:keys]}
+
+    def _state(self) -> Arrays:
+        self._compact(BEGINNING)
+        made = {name: array.copy() for name, array in self._arrays().items()}
+        if self.spec.form == EVERY:
+            made["groups"][:, G_DUE] = self.state[TICK]
+        for k, kind in enumerate(self.spec.kinds):
+            if kind in SORTED or kind in COUNTED:  # places in what is made anew
+                made["groups"][:, GROUP + WORDS * k : GROUP + WORDS * k + 2] = 0
+                made["store"][:, HEADER + CELLS * k + PARTIAL] = 0
+            if k in self.labels:
+                made["store"][:, HEADER + CELLS * k + RANK] = 0
+        return made
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        arrays = restored(
+            batch, store=self.store.shape[1], keys=len(self.spec.by), groups=self.groups.shape[1]
+        )  # fmt: skip
+        store, groups = arrays["store"], arrays["groups"]
+        demand(len(groups) == len(arrays["keys"]))
+        between(groups[:, G_END], BEGINNING, -BEGINNING)
+        if self.spec.form >= EVERY:
+            between(groups[:, G_DUE], BEGINNING, -BEGINNING)
+        if self.keeps:
+            demand(two_stacks.chained(store, groups))
+        else:
+            demand(not len(store) and bool((groups[:, : two_stacks.G_BACK + 1] == -1).all()))
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self._begin()
+        self.keys.become(state["keys"], len(state["keys"]))
+        self.store, self.groups = state["store"], state["groups"]
+        self.state[ROWS] = len(self.store)
+        groups = self.groups
+        self.state[ENTERED] = int(groups[:, G_SEQUENCE].max(initial=-1)) + 1
+        if self.spec.form == EVERY and len(groups):
+            self.state[TICK] = int(groups[:, G_DUE].min())
+        for k in self.labels:
+            self.labels[k] = self.new_labels()
+            self.labels[k].meet(self.store[:, HEADER + CELLS * k + VALUE])
+        if self.keeps:
+            self._rebuild(True)
+        self._compact(BEGINNING)
+
+    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
+        """The state of these groups alone, their rows moved together; trees stay where they are."""
+        numbers = np.where(groups, np.cumsum(groups) - 1, -1)
+        slots = state["store"][:, SLOT]
+        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if len(groups) else np.empty(0, np.int64)
+        moved = np.full(len(slots) + 1, -1, np.int64)  # its last place: what is no row stays none
+        moved[keep] = np.arange(len(keep))
+        store, chosen = state["store"][keep], state["groups"][groups]
+        store[:, SLOT] = numbers[store[:, SLOT]] if len(groups) else 0
+        for array, cells in ((store, (two_stacks.NEXT, two_stacks.PREVIOUS)), (chosen, range(two_stacks.G_BACK + 1))):
+            for cell in cells:
+                array[:, cell] = moved[array[:, cell]]
+        return {"store": store, "keys": state["keys"][groups], "groups": chosen}
+
+    def _coded_columns(self) -> dict[str, list[int]]:
+        """Which columns of the arrays hold pool codes: a row's value, and the `first` and `last` of partial results."""
+        first = [k for k in self.spec.value_codes if self.spec.kinds[k] in (partial.FIRST_VALUE, partial.LAST_VALUE)]
+        return {
+            "keys": list(self.spec.by_codes),
+            "store": [HEADER + CELLS * k + VALUE for k in self.spec.value_codes]
+            + [HEADER + CELLS * k + PARTIAL + 1 for k in first],
+            "groups": [GROUP + WORDS * k + 1 for k in first],
+        }
+
+    def codes(self) -> list[Ints]:
+        arrays = self._arrays()
+        found = [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
+        return [*found, *(labels.codes for labels in self.labels.values())]
+
+    def names(self) -> list[Ints]:
+        return [self.store[: self.count, NAME]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        groups = self.groups[: self.keys.count]
+        used = self.count * self.store.shape[1] + len(groups) * (groups.shape[1] + len(self.spec.by) + 2)
+        used += 5 * int(self.state[TALLIES]) + ordered_multiset.NODE * int(self.state[ordered_multiset.USED])
+        inside = (
+            int(groups[:, two_stacks.G_COUNT].sum()) if self.keeps else int((groups[:, two_stacks.G_COUNT] > 0).sum())
+        )
+        return inside, 8 * used
+
+
+def _sortable(bits: Ints) -> Ints:
+    """Floats' bits as integers that sort like the values; missing is least."""
+    sorted_: Ints = np.where(bits == NAN, MISSING, np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF)))
+    return sorted_

@@ -1,0 +1,1 @@
+"""Conjunctions of conditions: their order, and their answers for whole columns."""

@@ -1,0 +1,194 @@
+"""The steps of a conjunction: what each leaves of a batch of rows, and what it adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from cep.core.relation import Column
+from cep.core.values import Ints
+from cep.rules.conditions.relations import Mask, Probe
+from cep.rules.expressions.evaluate import Columns, Evaluation, missing
+
+
+@dataclass(slots=True)
+class BoundRows:
+    """What is left of the rows after some steps: columns, the row each came from, and a mask not yet applied."""
+
+    columns: dict[str, Column]
+    rows: int
+    index: Ints | None = None
+    mask: Mask | None = None
+    ends: Ints | None = None  # of the rows that there were at first
+
+    def ended(self) -> Ints:
+        """When the occurrence of each row ends."""
+        assert self.ends is not None, "rules about occurrences know when they end"
+        return self.ends if self.index is None else self.ends[self.index]
+
+    def narrow(self, mask: Mask) -> None:
+        self.mask = mask if self.mask is None else self.mask & mask
+
+    def settle(self, live: Container[str]) -> None:
+        """Apply the mask. Only `live` variables are kept."""
+        if self.mask is None:
+            return
+        kept = np.flatnonzero(self.mask)
+        self.mask = None
+        if len(kept) < self.rows:
+            self.take(kept, live)
+
+    def take(self, kept: Ints, live: Container[str]) -> None:
+        self.columns = {name: column[kept] for name, column in self.columns.items() if name in live}
+        self.index = kept if self.index is None else self.index[kept]
+        self.rows = len(kept)
+
+
+Step = Callable[[BoundRows], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The variables that some condition from place `since` on has, and those of `kept`. `last`: where each stands
+    last."""
+
+    last: Mapping[str, int]
+    since: int
+    kept: Container[str]
+
+    def __contains__(self, name: object) -> bool:
+        return self.last.get(name, -1) >= self.since or name in self.kept  # type: ignore[call-overload]
+
+
+class Answering(Protocol):
+    """Conditions that can be asked."""
+
+    def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
+        """For each answer the row it belongs to, and a column for each bound variable."""
+
+    def holds(self, columns: Columns, rows: int) -> Mask:
+        """Which rows have at least one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A bound argument: as it is (None: where it is missing, the fitted one is), and fitted to the relation, which may
+    miss a value that the relation cannot have."""
+
+    given: Evaluation | None
+    type: str
+    fitted: Evaluation
+    fitted_type: str
+    may_miss: bool
+    given_may_miss: bool
+
+
+def _bound(arguments: list[Argument], batch: BoundRows) -> tuple[list[Column], Mask | None]:
+    """The arguments' columns and where the relation can have them; None: everywhere."""
+    columns: list[Column] = []
+    fits: Mask | None = None
+    for argument in arguments:
+        column = argument.fitted(batch.columns, batch.rows)
+        columns.append(column)
+        if argument.may_miss:
+            there = ~missing(column, argument.fitted_type)
+            fits = there if fits is None else fits & there
+    return columns, None if fits is None or fits.all() else fits
+
+
+def semijoin(probe: Probe, arguments: list[Argument], negated: bool, needed: Live) -> Step:
+    def run(batch: BoundRows) -> None:
+        batch.settle(needed)
+        columns, fits = _bound(arguments, batch)
+        ends = batch.ended() if probe.timed else None
+        if fits is None:
+            found = probe.holds(columns, batch.rows, ends)
+        else:
+            rows = np.flatnonzero(fits)
+            found = np.zeros(batch.rows, dtype=np.bool_)
+            found[rows] = probe.holds([c[rows] for c in columns], len(rows), None if ends is None else ends[rows])
+        if not negated:
+            batch.narrow(found)
+            return
+        # What the relation cannot have is not in it; but of what is missing nothing is known.
+        there = ~found
+        for argument, column in zip(arguments, columns):
+            if argument.given is not None:
+                there &= ~missing(argument.given(batch.columns, batch.rows), argument.type)
+            elif argument.given_may_miss:
+                there &= ~missing(column, argument.type)
+        batch.narrow(there)
+
+    return run
+
+
+def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed: Live, live: Live) -> Step:
+    def run(batch: BoundRows) -> None:
+        batch.settle(needed)
+        columns, fits = _bound(arguments, batch)
+        ends = batch.ended() if probe.timed else None
+        if fits is None:
+            index, found = probe.answers(columns, batch.rows, ends)
+        else:
+            rows = np.flatnonzero(fits)
+            ends = None if ends is None else ends[rows]
+            index, found = probe.answers([column[rows] for column in columns], len(rows), ends)
+            index = rows[index]
+        batch.take(index, live)
+        batch.columns.update(zip(names, found))
+
+    return run
+
+
+def _seen(batch: BoundRows) -> dict[str, Column]:
+    """The columns of a batch, the ends of its occurrences among them."""
+    return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
+
+
+def any_of(alternatives: Sequence[Answering], needed: Live) -> Step:
+    """The rows for which an alternative holds; each is asked only of those for which none before does."""
+
+    def run(batch: BoundRows) -> None:
+        batch.settle(needed)
+        columns = _seen(batch)
+        found = np.zeros(batch.rows, dtype=np.bool_)
+        for alternative in alternatives:
+            rows = np.flatnonzero(~found)
+            if len(rows):
+                found[rows] = alternative.holds({name: column[rows] for name, column in columns.items()}, len(rows))
+        batch.narrow(found)
+
+    return run
+
+
+def union(
+    alternatives: Sequence[tuple[Answering, Sequence[Evaluation]]],
+    names: tuple[str, ...],
+    needed: Live,
+    live: Live,
+) -> Step:
+    """The answers of all alternatives, each once, in their order."""
+
+    def run(batch: BoundRows) -> None:
+        batch.settle(needed)
+        columns = _seen(batch)
+        places: list[Ints] = []
+        found: list[list[Column]] = []
+        for alternative, converted in alternatives:
+            index, binds = alternative.answers(columns, batch.rows)
+            places.append(index)
+            found.append([evaluate(binds, len(index)) for evaluate in converted])
+        index = np.concatenate(places)
+        merged = [np.concatenate(parts) for parts in zip(*found)]
+        words = {f"{number}": column.view(np.int64) for number, column in enumerate([index, *merged])}
+        first = pl.DataFrame(words).with_row_index("at").unique(list(words), keep="first", maintain_order=True)
+        kept = first["at"].to_numpy().astype(np.int64)
+        kept = kept[np.argsort(index[kept], kind="stable")]
+        batch.take(index[kept], live)
+        batch.columns.update(zip(names, (column[kept] for column in merged)))
+
+    return run

@@ -1,0 +1,1 @@
+"""Expressions: their types, checked, and their values on whole columns."""

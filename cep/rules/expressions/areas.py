@@ -1,0 +1,260 @@
+"""Areas in WKT, and which points lie in them: longitudes go round the earth, edges are straight in degrees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from cep.core.values import IRI, MISSING, STRING, Floats, Ints, Pool
+from cep.rules.expressions.functions import Operand
+
+Shape = Any
+"""A geometry of shapely."""
+Shapes = NDArray[np.object_]
+
+LONG_FIRST = re.compile(r"(?:https?://www\.opengis\.net/def/crs/OGC/[\d.]+/|urn:ogc:def:crs:OGC:[\d.]*:)CRS84")
+LAT_FIRST = re.compile(r"(?:https?://www\.opengis\.net/def/crs/EPSG/[\d.]+/|urn:ogc:def:crs:EPSG:[\d.]*:)4326")
+_LITERAL = re.compile(r"\s*(?:<([^>]*)>)?(.*)", re.DOTALL)
+_KINDS = range(8)  # of geometry: a point to a collection; the rest are curves and surfaces in space
+_ROUND, _HALF = 360.0, 180.0
+_FARTHEST = 720.0
+
+
+class WrongArea(ValueError):
+    """Why a text is no area; `hint` says what is one."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+_EXAMPLE = 'an area is like `"POLYGON((-74.3 40.5, -73.7 40.5, -73.7 40.9, -74.3 40.5))"`: longitude, then latitude'
+
+
+def read(text: str) -> Shape:
+    """The shape of a WKT literal. Raises WrongArea."""
+    shapes, wrong = read_all([text])
+    if wrong:
+        raise wrong[0]
+    return shapes[0]
+
+
+def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
+    """The shapes of WKT literals, each with an optional CRS before it, and what is wrong where there is none.
+
+    A shape has longitudes from west to east, that may lie beyond 180 degrees, and covers no place twice.
+    """
+    parts = [_LITERAL.fullmatch(text) for text in texts]
+    systems = [part[1] if part else None for part in parts]
+    shapes, wrong = _parsed([part[2] if part else "" for part in parts])
+    lat_first = [i for i, system in enumerate(systems) if system and LAT_FIRST.fullmatch(system)]
+    for i, system in enumerate(systems):
+        if system and not LONG_FIRST.fullmatch(system) and not LAT_FIRST.fullmatch(system):
+            hint = "WGS84 is: CRS84, longitude first, which may be left out, or EPSG:4326, latitude first"
+            wrong[i] = WrongArea(f"<{system}> is no coordinate system that is known here", hint)
+    if lat_first:
+        shapes[lat_first] = shapely.transform(shapes[lat_first], lambda points: points[:, ::-1])
+    for i in np.flatnonzero(~np.isin(shapely.get_type_id(shapes), (-1, *_KINDS))).tolist():
+        wrong[i] = WrongArea(f"a {shapes[i].geom_type} is no area that is known here", _EXAMPLE)
+    points, owner = shapely.get_coordinates(shapes, return_index=True)
+    _refuse_points(points, owner, wrong)
+    shapes[list(wrong)] = None
+    turns = np.abs(np.diff(points[:, 0])) > _HALF
+    for i in np.unique(owner[1:][turns & (np.diff(owner) == 0)]).tolist():
+        try:
+            shapes[i] = None if i in wrong else _unwound(shapes[i])
+        except WrongArea as reason:
+            wrong[i], shapes[i] = reason, None
+    bounds = shapely.bounds(shapes)
+    for i in np.flatnonzero(~shapely.is_valid(shapes) | (bounds[:, 2] - bounds[:, 0] > _ROUND + 1e-9)).tolist():
+        if i not in wrong:
+            wrong[i], shapes[i] = _invalid(shapes[i]) or WrongArea("the area goes round the earth more than once"), None
+    return shapes, wrong
+
+
+def _parsed(texts: list[str]) -> tuple[Shapes, dict[int, WrongArea]]:
+    with np.errstate(all="ignore"):  # a number beyond the floats is reported as no coordinate
+        try:
+            return np.atleast_1d(shapely.from_wkt(texts)), {}
+        except (shapely.errors.GEOSException, NotImplementedError) as error:  # the latter of curves, which it lacks
+            if len(texts) == 1:
+                reason = str(error).removeprefix("ParseException: ").removeprefix("IllegalArgumentException: ")
+                return np.array([None]), {0: WrongArea(f"this is no WKT: {reason[:1].lower()}{reason[1:]}", _EXAMPLE)}
+        half = len(texts) // 2
+        (left, wrong), (right, others) = _parsed(texts[:half]), _parsed(texts[half:])
+    return np.concatenate([left, right]), wrong | {half + i: reason for i, reason in others.items()}
+
+
+def _refuse_points(points: Floats, owner: Ints, wrong: dict[int, WrongArea]) -> None:
+    for i in owner[~np.isfinite(points).all(axis=1)].tolist():
+        wrong.setdefault(i, WrongArea("a coordinate is no number"))
+    for i in owner[np.abs(points[:, 1]) > 90.0].tolist():
+        hint = f"{_EXAMPLE}; the other way round after `<http://www.opengis.net/def/crs/EPSG/0/4326>`"
+        wrong.setdefault(i, WrongArea("a latitude lies beyond 90 degrees", hint))
+    for i in owner[np.abs(points[:, 0]) > _FARTHEST].tolist():
+        wrong.setdefault(i, WrongArea("a longitude lies beyond 720 degrees", "a place has one from -180 to 180"))
+
+
+def _invalid(shape: Shape) -> WrongArea | None:
+    if shapely.is_valid(shape):
+        return None
+    reason, _, place = shapely.is_valid_reason(shape).partition("[")
+    at = f" at {place.removesuffix(']')}" if place else ""
+    return WrongArea(f"the area is not well-formed: {reason[:1].lower()}{reason[1:]}{at}", _EXAMPLE)
+
+
+# --- edges that cross the antimeridian ---
+
+
+def _unwound(shape: Shape) -> Shape:
+    """The shape in which an edge that is written longer than half round goes the other, shorter way."""
+    if isinstance(shape, shapely.Point):
+        return shape
+    if isinstance(shape, shapely.LineString):
+        return shapely.LineString(_continued(shapely.get_coordinates(shape))[0])
+    if isinstance(shape, shapely.Polygon):
+        rings = [shapely.get_coordinates(ring) for ring in (shape.exterior, *shape.interiors)]
+        if not any(_crossing(ring).any() or _goes_round(ring) for ring in rings):
+            return shape
+        area = _polygon(shape.exterior)
+        for hole in map(_polygon, shape.interiors):
+            for turn in (-_ROUND, 0.0, _ROUND):
+                area = shapely.difference(area, shapely.transform(hole, lambda points: points + (turn, 0.0)))  # noqa: B023
+        return area
+    parts = shapely.get_parts(shape).tolist()
+    unwound = [_unwound(part) for part in parts]
+    if all(after is before for after, before in zip(unwound, parts)):
+        return shape
+    if shape.geom_type == "GeometryCollection":
+        return shapely.GeometryCollection(unwound)
+    return shapely.union_all(unwound)
+
+
+def _polygon(ring: Shape) -> Shape:
+    points = shapely.get_coordinates(ring)
+    points, turned = (points[:-1], True) if _goes_round(points) else _continued(points)
+    if turned:  # it goes round a pole, and holds that of its hemisphere
+        lats = points[:, 1]
+        if lats.min() < 0 < lats.max():
+            hint = "write which by going along it: `..., 180 -90, -180 -90, ...`"
+            raise WrongArea("a ring round the earth crosses the equator, so that it may hold either pole", hint)
+        pole = 90.0 if lats.max() > 0 else -90.0
+        points = np.concatenate([points, [(points[-1, 0], pole), (points[0, 0], pole), points[0]]])
+    polygon = shapely.Polygon(points)
+    wrong = _invalid(polygon)
+    if wrong is not None:
+        raise wrong
+    return polygon
+
+
+def _crossing(points: Floats) -> NDArray[np.bool_]:
+    """Which edges cross the antimeridian. One that is exactly once round is a parallel as written."""
+    steps = np.abs(np.diff(points[:, 0]))
+    return (steps > _HALF) & (steps < _ROUND)
+
+
+def _goes_round(points: Floats) -> bool:
+    """Whether a ring goes once round, on to where it began, as `0 60, 120 60, 240 60, 360 60, 0 60`: what closes it is
+    no edge. One that goes to a pole, or back, is an area as written."""
+    steps = np.diff(points[:, 0])
+    back, forth = steps[-1], steps[:-1]
+    round = abs(back) == _ROUND and points[-2, 1] == points[-1, 1] and bool((forth * back <= 0).all())
+    return round and abs(forth.sum()) == _ROUND and bool((np.abs(points[:, 1]) < 90).all())
+
+
+def _continued(points: Floats) -> tuple[Floats, bool]:
+    """Points with longitudes that go on beyond 180 where an edge crosses, and whether they end elsewhere than they
+    begin."""
+    turns = np.cumsum(np.where(_crossing(points), -np.sign(np.diff(points[:, 0])), 0.0))
+    moved = points.copy()
+    moved[1:, 0] += _ROUND * turns
+    return moved, bool(turns[-1] != 0)
+
+
+# --- points in areas ---
+
+
+def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Operand) -> NDArray[np.bool_]:
+    """Which points lie in `shapes[which]` or on its edge. A pole lies in what reaches its latitude at any longitude."""
+    west, south, east, north = bounds[which].T
+    there = np.where(np.abs(long) <= _HALF, long, np.remainder(long + _HALF, _ROUND) - _HALF)
+    found = np.where(np.abs(lat) == 90.0, np.where(lat > 0, north, south) == lat, False)
+    level = (south <= lat) & (lat <= north) & ~found & (there == there)
+    if not level.any():
+        return found
+    first = np.floor(((west - there)[level] / _ROUND).min())
+    last = np.ceil(((east - there)[level] / _ROUND).max())
+    for turn in np.arange(first, last + 1):
+        turned = there + _ROUND * turn
+        rows = np.flatnonzero(level & (west <= turned) & (turned <= east))
+        found[rows] |= shapely.intersects_xy(shapes[which[rows]], turned[rows], lat[rows])
+    return found
+
+
+class Known:
+    """The shapes of areas by their codes, read when first met, and again when the pool forgets values or learns of
+    other places."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._reset()
+
+    def _reset(self) -> None:
+        self._of = (self._pool.generation, self._pool.areas)
+        self._place: Ints = np.empty(0, dtype=np.int64)  # by code; -1 what was not met; the last that of the missing
+        self.shapes: Shapes = np.array([None])  # the first stands for what has none
+        self.bounds: Floats = np.full((1, 4), np.nan)
+
+    def places(self, codes: Ints) -> Ints:
+        """For each code the place of its shape in `shapes` and `bounds`, 0 where it has none."""
+        if self._of != (self._pool.generation, self._pool.areas):
+            self._reset()
+        if len(self._place) != self._pool.capacity:
+            grown: Ints = np.full(self._pool.capacity, -1, dtype=np.int64)
+            grown[: max(0, len(self._place) - 1)] = self._place[:-1]
+            grown[-1] = 0
+            self._place = grown
+        places = self._place[np.maximum(codes, -1)]
+        if (places < 0).any():
+            self._meet(np.unique(codes[places < 0]))
+            places = self._place[np.maximum(codes, -1)]
+        return places
+
+    def _meet(self, codes: Ints) -> None:
+        kinds = self._pool.kinds(codes)
+        shapes: Shapes = np.full(len(codes), None)
+        texts = np.flatnonzero(kinds == STRING)
+        shapes[texts] = read_all([str(value) for value in self._pool.decode_values(codes[texts])])[0]
+        named = np.flatnonzero(kinds == IRI)
+        if len(named) and self._pool.areas is not None:
+            shapes[named] = self._pool.areas([str(value) for value in self._pool.decode_values(codes[named])])
+        there = ~shapely.is_missing(shapes)
+        shapely.prepare(shapes[there])
+        self._place[codes] = np.where(there, len(self.shapes) + np.cumsum(there) - 1, 0)
+        self.shapes = np.concatenate([self.shapes, shapes[there]])
+        self.bounds = np.concatenate([self.bounds, shapely.bounds(shapes[there])])
+
+
+def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
+    """`inside(Lat, Long, Area)` on columns, areas of this type; missing where there is no point or no area.
+
+    Raises CepError where the knowledge has a geometry that cannot be read.
+    """
+    known = Known(pool)
+    if type != "string" and pool.areas is not None:
+        pool.areas([])
+
+    def apply(lat: Operand, long: Operand, area: Operand) -> Operand:
+        columns = np.broadcast_arrays(lat, long, area)
+        lat, long, area = map(np.atleast_1d, columns)
+        which = known.places(area)
+        found = covers(known.shapes, known.bounds, which, lat, long)
+        result = np.where((which > 0) & (np.abs(lat) <= 90.0) & (long == long), found, MISSING)
+        return result if np.ndim(columns[0]) else result[0]
+
+    return apply

@@ -1,0 +1,41 @@
+"""Hints for comparisons of what cannot be compared."""
+
+from __future__ import annotations
+
+from cep.core.literals import write_duration, write_time
+from cep.events import Iri
+from cep.rules.expressions.spelling import respelling
+from cep.rules.expressions.typed import TICKS
+from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
+
+
+def shown(expression: Expression) -> str:
+    """A variable or a constant as it is written, anything longer as dots."""
+    match expression:
+        case Variable(name):
+            return name
+        case Constant(value, type):
+            if isinstance(value, Iri):
+                return f"<{value!s}>"
+            if type in TICKS:
+                return write_time(int(value)) if type == "time" else write_duration(int(value))
+            return f'"{value}"' if type == "string" else str(value).lower() if type == "bool" else str(value)
+    return "..."
+
+
+def comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
+    """What to write where two sides of these types cannot be compared."""
+    for side, other in ((comparison.left, right), (comparison.right, left)):
+        if isinstance(side, Constant) and (meant := respelling(side.value, other)):
+            return meant
+    sides = {left: comparison.left, right: comparison.right}
+    if {left, right} == {"string", "iri"}:
+        return f"`string({shown(sides['iri'])})` gives the text of an IRI; a constant IRI is `<...>` or `prefix:name`"
+    if "string" in sides and ({"int", "float"} & set(sides)):
+        return f"`float({shown(sides['string'])})` gives the number that is written in a text"
+    if {left, right} == {"time", "duration"}:
+        if any(isinstance(side, Call) and side.function == "time" for side in sides.values()):
+            moment = shown(sides["time"])
+            return f'the time of day of `{moment}` is `local_time({moment}, "Europe/Zurich")`'
+        return "`end() - start()` is a duration; a time is `start()`, `end()` or ISO 8601"
+    return None

@@ -1,0 +1,109 @@
+"""Distances on the WGS84 ellipsoid: exact by pyproj, and decided by the straight line through the earth where that is
+enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pyproj import Geod
+
+    from cep.rules.expressions.functions import Operand
+
+LatLong = tuple[float, float]
+"""Degrees."""
+
+EQUATORIAL_RADIUS = 6378137.0
+FLATTENING = 1 / 298.257223563
+ECCENTRICITY2 = FLATTENING * (2 - FLATTENING)
+
+TIGHTEST_RADIUS = EQUATORIAL_RADIUS * (1 - ECCENTRICITY2)
+"""Metres: no line straight ahead on the ellipsoid bends more than a circle of this radius (the meridian's at the
+equator)."""
+
+FARTHEST_BOUNDED = 17_500_000.0
+SLACK, RELATIVE_SLACK = 1e-3, 1e-9
+"""Metres, and parts: far more than the rounding of a chord, far less than it takes to decide most pairs."""
+
+
+@cache
+def geod() -> Geod:
+    """The ellipsoid. pyproj is loaded with the first distance, so that programs without one start at once."""
+    from pyproj import Geod
+
+    return Geod(ellps="WGS84")
+
+
+def distance(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
+    """Metres of the shortest line on the ellipsoid between points in degrees, to some nanometres.
+
+    NaN where a value is NaN or a latitude lies beyond 90 degrees. Longitudes count modulo 360.
+    """
+    lat1, long1, lat2, long2 = np.broadcast_arrays(lat1, long1, lat2, long2)
+    return geod().inv(long1, lat1, long2, lat2, return_back_azimuth=False)[2]
+
+
+def compare(operator: str, points: Sequence[Operand], limit: Operand) -> Operand:
+    """`distance(*points) operator limit` for `<`, `<=`, `>` and `>=`; false where there is no distance.
+
+    Only pairs that the chord (the straight line through the earth) leaves open are measured: a few in a thousand.
+    """
+    lat1, long1, lat2, long2 = points
+    square = chord_squared(lat1, long1, lat2, long2)
+    less, more = square < certainly_within(limit) ** 2, square > certainly_beyond(limit) ** 2
+    result = np.logical_and(less if operator in ("<", "<=") else more, True)
+    doubtful = np.asarray(~(less | more) & (square == square) & np.equal(limit, limit))
+    if doubtful.any():
+        columns = [np.broadcast_to(column, doubtful.shape)[doubtful] for column in (*points, limit)]
+        result = np.array(np.broadcast_to(result, doubtful.shape))
+        result[doubtful] = _ORDERS[operator](distance(*columns[:4]), columns[4])
+    return result
+
+
+_ORDERS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+
+
+def certainly_beyond(limit: Operand) -> Operand:
+    """Points whose chord is longer than this are farther apart than `limit`: the straight line is the shortest."""
+    return np.maximum(limit, 0.0) * (1 + RELATIVE_SLACK) + SLACK
+
+
+def certainly_within(limit: Operand) -> Operand:
+    """Points whose chord is shorter than this are less than `limit` apart.
+
+    A line of length s that never bends more than a circle of radius r joins points at least as far apart as an arc of
+    that circle and length does, 2 r sin(s / 2 r), for s up to half the circle (Schur's theorem). A shortest line that
+    is longer than that half, 19,903 km, is at most 101 km longer, so that its chord is more than 12,500 km.
+    """
+    bounded = np.clip(limit, 0.0, FARTHEST_BOUNDED)
+    return np.maximum(2 * TIGHTEST_RADIUS * np.sin(bounded / (2 * TIGHTEST_RADIUS)) * (1 - RELATIVE_SLACK) - SLACK, 0.0)
+
+
+def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
+    """The square of the straight line's length, in square metres; NaN where there is no distance."""
+    apart = np.subtract(long1, long2)
+    if not np.less(np.abs(apart), 1000.0).all():
+        apart = np.remainder(long1, 360.0) - np.remainder(long2, 360.0)
+    axis1, height1 = _meridian(lat1)
+    axis2, height2 = _meridian(lat2)
+    across = np.sin(np.radians(apart) / 2)
+    return (axis1 - axis2) ** 2 + 4 * axis1 * axis2 * across * across + (height1 - height2) ** 2
+
+
+def _meridian(lat: Operand) -> tuple[Operand, Operand]:
+    """Distances from the axis and from the plane of the equator."""
+    angle = np.radians(np.where(np.abs(lat) <= 90.0, lat, np.nan))
+    sine = np.sin(angle)
+    bend = EQUATORIAL_RADIUS / np.sqrt(1 - ECCENTRICITY2 * sine * sine)
+    return bend * np.cos(angle), bend * (1 - ECCENTRICITY2) * sine
+
+
+def cartesian(lat: Operand, long: Operand) -> Operand:
+    """Points on the ellipsoid in metres from the middle of the earth, shape (n, 3); NaN beyond 90 degrees."""
+    axis, height = _meridian(lat)
+    angle = np.radians(np.remainder(long, 360.0))
+    return np.stack([axis * np.cos(angle), axis * np.sin(angle), height], axis=-1)

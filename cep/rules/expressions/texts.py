@@ -1,0 +1,312 @@
+"""The built-in functions of texts and values of unknown kind: applied once to each distinct value of a column."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.literals import read_clock
+from cep.core.schema import CODED
+from cep.core.values import MISSING, Ints, Pool
+from cep.events import Iri
+from cep.rules.expressions.functions import Operand, absent
+
+
+def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
+    """The distinct rows of columns (`codes`: all of them of codes), and for each row which of them it is."""
+    first = columns[0]
+    top = int(first.max(initial=0)) + 1
+    if codes and len(columns) == 1 and top <= 8 * len(first) + 64:
+        place = np.full(top + 1, -1, dtype=np.int64)  # the last place is that of the missing
+        place[np.maximum(first, -1)] = 0
+        found = np.flatnonzero(place == 0)
+        place[found] = np.arange(len(found))
+        return [np.where(found == top, MISSING, found)], place[np.maximum(first, -1)]
+    values, inverse = np.unique(first, return_inverse=True)
+    rows = [values]
+    for column in columns[1:]:
+        values, place = np.unique(column, return_inverse=True)
+        pairs, inverse = np.unique(inverse * len(values) + place, return_inverse=True)
+        rows = [kept[pairs // len(values)] for kept in rows] + [values[pairs % len(values)]]
+    return rows, inverse
+
+
+class Memo:
+    """What a function gives for each code, kept until the pool forgets values: repeated values are a look-up."""
+
+    __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
+
+    def __init__(self, compute: Callable[[Ints], Operand], pool: Pool) -> None:
+        """`compute` takes distinct codes, none missing."""
+        self._compute = compute
+        self._pool = pool
+        self._generation = -1
+        self._known: Ints = np.empty(0, dtype=np.int64)  # 64-bit words; the last is that of the missing
+        self._missing: Operand = compute(np.empty(0, dtype=np.int64))
+
+    def __call__(self, codes: Ints) -> Operand:
+        places = np.maximum(codes, -1)
+        if self._generation != self._pool.generation or len(self._known) != self._pool.capacity:
+            self._resize()
+        words = self._known[places]
+        unknown = np.equal(words, _UNKNOWN)
+        if unknown.any():
+            (new,), _ = distinct_rows([codes[unknown]], codes=True)
+            self._known[new] = self._compute(new).view(np.int64)
+            self._resize()
+            words = self._known[places]
+        return words.view(self._missing.dtype)
+
+    def _resize(self) -> None:
+        known: Ints = np.full(self._pool.capacity, _UNKNOWN, dtype=np.int64)
+        if self._generation == self._pool.generation:
+            known[: len(self._known) - 1] = self._known[:-1]
+        known[-1:] = np.full(1, MISSING) if self._missing.dtype == np.int64 else np.full(1, np.nan).view(np.int64)
+        self._known, self._generation = known, self._pool.generation
+
+
+_UNKNOWN = MISSING + 1  # a result that happens to have this word is computed again each time
+
+
+def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
+    """A function of single values (None where it has none to give) on columns of these types.
+
+    Missing in any argument is missing in the result. Arguments that are no columns are constants of the expression.
+    """
+    memos: list[Memo] = []
+
+    def apply(*columns: Operand) -> Operand:
+        varying = [i for i, column in enumerate(columns) if np.ndim(column)]
+        if len(varying) == 1 and types[varying[0]] in CODED:
+            if not memos:
+                place, others = varying[0], [column if not np.ndim(column) else None for column in columns]
+                memos.append(Memo(lambda codes: compute([*others[:place], codes, *others[place + 1 :]], [place]), pool))
+            return memos[0](columns[varying[0]])
+        if not varying:
+            return compute([np.reshape(columns[0], 1), *columns[1:]], [0])[0]
+        rows, inverse = distinct_rows(
+            [columns[i].view(np.int64) for i in varying], all(types[i] in CODED for i in varying)
+        )
+        of_rows = list(columns)
+        for i, row in zip(varying, rows):
+            of_rows[i] = row.view(columns[i].dtype)
+        return compute(of_rows, varying)[inverse]
+
+    def compute(columns: list[Operand], varying: list[int]) -> Operand:
+        number = len(columns[varying[0]])
+        values = [
+            _values(column, type, pool) if i in varying else _values(np.reshape(column, 1), type, pool) * number
+            for i, (column, type) in enumerate(zip(columns, types))
+        ]
+        return _column([None if None in row else function(*row) for row in zip(*values)], gives, pool)
+
+    return apply
+
+
+def _values(column: Operand, type: str, pool: Pool) -> list[Any]:
+    if type in CODED:
+        return pool.decode_values(column)
+    missing = np.isnan(column) if type == "float" else absent(column)
+    return [None if gone else value for value, gone in zip(column.tolist(), missing.tolist())]
+
+
+def _column(values: list[Any], gives: str, pool: Pool) -> Operand:
+    if gives == "float":
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    if gives in CODED:
+        return pool.encode_values(values)
+    return np.array([MISSING if value is None else int(value) for value in values], dtype=np.int64)
+
+
+def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
+    """`matches`: regular expressions in linear time (those of Rust)."""
+    memos: dict[int, Memo] = {}
+
+    def match(texts: Operand, pattern: str) -> Operand:
+        return pool.decode(texts, "string").str.contains(pattern).cast(pl.Int64).fill_null(MISSING).to_numpy()
+
+    def apply(texts: Operand, patterns: Operand) -> Operand:
+        if np.ndim(patterns):
+            (wanted,), which = distinct_rows([patterns], codes=True)
+            result = np.full(len(which), MISSING, dtype=np.int64)
+            for i, code in enumerate(wanted):
+                pattern, rows = pool.value(int(code)), np.flatnonzero(which == i)
+                if pattern is not None and regex_error(str(pattern)) is None:
+                    result[rows] = match(texts[rows] if np.ndim(texts) else np.full(len(rows), texts), str(pattern))
+            return result
+        code = int(patterns)
+        if code not in memos:
+            pattern = str(pool.value(code))
+            memos[code] = Memo(lambda found: match(found, pattern), pool)
+        return memos[code](texts) if np.ndim(texts) else memos[code](np.reshape(texts, 1))[0]
+
+    return apply
+
+
+def extracting(pool: Pool) -> Callable[..., Operand]:
+    """`extract`: what a group of a regular expression matches; without a number the first, or all where there is none.
+
+    The expression and the number are constants.
+    """
+    memos: dict[tuple[int, int], Memo] = {}
+
+    def apply(texts: Operand, pattern: Operand, group: Operand | None = None) -> Operand:
+        written = str(pool.value(int(pattern)))
+        wanted = min(1, groups_of(written)) if group is None else int(group)
+        key = (int(pattern), wanted)
+        if key not in memos:
+            memos[key] = Memo(
+                lambda codes: pool.encode(pool.decode(codes, "string").str.extract(written, wanted), "string"), pool
+            )
+        return memos[key](texts) if np.ndim(texts) else memos[key](np.reshape(texts, 1))[0]
+
+    return apply
+
+
+def groups_of(pattern: str) -> int:
+    """How many groups a regular expression has."""
+    found = pl.DataFrame({"text": [""]}).select(pl.col("text").str.extract_groups(pattern)).schema["text"]
+    assert isinstance(found, pl.Struct), "a field is a group"
+    return len(list(found))
+
+
+def regex_error(pattern: str) -> str | None:
+    """What is wrong with a regular expression."""
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[-1])
+    return None
+
+
+def substring(text: str, first: int, length: int | None = None) -> str:
+    stop = len(text) if length is None else first - 1 + length
+    return text[max(0, first - 1) : max(0, stop)]
+
+
+def split(text: str, separator: str, place: int) -> str | None:
+    """The part at a place, from 1, or from -1 backwards."""
+    parts = text.split(separator) if separator else []
+    at = place - 1 if place > 0 else place + len(parts)
+    return parts[at] if place and 0 <= at < len(parts) else None
+
+
+def time_of_day(text: str) -> int | None:
+    """Microseconds since midnight."""
+    try:
+        return read_clock(text)
+    except CepError:
+        return None
+
+
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
+_REAL = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
+
+
+def int_of(value: Any) -> int | None:
+    if isinstance(value, str):
+        value = int(value) if len(value) < 40 and not isinstance(value, Iri) and _WHOLE.fullmatch(value) else None
+    return int(value) if value is not None and abs(value) < 2.0**63 and abs(int(value)) < 2**63 else None
+
+
+def float_of(value: Any) -> float | None:
+    if isinstance(value, str):
+        value = float(value) if not isinstance(value, Iri) and _REAL.fullmatch(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def string_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def string_of_bool(value: int) -> str:
+    return "true" if value else "false"
+
+
+def string_of_time(ticks: int) -> str | None:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ticks)
+    except OverflowError:
+        return None
+    return moment.isoformat().removesuffix("+00:00") + "Z"
+
+
+def string_of_duration(ticks: int) -> str:
+    whole, rest = divmod(abs(ticks), 1_000_000)
+    return "-" * (ticks < 0) + f"{whole}" + f".{rest:06}".rstrip("0") * (rest > 0) + " s"
+
+
+def iri_of(*values: Any) -> Iri | None:
+    """Texts and values of unknown kind one after the other, the first a text."""
+    return Iri("".join(map(string_of, values))) if isinstance(values[0], str) else None
+
+
+TEXT_VALUES: dict[str, Callable[..., Any]] = {
+    "lower": str.lower, "upper": str.upper, "trim": str.strip, "length": len, "concat": lambda *texts: "".join(texts),
+    "contains": lambda text, part: part in text, "starts_with": str.startswith, "ends_with": str.endswith,
+    "replace": lambda text, part, by: text.replace(part, by) if part else text, "substring": substring,
+    "split": split, "time": time_of_day, "int": int_of, "float": float_of, "string": string_of, "iri": iri_of,
+}  # fmt: skip
+"""Of single values: texts, and values of unknown kind."""
+
+
+def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
+    """A function whose first argument is a text or a value of unknown kind, or that makes a text."""
+    kind = types[0]
+    if function == "matches":
+        return matching(pool)
+    if function == "extract":
+        return extracting(pool)
+    if function == "format":
+        return by_value(_formatted(types), types, gives, pool)
+    if function == "iri" and types == ("iri",):
+        return lambda codes: codes
+    if function == "string" and kind not in CODED:
+        return by_value(TEXTS_OF.get(kind, string_of), types, gives, pool)
+    if function == "iri" and set(types) & TEXTS_OF.keys():
+        return by_value(_iri_of_typed(types), types, gives, pool)
+    return by_value(TEXT_VALUES[function], types, gives, pool)
+
+
+TEXTS_OF: dict[str, Callable[[int], str | None]] = {
+    "time": string_of_time,
+    "duration": string_of_duration,
+    "bool": string_of_bool,
+}
+"""Of values whose column does not say what they are."""
+
+
+def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:
+    """`format`: numbers by the template, of all other values the text."""
+    texts: list[Callable[[Any], str | None] | None] = [
+        None if type in ("int", "float") else TEXTS_OF.get(type, string_of) for type in types[1:]
+    ]
+
+    def formatted(template: str, *values: Any) -> str | None:
+        shown = [value if text is None else text(value) for text, value in zip(texts, values)]
+        try:
+            return None if None in shown else template.format(*shown)
+        except (ValueError, OverflowError):
+            return None
+
+    return formatted
+
+
+def _iri_of_typed(types: tuple[str, ...]) -> Callable[..., Iri | None]:
+    texts: list[Callable[[Any], str | None]] = [TEXTS_OF.get(type, string_of) for type in types]
+
+    def concatenated(*values: Any) -> Iri | None:
+        parts = [text(value) for text, value in zip(texts, values)]
+        return None if None in parts else iri_of(values[0], *parts[1:])
+
+    return concatenated

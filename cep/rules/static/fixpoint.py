@@ -1,0 +1,149 @@
+"""The least fixpoint of recursive static rules, by semi-naive evaluation: each round over what the last one found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cep.core.errors import CepError
+from cep.core.relation import Column
+from cep.rules.conditions.conditions import Conditions, compile_conditions
+from cep.rules.expressions.checking import check, compile_expression
+from cep.rules.expressions.evaluate import Evaluation
+from cep.rules.static.materialized import MaterializedRelation, present
+from cep.rules.static.rule_predicate import enter, fit_head
+from cep.rules.static.semi_naive import rounds
+from cep.rules.terms import Call, Condition, Predicate, StaticRule, each_condition
+
+if TYPE_CHECKING:
+    from cep.rules.static.datalog import Closing
+
+
+_NewRows = dict[str, tuple[int, int]]
+"""By predicate the rows of its table that are new, from the first to before the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A rule as it is run: once (`delta` is None), or on the new rows of one recursive predicate of its body.
+
+    `names`: the variables that the columns of these rows are; `conditions`: the rest of the body.
+    """
+
+    delta: str | None
+    names: Mapping[int, str]
+    types: Mapping[str, str]
+    conditions: tuple[Condition, ...]
+
+
+def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
+    """All ways in which new rows of `tables` make new answers of the rule."""
+    once = True
+    for i, condition in enumerate(rule.conditions):
+        if isinstance(condition, Predicate) and not condition.negated and condition.name in tables:
+            once = False
+            entry = enter(condition.arguments, range(len(condition.arguments)))
+            types = {name: tables[condition.name].types[j] for j, name in entry.names.items()}
+            rest = entry.conditions + rule.conditions[:i] + rule.conditions[i + 1 :]
+            yield _Entry(condition.name, entry.names, types, rest)
+    if once:
+        yield _Entry(None, {}, {}, rule.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """An entry ready to run."""
+
+    name: str
+    entry: _Entry
+    conditions: Conditions
+    head: tuple[Evaluation, ...]
+
+
+class Fixpoint:
+    """The tables of one group grown until nothing new comes: `delta` rows joined with all rows, in rounds."""
+
+    def __init__(
+        self,
+        closing: Closing,
+        tables: Mapping[str, MaterializedRelation],
+        rules: Sequence[StaticRule],
+        recursive: bool,
+    ) -> None:
+        self.closing = closing
+        self.tables = tables
+        self.rules = rules
+        self.recursive = recursive
+
+    def variant(self, rule: StaticRule, entry: _Entry) -> _Variant:
+        pool, source = self.closing.pool, self.closing.source
+        compiled = compile_conditions(entry.conditions, entry.types, self.closing.relations, pool, source)
+        known = {**entry.types, **compiled.binds}
+        head = tuple(
+            compile_expression(fit_head(check(argument, known, source), type), pool)
+            for argument, type in zip(rule.arguments, self.tables[rule.name].types)
+        )
+        return _Variant(rule.name, entry, compiled, head)
+
+    def run(self) -> None:
+        variants = [self.variant(rule, entry) for rule in self.rules for entry in entries(rule, self.tables)]
+        for variant in variants:
+            if variant.entry.delta is None:
+                self.derive(variant, {}, 1)
+        takers: dict[str, list[int]] = {}  # by predicate: the variants that take its new rows
+        for number, variant in enumerate(variants):
+            if variant.entry.delta is not None:
+                takers.setdefault(variant.entry.delta, []).append(number)
+        if not self.recursive:
+            return
+        done = dict.fromkeys(self.tables, 0)
+
+        def since(grown: Iterable[str]) -> _NewRows:
+            """The rows of these tables that no round has taken yet."""
+            found = {name: (done[name], self.tables[name].count) for name in grown}
+            new = {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
+            done.update((name, stop) for name, (_, stop) in new.items())
+            return new
+
+        def follows(new: _NewRows) -> _NewRows:
+            grown: dict[str, None] = {}
+            for number in sorted(each for name in new for each in takers.get(name, ())):
+                variant = variants[number]
+                delta = variant.entry.delta
+                assert delta is not None, "it takes new rows"
+                table, (start, stop) = self.tables[delta], new[delta]
+                given = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
+                self.derive(variant, given, stop - start)
+                grown[variant.name] = None
+            return since(grown)
+
+        makers = [rule for rule in self.rules if _makes_values(rule)]
+        rows = 0
+        for number, new in enumerate(rounds(since(self.tables), follows), 1):
+            rows += sum(stop - start for start, stop in new.values())
+            endless = bool(makers) and number > self.closing.max_rounds
+            if endless or rows > self.closing.max_rows:
+                raise self.endless(makers, number, rows)
+
+    def derive(self, variant: _Variant, given: dict[str, Column], rows: int) -> None:
+        index, binds = variant.conditions.answers(given, rows)
+        columns = {name: column[index] for name, column in given.items()} | binds
+        found, rows = present([head(columns, len(index)) for head in variant.head], len(index))
+        self.tables[variant.name].add(found, rows)
+
+    def endless(self, makers: Sequence[StaticRule], number: int, rows: int) -> CepError:
+        rule = (makers or self.rules)[0]
+        names = " and ".join(f"`{name}`" for name in self.tables)
+        much = f"{rows} rows" if rows > self.closing.max_rows else f"{number - 1} rounds"
+        message = f"the rules of {names} do not come to an end: stopped after {much}"
+        hint = "each round makes new values; a condition bounds them: `..., X < 1000`" if makers else None
+        return self.closing.error(message, rule.span, hint, "endless")
+
+
+def _makes_values(rule: StaticRule) -> bool:
+    """Only with a function in it can a rule go on for ever."""
+    sides = list(rule.arguments)
+    for condition in each_condition(rule.conditions):
+        sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)
+    return any(isinstance(side, Call) for side in sides)

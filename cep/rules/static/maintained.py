@@ -1,0 +1,272 @@
+"""Tables of static rules that follow the tables they ask: after a change only what it touches is derived again.
+
+A rule that is not recursive is entered with the rows that came or went of each table it asks, once among the rows that
+there were and once among those that there are. What it makes then may have come or gone; whether it is derived now
+decides (delete and rederive, Gupta, Mumick, Subrahmanian 1993). Recursive predicates, those that have facts besides
+rules, and those that call others are derived anew, each when something changes that it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError, Source
+from cep.core.relation import Column
+from cep.core.values import Pool
+from cep.rules.conditions.conditions import Conditions, compile_conditions
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.checking import check, compile_expression
+from cep.rules.expressions.evaluate import Evaluation
+from cep.rules.expressions.typed import grown
+from cep.rules.expressions.value_order import sorting
+from cep.rules.static.datalog import close
+from cep.rules.static.materialized import CountedColumns, MaterializedRelation, present
+from cep.rules.static.rule_predicate import RulePredicate, enter, fit_head
+from cep.rules.static.strata import Stratum, strata
+from cep.rules.static.table_views import Chosen, Former
+from cep.rules.static.typed_facts import FactDeclaration
+from cep.rules.terms import Predicate, StaticRule, without_alternatives
+
+Edit = tuple[CountedColumns, CountedColumns]
+"""The rows that go of a table, and those that come."""
+
+
+class Maintained:
+    """The tables that static rules make of others, which change."""
+
+    def __init__(
+        self,
+        rules: Sequence[StaticRule],
+        facts: Mapping[str, pl.DataFrame],
+        pool: Pool,
+        source: Source | None,
+        given: Mapping[str, Relation],
+        tables: Mapping[str, MaterializedRelation],
+        declared: Mapping[str, FactDeclaration] | None = None,
+    ) -> None:
+        """`given`: what rules ask besides their own predicates; `tables`: those of it that change.
+
+        Raises CepError where the rules come to no end.
+        """
+        rules = [each for rule in rules for each in without_alternatives(rule)]
+        self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
+        self.given, self.tables, self.declared = given, tables, declared or {}
+        self.relations: dict[str, Relation] = dict(
+            close(rules, facts, pool, source, given=given, declared=declared).relations
+        )
+        self.derived: dict[str, MaterializedRelation] = {}
+        for name, relation in self.relations.items():
+            if name not in given and isinstance(relation, MaterializedRelation):
+                self.derived[name] = relation
+        bodies: dict[str, list[StaticRule]] = {}
+        for rule in rules:
+            if rule.conditions:
+                bodies.setdefault(rule.name, []).append(rule)
+        self.bodies = bodies
+        groups, _ = strata(list(dict.fromkeys(rule.name for rule in rules)), bodies)
+        self._groups = [
+            group for group in groups if any(name in self.derived and name in bodies for name in group.names)
+        ]
+        self._asked = {group.names: self._needs(group) for group in self._groups}
+        self._single: dict[str, _Single | None] = {}
+
+    def rows(self, name: str) -> CountedColumns:
+        """The rows of a predicate in the order of their values."""
+        table = self.derived[name]
+        columns = [table.column(i) for i in range(table.arity)]
+        order = sorting(columns, table.types, table.count, self.pool)
+        return tuple(column[order] for column in columns), table.count
+
+    def change(self, edits: Mapping[str, Edit]) -> dict[str, Edit]:
+        """Edit the tables that change; gives what follows for the predicates of the rules. Raises CepError where the
+        rules come to no end; it is then not to be used any more."""
+        for name, (gone, new) in edits.items():
+            self.tables[name].edit(gone, new, self.pool)
+        for group in self._groups:
+            if any(table.changed for table in self._asked[group.names]):
+                self._change(group)
+        found = {name: table.difference() for name, table in self.derived.items() if table.changed}
+        for table in (*self.tables.values(), *self.derived.values()):
+            table.settle()
+        return found
+
+    def _needs(self, group: Stratum) -> list[MaterializedRelation]:
+        """The tables that rules of a group ask, also by those they call."""
+        found: dict[str, MaterializedRelation] = {}
+        seen, queue = set(group.names), list(group.names)
+        for name in queue:
+            for each in _predicates(self.bodies.get(name, ())):
+                if each.name in seen:
+                    continue
+                seen.add(each.name)
+                table = _table(self.relations.get(each.name))
+                if table is not None:
+                    found[each.name] = table
+                elif each.name in self.bodies:
+                    queue.append(each.name)
+        return list(found.values())
+
+    def _change(self, group: Stratum) -> None:
+        name = group.names[0]
+        if name not in self._single:
+            self._single[name] = None if group.recursive else self._entered(name)
+        single = self._single[name]
+        if single is None:
+            self._anew(group)
+        else:
+            single.change(self.pool)
+
+    def _anew(self, group: Stratum) -> None:
+        """Derive a group again as a whole, and take what is different."""
+        names = set(group.names)
+        others = {name: relation for name, relation in self.relations.items() if name not in names}
+        closed = close(
+            [rule for rule in self.rules if rule.name in names],
+            {name: table for name, table in self.facts.items() if name in names},
+            self.pool, self.source, given=others,
+            declared={name: each for name, each in self.declared.items() if name in names},
+        )  # fmt: skip
+        for name, made in closed.stored.items():
+            if name in names:
+                table = self.derived[name]
+                assert made.types == table.types, "what has no other types makes none"
+                table.edit(*edit_between(table, made.all()), self.pool)
+
+    def _entered(self, name: str) -> _Single | None:
+        """The rules of a predicate ready to be entered; None where they are not."""
+        facts = any(rule.name == name and not rule.conditions for rule in self.rules)
+        called = any(
+            not isinstance(self.relations.get(each.name), MaterializedRelation | Chosen) and each.name in self.bodies
+            for each in _predicates(self.bodies[name])
+        )
+        if facts or name in self.facts or called:
+            return None
+        try:
+            return _Single(self, name)
+        except (CepError, _Wider):
+            return None
+
+
+def edit_between(table: MaterializedRelation, rows: CountedColumns) -> Edit:
+    """What goes and what comes when a table is to have these rows."""
+    other = MaterializedRelation(table.name, table.types)
+    other.add(*rows)
+    every, again = table.all(), table.repeated()
+    gone = _chosen(every[0], ~other.has(*every))
+    columns = tuple(np.concatenate(each) for each in zip(gone[0], again[0]))
+    return (columns, gone[1] + again[1]), _chosen(rows[0], ~table.has(*rows))
+
+
+def _chosen(columns: Sequence[Column], mask: Column) -> CountedColumns:
+    return tuple(column[mask] for column in columns), int(mask.sum())
+
+
+def _predicates(rules: Sequence[StaticRule]) -> Iterator[Predicate]:
+    return (each for rule in rules for each in rule.conditions if isinstance(each, Predicate))
+
+
+def _table(relation: Relation | None) -> MaterializedRelation | None:
+    if isinstance(relation, Chosen) and isinstance(relation.table, MaterializedRelation):
+        return relation.table
+    return relation if isinstance(relation, MaterializedRelation) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A rule entered with rows of a table that it asks, which are variables at some `places` of it."""
+
+    table: MaterializedRelation
+    negated: bool
+    names: Mapping[int, str]
+    former: Conditions
+    now: Conditions
+    head: tuple[Evaluation, ...]
+    former_head: tuple[Evaluation, ...]
+
+
+class _Wider(Exception):
+    """Entered with rows of a table, a rule would make values that its own table does not hold."""
+
+
+class _Single:
+    """The rules of one predicate, entered with what changes. Raises CepError where that is not possible."""
+
+    def __init__(self, of: Maintained, name: str) -> None:
+        self.table = of.derived[name]
+        rules = of.bodies[name]
+        before = {key: _former(relation) for key, relation in of.relations.items()}
+        self.entries = [
+            self._entry(of, rule, i, table, before)
+            for rule in rules
+            for i, condition in enumerate(rule.conditions)
+            if isinstance(condition, Predicate) and (table := _table(of.relations.get(condition.name))) is not None
+        ]
+        derived = RulePredicate(name, rules, of.relations, of.pool, of.source)
+        self.derived = derived.probe(dict(enumerate(self.table.types)), ())
+
+    def _entry(
+        self, of: Maintained, rule: StaticRule, i: int, table: MaterializedRelation, before: Mapping[str, Relation]
+    ) -> _Entry:
+        condition = rule.conditions[i]
+        assert isinstance(condition, Predicate), "it asks a table"
+        relation = of.relations[condition.name]
+        held = relation.held if isinstance(relation, Chosen) else range(table.arity)  # places that the table has
+        entry = enter(condition.arguments, list(held))
+        names = {place: entry.names[at] for place, at in enumerate(held)}
+        types = {name: table.types[place] for place, name in names.items()}
+        rest = entry.conditions + rule.conditions[:i] + rule.conditions[i + 1 :]
+        former, now = (
+            compile_conditions(rest, types, relations, of.pool, of.source) for relations in (before, of.relations)
+        )
+        heads = []
+        for conditions in (former, now):
+            known = {**types, **conditions.binds}
+            made = [check(argument, known, of.source) for argument in rule.arguments]
+            if any(grown(type, each.type) != type for each, type in zip(made, self.table.types)):
+                raise _Wider  # the table that is entered holds more kinds of values than others that bind the variable
+            heads.append(
+                tuple(compile_expression(fit_head(each, type), of.pool) for each, type in zip(made, self.table.types))
+            )
+        return _Entry(table, condition.negated, names, former, now, heads[1], heads[0])
+
+    def change(self, pool: Pool) -> None:
+        """Take what follows from the changes of the tables that the rules ask."""
+        touched = MaterializedRelation(self.table.name, self.table.types)
+        for entry in self.entries:
+            if entry.table.changed:
+                gone, new = entry.table.difference()
+                lost, won = (new, gone) if entry.negated else (gone, new)
+                _derive(touched, entry.former, entry.former_head, entry.names, lost)
+                _derive(touched, entry.now, entry.head, entry.names, won)
+        if not touched.count:
+            return
+        columns, count = [touched.column(i) for i in range(touched.arity)], touched.count
+        derived = self.derived.holds(columns, count)
+        there = self.table.has(columns, count)
+        self.table.edit(_chosen(columns, there & ~derived), _chosen(columns, ~there & derived), pool)
+
+
+def _derive(
+    into: MaterializedRelation,
+    conditions: Conditions,
+    head: Sequence[Evaluation],
+    names: Mapping[int, str],
+    rows: CountedColumns,
+) -> None:
+    if not rows[1]:
+        return
+    given = {name: rows[0][place] for place, name in names.items()}
+    index, binds = conditions.answers(given, rows[1])
+    columns = {name: column[index] for name, column in given.items()} | binds
+    into.add(*present([each(columns, len(index)) for each in head], len(index)))
+
+
+def _former(relation: Relation) -> Relation:
+    table = _table(relation)
+    if table is None:
+        return relation
+    return Chosen(Former(table), relation.fixed) if isinstance(relation, Chosen) else Former(table)

@@ -1,0 +1,367 @@
+"""A static predicate as a table of distinct rows, with an index for each way it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.relation import Column as Column
+from cep.core.schema import CODED
+from cep.core.values import MISSING, Ints, Pool
+
+if TYPE_CHECKING:
+    from cep.core.hashtable import KeySet
+    from cep.rules.static.row_edits import Edits
+
+ALWAYS, NEVER = -(2**63), 2**63 - 1
+"""Since when holds what has always been; until when what will always be."""
+CountedColumns = tuple[Sequence[Column], int]
+"""Columns, and how many rows they have."""
+
+
+def words(columns: Sequence[Column], rows: int) -> Ints:
+    """Columns side by side as 64-bit words, in which equal values (and all missing ones) are equal."""
+    matrix: Ints = np.zeros((rows, max(1, len(columns))), dtype=np.int64)
+    for i, column in enumerate(columns):
+        if column.dtype == np.float64:
+            column = np.where(np.isnan(column), np.nan, column + 0.0).view(np.int64)
+        matrix[:, i] = column
+    return matrix
+
+
+def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
+    """The rows in which no value is missing, and how many they are: a predicate of a missing value is false."""
+    there = np.ones(rows, dtype=np.bool_)
+    for column in columns:
+        there &= (column == column) if column.dtype == np.float64 else (column != MISSING)
+    if there.all():
+        return list(columns), rows
+    return [column[there] for column in columns], int(there.sum())
+
+
+class MaterializedRelation:
+    """Rows in the order they came. Rows may be added while it is asked: what was answered stays as it was.
+
+    It may be `timed`: then each row holds for what ends in a time of its own. Or it is edited: then rows come and go,
+    and answers come in the order of their values (`cep.rules.static.row_edits`).
+    """
+
+    def __init__(self, name: str, types: Sequence[str]) -> None:
+        from cep.core.hashtable import KeySet  # kernels: loaded only where there are tables
+
+        self.name = name
+        self.types: tuple[str, ...] = tuple(types)
+        self._rows = KeySet(max(1, len(types)))
+        self._until: Ints | None = None  # of each row; since when it holds is a last word of it
+        self._edits: Edits | None = None
+        self._indexes: dict[tuple[tuple[int, ...], tuple[int, ...]], _Index] = {}
+
+    @property
+    def arity(self) -> int:
+        return len(self.types)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return self._rows.count if self._edits is None else self._edits.count
+
+    def ready(self, bound: frozenset[int]) -> bool:
+        return True
+
+    def add(self, columns: Sequence[Column], rows: int) -> int:
+        """Add rows, each once; gives how many were new."""
+        assert self._edits is None, "rows come to a table that is edited by `edit`"
+        before = self.count
+        self._rows.insert(words(columns, rows))
+        return self.count - before
+
+    def replace(self, columns: Sequence[Column], rows: int) -> None:
+        """Other rows instead of all there are. Whoever asks the table goes on asking it."""
+        from cep.core.hashtable import KeySet
+
+        self._rows, self._until, self._edits = KeySet(max(1, self.arity)), None, None
+        self._rows.insert(words(columns, rows))
+        for index in self._indexes.values():
+            index.reset(self._rows)
+
+    def replace_timed(self, columns: Sequence[Column], since: Ints, until: Ints) -> None:
+        """Other rows, each of which holds for what ends at or after `since` and before `until`. Equal rows hold at
+        different times."""
+        from cep.core.hashtable import KeySet
+
+        keys = np.column_stack([words(columns, len(since)), since])
+        self._rows, self._until, self._edits = KeySet(keys.shape[1]), until, None
+        self._rows.insert(keys)
+        assert self._rows.count == len(until), "equal rows begin at different times"
+        for index in self._indexes.values():
+            index.reset(self._rows, until)
+
+    def all(self) -> CountedColumns:
+        """All rows."""
+        return tuple(self.column(i) for i in range(self.arity)), self.count
+
+    def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool) -> None:
+        """Some rows go and others come; costs what they are. What goes is there. A row that has come several times is
+        there until it has gone as often."""
+        self._edited(pool).apply(words(*gone), words(*new))
+
+    def _edited(self, pool: Pool) -> Edits:
+        from cep.rules.static.row_edits import Edits
+
+        if self._edits is None:
+            assert self._until is None, "a table of answers with times is replaced"
+            self._edits = Edits(self._rows, self.types, pool)
+            for index in self._indexes.values():
+                index.reset(self._rows, edits=self._edits)
+        return self._edits
+
+    def settle(self) -> None:
+        """Forget what the last edits changed (`Former`), and the rows that have gone when they are many."""
+        if self._edits is not None and self._edits.settle():
+            pool, times, rows = self._edits.pool, self._edits.times(), self._edits.present()
+            self.replace(*self._taken(rows))
+            if (times > 1).any():
+                self._edited(pool).begin(times)
+
+    @property
+    def changed(self) -> bool:
+        """Whether rows came or went since it was settled."""
+        return self._edits is not None and bool(self._edits.flipped)
+
+    def difference(self) -> tuple[CountedColumns, CountedColumns]:
+        """The rows that went, and those that came, since it was settled."""
+        assert self._edits is not None, "it was edited"
+        gone, new = self._edits.difference()
+        return self._taken(gone), self._taken(new)
+
+    def repeated(self) -> CountedColumns:
+        """Each row as often as it has come besides once."""
+        if self._edits is None:
+            return self._taken(self._rows.rows[:0])
+        return self._taken(np.repeat(self._edits.present(), self._edits.times() - 1, axis=0))
+
+    def has(self, columns: Sequence[Column], rows: int) -> NDArray[np.bool_]:
+        """Which of these rows are there."""
+        ids = self._rows.find(words(columns, rows))
+        there: NDArray[np.bool_] = ids >= 0
+        if self._edits is not None:
+            there[there] = self._edits.there(ids[there])
+        return there
+
+    def _taken(self, rows: Ints) -> CountedColumns:
+        return tuple(self._column(rows[:, i], i) for i in range(self.arity)), len(rows)
+
+    @property
+    def timed(self) -> bool:
+        return self._until is not None
+
+    def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
+        """The values of rows `start` up to `stop` at a position."""
+        rows: Ints = self._rows.rows if self._edits is None else self._edits.present()
+        return self._column(rows[start:stop, position], position)
+
+    def _column(self, found: Ints, position: int) -> Column:
+        column = np.ascontiguousarray(found)
+        return column.view(np.float64) if self.types[position] == "float" else column
+
+    def codes(self) -> list[Ints]:
+        """The columns that are codes of the pool, also of rows that have gone and are not yet forgotten."""
+        return [np.ascontiguousarray(self._rows.rows[:, i]) for i, type in enumerate(self.types) if type in CODED]
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> Asked:
+        way = (tuple(bound), wanted)
+        if way not in self._indexes:
+            self._indexes[way] = _Index(self._rows, *way, self.arity, self._until, self._edits)
+        return Asked(self, self._indexes[way], wanted, former)
+
+    def frame(self, pool: Pool) -> pl.DataFrame:
+        """The rows as values, columns `arg1`, `arg2`, ..."""
+        return pl.DataFrame([series_of(self.column(i), t, pool).alias(f"arg{i + 1}") for i, t in enumerate(self.types)])
+
+
+class Asked:
+    """A table asked in one way."""
+
+    __slots__ = ("_former", "_index", "_stored", "_wanted", "single", "types")
+
+    def __init__(
+        self, stored: MaterializedRelation, index: _Index, wanted: tuple[int, ...], former: bool = False
+    ) -> None:
+        self._former = former
+        self._stored = stored
+        self._index = index
+        self._wanted = wanted
+        self.types = tuple(stored.types[i] for i in wanted)
+        self.single = not wanted
+
+    @property
+    def timed(self) -> bool:
+        return self._stored.timed
+
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
+        index, found = self._index.answers(bound, rows, ends, self._former)
+        return index, [self._stored._column(found[:, i], position) for i, position in enumerate(self._wanted)]
+
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
+        return self._index.holds(bound, rows, ends, self._former)
+
+
+class _Index:
+    """The distinct (bound, wanted) parts of the rows, found by the bound part. Kept up with the table when asked."""
+
+    def __init__(
+        self,
+        table: KeySet,
+        bound: tuple[int, ...],
+        wanted: tuple[int, ...],
+        arity: int,
+        until: Ints | None,
+        edits: Edits | None,
+    ) -> None:
+        self.bound = bound
+        self.wanted = wanted
+        self.all = len(bound) + len(wanted) == arity
+        self.reset(table, until, edits)
+
+    def reset(self, table: KeySet, until: Ints | None = None, edits: Edits | None = None) -> None:
+        """Forget all, and begin with this table."""
+        from cep.core.hashtable import Chains, KeySet
+
+        self.table = table
+        self.until = until
+        self.edits = edits
+        self.whole = self.all or until is not None or edits is not None  # then parts are rows
+        self.done = 0
+        self.parts = KeySet(max(1, len(self.bound) + len(self.wanted)))
+        self.groups = KeySet(max(1, len(self.bound)))
+        self.chains = Chains()
+
+    def keep_up(self) -> None:
+        if self.done == self.table.count:
+            return
+        new = self.table.rows[self.done :]
+        self.done = self.table.count
+        if not self.whole:
+            places = [*self.bound, *self.wanted]
+            part = np.ascontiguousarray(new[:, places]) if places else np.zeros((len(new), 1), dtype=np.int64)
+            new = part[self.parts.insert(part)[1]]
+            bound = new[:, : len(self.bound)]
+        else:
+            bound = new[:, list(self.bound)]
+        if self.bound:
+            ids, _ = self.groups.insert(np.ascontiguousarray(bound))
+            if self.wanted or self.until is not None or self.edits is not None:
+                self.chains.append(ids, self.groups.count)
+
+    def answers(
+        self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
+    ) -> tuple[Ints, Ints]:
+        """For each answer its row, and the words of the wanted positions (a row of a matrix)."""
+        self.keep_up()
+        if self.edits is not None:
+            return self._edited(bound, rows, self.edits, former)
+        if self.until is not None:
+            return self._then(bound, rows, ends, self.until)
+        source = self.table.rows if self.whole else self.parts.rows
+        places = list(self.wanted) if self.whole else list(range(len(self.bound), len(self.bound) + len(self.wanted)))
+        if self.bound:
+            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
+            return index, source[found][:, places]
+        index = np.repeat(np.arange(rows, dtype=np.int64), len(source))
+        every = source[:, places]
+        return index, every if rows == 1 else np.tile(every, (rows, 1))
+
+    def holds(
+        self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
+    ) -> NDArray[np.bool_]:
+        self.keep_up()
+        if self.edits is not None or self.until is not None:
+            there = np.zeros(rows, dtype=np.bool_)
+            there[self.answers(bound, rows, ends, former)[0]] = True
+            return there
+        if not self.bound:
+            return np.full(rows, self.table.count > 0)
+        found: NDArray[np.bool_] = self.groups.find(words(bound, rows)) >= 0
+        return found
+
+    def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
+        """The answers that are there, or were before the last edits, in the order of their values."""
+        if self.bound:
+            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
+            there = np.flatnonzero(edits.there(found, former))
+            index, found = index[there], found[there]
+            order = np.lexsort([edits.labels[found], index])
+            index, found = index[order], found[order]
+        else:
+            every = edits.ordered(former)
+            index, found = np.repeat(np.arange(rows), len(every)), np.tile(every, rows)
+        return self._parts(index, found)
+
+    def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
+        """The answers that hold when what is asked for ends."""
+        assert ends is not None, "a table of answers with times is asked with times"
+        every = self.table.rows
+        if self.bound:
+            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
+        else:
+            index, found = np.repeat(np.arange(rows), len(every)), np.tile(np.arange(len(every)), rows)
+        then = ends[index]
+        kept = np.flatnonzero((every[found, -1] <= then) & (then < until[found]))
+        return self._parts(index[kept], found[kept])
+
+    def _parts(self, index: Ints, found: Ints) -> tuple[Ints, Ints]:
+        """What is wanted of some rows; rows that differ in what is not wanted are one answer."""
+        from cep.core.hashtable import KeySet
+
+        parts = self.table.rows[found][:, list(self.wanted)]
+        if not self.all:
+            first = KeySet(1 + len(self.wanted)).insert(np.column_stack([index, parts]))[1]
+            index, parts = index[first], parts[first]
+        return index, parts
+
+
+_TICKS = {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
+
+
+def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
+    """A column as a polars series of its values."""
+    if type in CODED:
+        return pool.decode(column, type)
+    if type == "float":
+        return pl.Series(column, nan_to_null=True)
+    series = pl.Series(column)
+    series = pl.select(pl.when(series != MISSING).then(series)).to_series()
+    return series.cast(_TICKS.get(type, pl.Boolean() if type == "bool" else pl.Int64()))
+
+
+def type_of(dtype: pl.DataType) -> str | None:
+    """The type of a table's column; None where it holds nothing."""
+    if dtype == pl.Null:
+        return None
+    if dtype == pl.Boolean:
+        return "bool"
+    if dtype.is_integer():
+        return "int"
+    if dtype.is_float() or dtype.is_decimal():
+        return "float"
+    if dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum):
+        return "string"
+    if dtype == pl.Duration:
+        return "duration"
+    return "time" if dtype == pl.Date or dtype == pl.Datetime else "any"
+
+
+def column_of(series: pl.Series, type: str, pool: Pool) -> Column:
+    """A polars series as a column of a type that its own fits: int in float, anything in any."""
+    if type in CODED:
+        return pool.encode(series, type)
+    if type == "float":
+        column = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return np.where(np.isfinite(column), column, np.nan)
+    if type in _TICKS:
+        series = series.cast(pl.Duration("us") if type == "duration" else pl.Datetime("us"))
+    return series.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy()

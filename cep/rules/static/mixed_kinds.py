@@ -1,0 +1,59 @@
+"""Values of another kind among those that a graph pattern gives: a text among numbers compares with none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.core.errors import Source, Warning
+from cep.core.relation import Column
+from cep.core.values import BOOL, FLOAT, INT, IRI, STRING, Ints, Pool
+from cep.rules.expressions.typed import a
+from cep.rules.terms import Graph
+
+_NAMES = {INT: "int", FLOAT: "float", BOOL: "bool", STRING: "string", IRI: "iri"}
+
+
+def mingled(
+    graph: Graph, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool, source: Source
+) -> list[Warning]:
+    """Of each variable that has numbers or booleans and values of another kind: how often which, and one of the
+    rarest, with what else is known of it."""
+    found = []
+    for i, (type, column) in enumerate(zip(types, columns)):
+        if type != "any":
+            continue
+        kinds = pool.kinds(column)
+        if (kinds == FLOAT).any():
+            kinds = np.where(kinds == INT, FLOAT, kinds)
+        counts = {kind: int((kinds == kind).sum()) for kind in _NAMES if (kinds == kind).any()}
+        if len(counts) < 2 or not set(counts) & {INT, FLOAT, BOOL}:
+            continue
+        order = sorted(counts, key=lambda kind: (-counts[kind], kind))
+        told = ", ".join(f"{a(_NAMES[kind])} {_times(counts[kind])}" for kind in order)
+        row = int(np.flatnonzero(kinds == order[-1])[0])
+        beside = _beside(graph, i, row, types, columns, pool)
+        message = f"`?{graph.variables[i]}` is {told}: {_shown(column[row : row + 1], 'any', pool)}{beside}"
+        hint = (
+            "values of two kinds are never equal, and neither is less: such an answer is silent where they are compared"
+        )
+        found.append(Warning(message, source, graph.span, hint, "mingled"))
+    return found
+
+
+def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool) -> str:
+    """The first other variable of an answer that names something."""
+    for name, type, column in zip(graph.variables, types, columns):
+        if name != graph.variables[place] and type in ("iri", "string"):
+            return f", where `?{name}` is {_shown(column[row : row + 1], type, pool)}"
+    return ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _shown(codes: Ints, type: str, pool: Pool) -> str:
+    (value,) = pool.decode_values(codes)
+    if pool.kinds(codes)[0] == IRI:
+        return f"<{value}>"
+    return f'"{value}"' if pool.kinds(codes)[0] == STRING else str(value)

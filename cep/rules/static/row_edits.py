@@ -1,0 +1,127 @@
+"""Rows of a table that come and go while it is asked, in the order of their values; an edit costs what it changes.
+
+A row that has gone keeps its place in the table's hash index and is passed over. Each row has a label, and labels sort
+as the values do; a new row takes one between those of its neighbours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.values import Ints, Pool
+from cep.rules.expressions.value_order import sort_key, sorting
+
+if TYPE_CHECKING:
+    from cep.core.hashtable import KeySet
+
+_GAP = 1 << 32  # between labels that were given all at once
+_SINGLE = 64  # new rows that find their places one by one
+_GONE = 1024  # rows that may have gone, besides as many as there are
+
+
+class Edits:
+    """The rows of `table`, which are all there at first. `labels`: of each row; `flipped`: the rows that came or went
+    since it was settled."""
+
+    def __init__(self, table: KeySet, types: Sequence[str], pool: Pool) -> None:
+        self.table, self.types, self.pool = table, types, pool
+        self.count = table.count
+        self.flipped: set[int] = set()
+        self._times: Ints = np.ones(table.count, dtype=np.int64)  # how often each row has come
+        self._sort()
+
+    def _sort(self) -> None:
+        rows, known = self.table.rows, self.table.count
+        columns = [
+            np.ascontiguousarray(rows[:, i]).view(np.float64) if type == "float" else rows[:, i]
+            for i, type in enumerate(self.types)
+        ]
+        self._order = sorting(columns, self.types, known, self.pool)
+        self.labels: Ints = np.empty(known, dtype=np.int64)
+        self.labels[self._order] = np.arange(known, dtype=np.int64) * _GAP
+        self._present: Ints | None = None
+
+    def apply(self, gone: Ints, new: Ints) -> None:
+        """Take rows away and put others in, given as words."""
+        self._present = None
+        before = self.table.count
+        came, fresh = self.table.insert(new)
+        more = self.table.count - before
+        if more:
+            self._times = np.concatenate([self._times, np.zeros(more, dtype=np.int64)])
+            if more > _SINGLE:
+                self._sort()
+            else:
+                self._place(came[fresh].tolist())
+        went = self.table.find(gone)
+        assert (went >= 0).all(), "what goes was there"
+        touched = np.unique(np.concatenate([came, went]))
+        was = self._times[touched] > 0
+        np.add.at(self._times, came, 1)
+        np.subtract.at(self._times, went, 1)
+        assert (self._times[touched] >= 0).all(), "what goes was there"
+        now = self._times[touched] > 0
+        self.count += int(now.sum()) - int(was.sum())
+        self.flipped ^= set(touched[was != now].tolist())
+
+    def _place(self, rows: list[int]) -> None:
+        """Give new rows their places."""
+        key, every = sort_key(self.types, self.pool), self.table.rows
+        self.labels = np.concatenate([self.labels, np.zeros(len(rows), dtype=np.int64)])
+        for row in rows:
+            order = self._order
+            place = bisect_left(order, key(every[row]), key=lambda other: key(every[other]))
+            low = int(self.labels[order[place - 1]]) if place else None
+            high = int(self.labels[order[place]]) if place < len(order) else None
+            if low is None:
+                label = 0 if high is None else high - _GAP
+            else:
+                label = low + _GAP if high is None else (low + high) // 2
+            self._order = np.insert(order, place, row)
+            self.labels[row] = label
+            if label == low:  # there was no room
+                self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
+
+    def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
+        """Which rows are there, or were when it was settled."""
+        found: NDArray[np.bool_] = self._times[rows] > 0
+        if former and self.flipped:
+            found ^= np.isin(rows, list(self.flipped))
+        return found
+
+    def ordered(self, former: bool = False) -> Ints:
+        """The rows that are there, or were when it was settled, in the order of their values."""
+        found: Ints = self._order[self.there(self._order, former)]
+        return found
+
+    def present(self) -> Ints:
+        """The rows that are there, as words, in the order of their values."""
+        if self._present is None:
+            self._present = self.table.rows[self.ordered()]
+        return self._present
+
+    def difference(self) -> tuple[Ints, Ints]:
+        """The rows that went, and those that came, since it was settled, as words."""
+        rows: Ints = np.array(sorted(self.flipped), dtype=np.int64)
+        rows = rows[np.argsort(self.labels[rows], kind="stable")]
+        now = self.there(rows)
+        return self.table.rows[rows[~now]], self.table.rows[rows[now]]
+
+    def settle(self) -> bool:
+        """Forget what changed; whether so many rows have gone that the table is better made anew."""
+        self.flipped = set()
+        many = self.table.count > 2 * self.count + _GONE
+        return many
+
+    def times(self) -> Ints:
+        """Of the rows that are there, in the order of their values, how often each has come."""
+        return self._times[self.ordered()]
+
+    def begin(self, times: Ints) -> None:
+        """All rows are there, and each has come so often, in the order of their values."""
+        self._times[self._order] = times

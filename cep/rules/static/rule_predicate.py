@@ -1,0 +1,181 @@
+"""A static predicate that is no table: its rules run on the values it is called with, as `hot(T) :- T > 30.`"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError, Source
+from cep.core.relation import Column
+from cep.core.values import Ints, Pool
+from cep.rules.conditions.binding_order import arrange, binding
+from cep.rules.conditions.conditions import Conditions, compile_conditions
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.checking import check, compile_expression, variables
+from cep.rules.expressions.evaluate import Evaluation
+from cep.rules.expressions.typed import Typed, coerced, common_type, grown
+from cep.rules.static.materialized import present, words
+from cep.rules.terms import Comparison, Condition, Expression, Predicate, StaticRule, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class GivenArguments:
+    """Arguments that are given: which variable each given position is, and what must hold besides."""
+
+    names: dict[int, str]
+    conditions: tuple[Condition, ...]
+
+
+def enter(arguments: Sequence[Expression], given: Sequence[int]) -> GivenArguments:
+    """Arguments with values given for these positions: a variable takes its value, anything else must equal it."""
+    names: dict[int, str] = {}
+    seen: set[str] = set()
+    conditions: list[Condition] = []
+    for i in given:
+        argument = arguments[i]
+        if isinstance(argument, Variable) and argument.name != "_" and argument.name not in seen:
+            names[i] = argument.name
+            seen.add(argument.name)
+        else:
+            names[i] = f"#{i}"
+            if not isinstance(argument, Variable) or argument.name != "_":
+                conditions.append(Comparison("=", Variable(f"#{i}", argument.span), argument, argument.span))
+    return GivenArguments(names, tuple(conditions))
+
+
+class RulePredicate:
+    """Rules of one predicate, none of them recursive. Types are those of the call."""
+
+    def __init__(
+        self,
+        name: str,
+        rules: Sequence[StaticRule],
+        relations: Mapping[str, Relation],
+        pool: Pool,
+        source: Source | None,
+    ) -> None:
+        self.name = name
+        self.arity = len(rules[0].arguments)
+        self.types: tuple[None, ...] = (None,) * self.arity
+        self._rules = tuple(rules)
+        self._relations = relations
+        self._pool = pool
+        self._source = source
+        self._ready: dict[frozenset[int], bool] = {}
+        self._probes: dict[tuple[tuple[tuple[int, str], ...], tuple[int, ...]], _Call] = {}
+        needed = [relations.get(each.name) for rule in rules for each in rule.conditions if isinstance(each, Predicate)]
+        self.depth: int = 1 + max((each.depth for each in needed if isinstance(each, RulePredicate)), default=0)
+
+    def ready(self, bound: frozenset[int]) -> bool:
+        if bound not in self._ready:
+            self._ready[bound] = all(self._runs(rule, sorted(bound)) for rule in self._rules)
+        return self._ready[bound]
+
+    def _runs(self, rule: StaticRule, bound: Sequence[int]) -> bool:
+        entry = enter(rule.arguments, bound)
+        try:
+            known = order_of(rule, entry, self._relations, self._source)[1]
+        except CepError:
+            return False
+        free = [argument for i, argument in enumerate(rule.arguments) if i not in entry.names]
+        named = all(not (isinstance(argument, Variable) and argument.name == "_") for argument in free)
+        return named and all(variable.name in known for argument in free for variable in variables(argument))
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Call:
+        asked = (tuple(bound.items()), wanted)
+        if asked not in self._probes:
+            self._probes[asked] = self._probe(bound, wanted)
+        return self._probes[asked]
+
+    def _probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Call:
+        bodies: list[tuple[GivenArguments, Conditions, list[Typed]]] = []
+        types: list[str | None] = [None] * len(wanted)
+        for rule in self._rules:
+            entry = enter(rule.arguments, list(bound))
+            known = {entry.names[i]: type for i, type in bound.items()}
+            body = entry.conditions + rule.conditions
+            conditions = compile_conditions(body, known, self._relations, self._pool, self._source)
+            known |= conditions.binds
+            outputs = [check(rule.arguments[i], known, self._source) for i in wanted]
+            for i, output in enumerate(outputs):
+                types[i] = grown(types[i], output.type)
+            bodies.append((entry, conditions, outputs))
+        fixed = tuple(type or "any" for type in types)
+        rules = [
+            _Rule(
+                tuple(entry.names.values()), conditions,
+                [compile_expression(fit_head(output, type), self._pool) for output, type in zip(outputs, fixed)],
+            )
+            for entry, conditions, outputs in bodies
+        ]  # fmt: skip
+        return _Call(rules, fixed)
+
+
+def order_of(
+    rule: StaticRule, entry: GivenArguments, relations: Mapping[str, Relation], source: Source | None
+) -> tuple[tuple[Condition, ...], set[str]]:
+    """A rule's conditions in order when it is entered so, and all variables that are bound then."""
+    known = set(entry.names.values())
+    order = arrange(entry.conditions + rule.conditions, known, relations, source)
+    for condition in order:
+        known.update(binding(condition, known))
+    return order, known
+
+
+def fit_head(typed: Typed, type: str) -> Typed:
+    """A head argument in the type of its column, which has grown to hold it."""
+    assert typed.type == type or type == "any" or common_type(typed.type, type) == type, "a column holds all its values"
+    fit = coerced(typed, type)
+    assert fit is not None, "a column holds all its values"
+    return fit
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    names: tuple[str, ...]
+    conditions: Conditions
+    outputs: list[Evaluation]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The rules ready to run."""
+
+    rules: list[_Rule]
+    types: tuple[str, ...]
+
+    @property
+    def single(self) -> bool:
+        return len(self.rules) == 1 and self.rules[0].conditions.single
+
+    timed = False
+
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
+        found: list[tuple[Ints, list[Column]]] = []
+        for rule in self.rules:
+            given = dict(zip(rule.names, bound))
+            index, binds = rule.conditions.answers(given, rows)
+            answered = {name: column[index] for name, column in given.items()} | binds
+            (index, *outputs), _ = present(
+                [index, *(output(answered, len(index)) for output in rule.outputs)], len(index)
+            )
+            found.append((index, outputs))
+        if self.single:
+            return found[0]
+        index = np.concatenate([index for index, _ in found])
+        order = np.argsort(index, kind="stable")
+        index = index[order]
+        columns = [np.concatenate(parts)[order] for parts in zip(*(columns for _, columns in found))]
+        from cep.core.hashtable import KeySet
+
+        _, first = KeySet(1 + len(columns)).insert(words([index, *columns], len(index)))
+        return index[first], [column[first] for column in columns]
+
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
+        result = np.zeros(rows, dtype=np.bool_)
+        for rule in self.rules:
+            result |= rule.conditions.holds(dict(zip(rule.names, bound)), rows)
+        return result

@@ -1,0 +1,75 @@
+"""Tables seen in another way: as they were before the last edits, or with constants that they do not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.relation import Column
+from cep.core.values import Ints
+from cep.rules.static.materialized import Asked, MaterializedRelation
+
+
+class Former:
+    """A table as it was when it was last settled."""
+
+    def __init__(self, table: MaterializedRelation) -> None:
+        self.table = table
+        self.name, self.arity, self.types = table.name, table.arity, table.types
+
+    def ready(self, bound: frozenset[int]) -> bool:
+        return True
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Asked:
+        return self.table.probe(bound, wanted, former=True)
+
+
+class Chosen:
+    """A table of rows that all have certain values at some positions, which it does not hold: those of one constant.
+
+    What it is asked with there are those values.
+    """
+
+    def __init__(self, table: MaterializedRelation | Former, fixed: Sequence[str | None]) -> None:
+        """`fixed`: for each position the type of its one value, None for those that the table holds."""
+        self.table = table
+        self.fixed = fixed
+        self.name = table.name
+        self.arity = len(fixed)
+        self._inner = {place: i for i, place in enumerate(p for p, type in enumerate(fixed) if type is None)}
+        self.types = tuple(table.types[self._inner[p]] if type is None else type for p, type in enumerate(fixed))
+
+    @property
+    def held(self) -> list[int]:
+        """The positions that the table holds."""
+        return list(self._inner)
+
+    def ready(self, bound: frozenset[int]) -> bool:
+        return True
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _AskedChosen:
+        inner = {self._inner[place]: type for place, type in bound.items() if place in self._inner}
+        asked = self.table.probe(inner, tuple(self._inner[place] for place in wanted))
+        return _AskedChosen(asked, [i for i, place in enumerate(bound) if place in self._inner])
+
+
+class _AskedChosen:
+    __slots__ = ("_asked", "_kept", "single", "types")
+
+    def __init__(self, asked: Asked, kept: list[int]) -> None:
+        self._asked = asked
+        self._kept = kept
+        self.types = asked.types
+        self.single = asked.single
+
+    @property
+    def timed(self) -> bool:
+        return self._asked.timed
+
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
+        return self._asked.answers([bound[i] for i in self._kept], rows, ends)
+
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
+        return self._asked.holds([bound[i] for i in self._kept], rows, ends)

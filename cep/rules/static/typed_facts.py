@@ -1,0 +1,280 @@
+"""Facts that are declared, `fact opening(shop: string, from: time, until: time).`: what rows and tables must hold.
+
+An attribute that is declared `time` holds points in time, or times of day, which are durations since midnight:
+whichever its facts are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from cep.core.errors import NOWHERE, CepError, Source, Span
+from cep.core.literals import read_clock, read_duration, read_time
+from cep.core.schema import RecordFormat
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.typed import TICKS, Typed, a, coerced
+from cep.rules.terms import Constant, Expression, StaticRule
+
+
+@dataclass(frozen=True, slots=True)
+class FactAttribute:
+    """`from: time?`"""
+
+    name: str
+    type: str
+    optional: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}{'?' if self.optional else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class FactDeclaration:
+    """`fact name(attributes) FORMAT csv(...).`; `records`: how a table of them is written, no part of what they are."""
+
+    name: str
+    attributes: tuple[FactAttribute, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+    records: RecordFormat | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.attributes))})"
+
+
+class DeclaredFacts:
+    """One declared predicate: its facts and its table held against the declaration.
+
+    `types`: of its columns; `table`: as the declaration says; `errors`: what does not fit it.
+    """
+
+    def __init__(
+        self,
+        declaration: FactDeclaration,
+        facts: Sequence[StaticRule],
+        table: pl.DataFrame | None,
+        source: Source | None,
+    ) -> None:
+        self.declaration = declaration
+        self.source = source
+        self.errors: list[CepError] = []
+        self.types = [each.type for each in declaration.attributes]
+        self.table = None if table is None else self._named(table)
+        columns = [] if self.table is None else [self._converted(at) for at in range(self.table.width)]
+        for at, attribute in enumerate(declaration.attributes):
+            if attribute.type == "time":
+                self._resolve(at, [fact.arguments[at] for fact in facts], columns)
+        for fact in facts:
+            for at, argument in enumerate(fact.arguments):
+                self._fits(at, argument)
+        if self.table is not None and not self.errors:
+            self.table = pl.DataFrame(columns)
+
+    def error(self, message: str, span: Span, hint: str | None) -> None:
+        self.errors.append(CepError(message, self.source, span, hint, "type"))
+
+    def mismatch(self, at: int, type: str, argument: Expression) -> CepError:
+        """What is wrong with an argument of another type."""
+        attribute = self.declaration.attributes[at]
+        name = f"`{attribute.name}` of `{self.declaration.name}`"
+        message = f"{name} is declared {a(attribute.type)}, here it is {a(type)}"
+        hint = f"it is `{self.declaration}`"
+        if attribute.type in TICKS and isinstance(argument, Constant) and type == "string":
+            hint = f'a time of day is written `time("{argument.value}")`' if _is_clock(str(argument.value)) else hint
+        elif (attribute.type, type) == ("iri", "string"):
+            hint = "an IRI is written `<...>` or `prefix:name`"
+        return CepError(message, self.source, argument.span, hint, "type")
+
+    def made(self, rule: StaticRule, typed: Sequence[Typed]) -> None:
+        """Raises what a rule makes that the declaration does not allow."""
+        for at, (argument, each) in enumerate(zip(rule.arguments, typed)):
+            if coerced(each, self.types[at]) is None:
+                raise self.mismatch(at, each.type, argument)
+
+    def _resolve(self, at: int, arguments: Sequence[Expression], columns: Sequence[pl.Series]) -> None:
+        """Whether times are points in time or times of day; both in one column are refused."""
+        kinds = {columns[at].dtype == pl.Duration} if columns and columns[at].len() else set[bool]()
+        for argument in arguments:
+            type = self._type(argument)
+            if type is None or type not in TICKS:
+                continue
+            kinds.add(type == "duration")
+            if len(kinds) > 1:
+                name = self.declaration.attributes[at].name
+                here, other = ("time of day", "point in time")[:: 1 if type == "duration" else -1]
+                message = f"`{name}` of `{self.declaration.name}` is a {other} elsewhere, here it is a {here}"
+                hint = 'a time of day is `time("22:00")`, a point in time `2013-02-08T22:00:00Z`'
+                self.error(message, argument.span, hint)
+                return
+        self.types[at] = "duration" if True in kinds else "time" if kinds else "any"  # without facts it may be either
+
+    def _type(self, argument: Expression) -> str | None:
+        try:
+            return check(argument, {}, self.source).type
+        except CepError:
+            return None
+
+    def _fits(self, at: int, argument: Expression) -> None:
+        try:
+            typed = check(argument, {}, self.source)
+        except CepError as error:
+            self.errors.append(error)
+            return
+        declared = self.declaration.attributes[at].type
+        mixed = declared == "time" and typed.type in TICKS  # told with all of the column
+        if coerced(typed, declared) is None and not mixed:
+            self.errors.append(self.mismatch(at, typed.type, argument))
+
+    # --- tables ---
+
+    def _named(self, table: pl.DataFrame) -> pl.DataFrame | None:
+        """The columns that have the attributes' names, else all in their order."""
+        names = [each.name for each in self.declaration.attributes]
+        if (columns := by_name(names, table.columns)) is not None:
+            return table.select(columns)
+        if table.width == len(names):
+            elsewhere = [
+                (name, column)
+                for place, column in enumerate(table.columns)
+                if (name := next((each for each in names if _same(each, column)), None)) and names.index(name) != place
+            ]
+            if not elsewhere:
+                return table
+            name, column = elsewhere[0]
+            lacking = next(each for each in names if by_name([each], table.columns) is None)
+            self.error(
+                f"the table of `{self.declaration.name}` has a column `{column}`, but none for `{lacking}`; "
+                f"by their order `{column}` would be `{names[table.columns.index(column)]}`: the columns are "
+                + ", ".join(f"`{each}`" for each in table.columns),
+                self.declaration.span,
+                "call the columns as the attributes, or the attributes as the columns",
+            )
+            return None
+        self.error(
+            f"`{self.declaration.name}` has {len(names)} attributes, its table {table.width} columns: "
+            + ", ".join(f"`{name}`" for name in table.columns),
+            self.declaration.span, "columns of the attributes' names are taken, whatever else there is",
+        )  # fmt: skip
+        return None
+
+    def _converted(self, at: int) -> pl.Series:
+        """A column of the table as its attribute is declared."""
+        assert self.table is not None, "there is a table"
+        series, attribute = self.table.to_series(at), self.declaration.attributes[at]
+        what = f"the table of `{self.declaration.name}`"
+        missing = series.is_null()
+        if missing.any() and not attribute.optional:
+            row = missing.arg_max()
+            message = f"row {(row or 0) + 1} of {what} has no `{attribute.name}`"
+            self.error(message, attribute.span, f"`{attribute.name}: {attribute.type}?` lets it be missing")
+            return series
+        if series.dtype.is_nested():
+            message = f"`{attribute.name}` of {what} holds lists or structs, not values"
+            flat = f'`data.unnest("{series.name}")` of polars or `pandas.json_normalize` make columns of structs'
+            self.error(message, attribute.span, flat)
+            return series
+        made = converted(series, attribute.type)
+        wrong = ~missing if made is None else made.is_null() & ~missing
+        if wrong.any():
+            row = wrong.arg_max() or 0
+            message = f"`{attribute.name}` in row {row + 1} of {what} is no {attribute.type}: `{series[row]}`"
+            hint = _WRITTEN.get(attribute.type)
+            if attribute.type in ("int", "float") and "," in str(series[row]):
+                hint = 'decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")` behind the declaration'
+            self.error(message, attribute.span, hint)
+        return series if made is None else made
+
+
+def by_name(names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
+    """The columns that have some names, whatever is a capital; None: not all have one, or one has two."""
+    if set(names) <= set(columns):
+        return list(names)
+    found = [[column for column in columns if _same(name, column)] for name in names]
+    return [each[0] for each in found] if all(len(each) == 1 for each in found) else None
+
+
+def _same(name: str, column: str) -> bool:
+    return column.strip().casefold() == name.casefold()
+
+
+_WRITTEN = {
+    "time": "times are ISO 8601, `2013-02-08T18:00:00Z`, or all times of day, `06:30`",
+    "duration": "durations are seconds, `PT3H` or `06:30`",
+    "bool": "`true` or `false`",
+    **dict.fromkeys(
+        ("int", "float"), "a missing value is an empty field or `NA`, its attribute has `?`: `max: float?`"
+    ),
+}
+
+
+def converted(series: pl.Series, type: str) -> pl.Series | None:
+    """A column of a table as one of a type, null where a value is none of it; None where no value can be."""
+    dtype = series.dtype
+    if dtype == pl.Null:
+        return series.cast(_DTYPES[type])
+    text = dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum)
+    if type in ("string", "iri"):
+        return series.cast(pl.String) if text or (type == "string" and dtype.is_integer()) else None
+    if type in ("int", "float"):
+        if not (text or dtype.is_numeric()):
+            return None
+        numbers = series.cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False) if text else series
+        if type == "float":
+            return numbers.cast(pl.Float64)
+        whole = series.cast(pl.String).str.strip_chars().cast(pl.Int64, strict=False) if text else numbers
+        if whole.dtype.is_integer():
+            return whole.cast(pl.Int64, strict=False)
+        return whole.set((whole != whole.round()).fill_null(False), None).cast(pl.Int64, strict=False)
+    if type == "bool":
+        if text:
+            values = {"true": True, "false": False}
+            return series.cast(pl.String).replace_strict(values, default=None, return_dtype=pl.Boolean)
+        return series if dtype == pl.Boolean else None
+    if dtype == pl.Time:
+        return (series.cast(pl.Int64) // 1_000).cast(pl.Duration("us"))  # nanoseconds since midnight
+    if dtype.is_numeric():
+        return (series.cast(pl.Float64) * 1_000_000).round().cast(pl.Int64, strict=False).cast(_DTYPES[type])
+    if type == "time" and dtype == pl.Duration:
+        return series.cast(_DTYPES["duration"])
+    if not text:
+        fits = dtype == pl.Duration if type == "duration" else dtype in (pl.Date, pl.Datetime)
+        return series.cast(_DTYPES[type]) if fits else None
+    texts = series.cast(pl.String)
+    if type == "time" and not any(map(_is_clock, texts.drop_nulls().unique())):
+        return _read(texts, read_time).cast(pl.Datetime("us"))
+    return _read(texts, _duration).cast(pl.Duration("us"))
+
+
+_DTYPES: Mapping[str, pl.DataType] = {
+    "int": pl.Int64(), "float": pl.Float64(), "bool": pl.Boolean(), "string": pl.String(), "iri": pl.String(),
+    "time": pl.Datetime("us"), "duration": pl.Duration("us"),
+}  # fmt: skip
+
+
+def _read(texts: pl.Series, reader: Callable[[str], int]) -> pl.Series:
+    """Each distinct text read once; null where it is none."""
+    known = dict(_each(texts.drop_nulls().unique(), reader))
+    return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
+
+
+def _each(texts: pl.Series, reader: Callable[[str], int]) -> Iterator[tuple[str, int | None]]:
+    for text in texts:
+        try:
+            yield text, reader(text.strip())
+        except CepError:
+            yield text, None
+
+
+def _duration(text: str) -> int:
+    return read_duration(text) if text.startswith("P") else read_clock(text)
+
+
+def _is_clock(text: str) -> bool:
+    try:
+        read_clock(text)
+    except CepError:
+        return False
+    return True
