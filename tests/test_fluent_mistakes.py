@@ -29,7 +29,7 @@ MISTAKES = [
     ("initiate on(P, Q) <- go(P, Q).", "here it has 2 arguments"),
     ("terminate at(P) <- tick(P).", "fluent `at` has a value"),
     ("terminate on(P) = 3 <- tick(P).", "fluent `on` has no value: it holds or does not"),
-    ("terminate at(P) = 3 <- tick(P).", "`place` of `rules of at` is declared a string, here it is an int"),
+    ("terminate at(P) = 3 <- tick(P).", "`place` of `at` is declared a string, here it is an int"),
     ("on(P) ENDS AFTER 0 s.", "what ends after no time never holds"),
     ("on(ann) ENDS AFTER 1 s.", "a deadline is that of all of its fluent"),
     ("on(P) ENDS AFTER 1 s. on(P) ENDS AFTER 2 s.", "has a deadline for this value already"),

@@ -13,13 +13,13 @@ SINCE_EVER = BEFORE_TIME + 1
 FOREVER = END_OF_TIME
 """How late, in microseconds, is what is known at the end of the input alone."""
 
-HOLDS, TOLD, EDGES, CHANGES, RECORDS = "holds", "told", "edges", "changes", "records"
+HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 
 EDGE = "@edge"
 """The column that says whether a change of a fluent is that it `begins` or `ends`."""
 
 INITIATED, TERMINATED, ENDED_ALL = range(3)
-"""What rules tell of a fluent: that a value begins, ends, that whatever holds ends."""
+"""What a transition does: it initiates a value, terminates one, or terminates whatever holds."""
 
 BEGINS, ENDS, WHOLE, HELD, BEFORE = range(5)
 """What becomes of it: instants of its beginning and its end; a whole maximal interval; one that held from before all
@@ -37,11 +37,12 @@ BOUNDS = ("()", "[)", "(]", "[]")
 
 
 @dataclass(frozen=True, slots=True)
-class Fluent:
-    """What a table of a fluent has. `part`: its maximal intervals (HOLDS), what its rules say (TOLD), when it begins
-    and ends (EDGES), also as that is written (CHANGES), or what comes in of it (RECORDS); `name`: its own; `valued`:
-    its last attribute is its value; `defined`: formulas say when it holds, so that its intervals have bounds of their
-    own; `late`: their ends, and those of all rows of its tables, are so many microseconds late, when they are known.
+class FluentTable:
+    """What a table of a fluent holds. `part`: its maximal intervals (HOLDS), the transitions that its rules derive
+    (TRANSITIONS), when it begins and ends (EDGES), also as that is written (CHANGES), or what comes in of it (RECORDS);
+    `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it holds, so that its
+    intervals have bounds of their own; `late`: their ends, and those of all rows of its tables, are so many
+    microseconds late, when they are known.
 
     What comes in is as what formulas define."""
 

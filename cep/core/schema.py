@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cep.core.fluents import Fluent
+from cep.core.fluents import FluentTable
 
 CODED = ("string", "iri", "any")
 """The types whose values are held as codes of the pool (`cep.core.values`); the others are their own bits."""
@@ -86,4 +86,4 @@ class Schema:
     clock: str | None = field(default=None, compare=False)
     format: TimeFormat | None = field(default=None, compare=False)
     records: RecordFormat | None = field(default=None, compare=False)
-    fluent: Fluent | None = field(default=None, metadata={"later": True})
+    fluent: FluentTable | None = field(default=None, metadata={"later": True})

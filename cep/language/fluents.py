@@ -1,7 +1,7 @@
-"""Simple fluents, lowered: rules that tell what begins and ends, and one that makes of that what holds.
+"""Simple fluents, lowered: rules that initiate and terminate, and one that makes of these transitions what holds.
 
-Of a fluent `f` there are three tables, which occurrences go through like others: `rules of f` (a row each time that
-something is initiated or terminated), `times of f` (its beginnings and ends) and `f` (its maximal intervals).
+Of a fluent `f` there are three tables, which occurrences go through like others: `transitions of f` (a row each
+time that something is initiated or terminated), `times of f` (its beginnings and ends) and `f` (its maximal intervals).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from cep.core.fluents import (
     INITIATED,
     SINCE_EVER,
     TERMINATED,
-    TOLD,
+    TRANSITIONS,
     WHOLE,
-    Fluent,
+    FluentTable,
 )
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.recorded_fluents import edges, rules_of_records, tables_of_records
 from cep.language.syntax import ast
 from cep.operators.event import Atom
-from cep.operators.holding import ANY, KIND, Holds
-from cep.operators.inertia import Deadline, Told
+from cep.operators.holding import ANY, KIND, HoldingPattern
+from cep.operators.inertia import FluentDeadline, InertiaPattern
 from cep.operators.time_point import Point
 from cep.operators.where import Given
 from cep.plan.algebra import Rule
@@ -57,9 +57,9 @@ RESERVED = ("type", "start", "end", "bounds", "time", "args")
 _NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "float": 0.0, "bool": False}
 
 
-def told(name: str) -> str:
-    """The table of what the rules of a fluent say."""
-    return f"rules of {name}"
+def transitions(name: str) -> str:
+    """The table of what the rules of a fluent initiate and terminate, or what its formulas give."""
+    return f"transitions of {name}"
 
 
 class Late(Protocol):
@@ -85,17 +85,17 @@ class Fluents:
         self.declared: dict[str, ast.FluentDeclaration] = {}
         self.errors: list[CepError] = []
         self.flawed: set[int] = set()
-        self.deadlines: dict[str, list[Deadline]] = {}
+        self.deadlines: dict[str, list[FluentDeadline]] = {}
         self.initial: set[str] = set()
         self.late: Late | None = None
         statements = program.statements
         self.defined = {each.name for each in statements if isinstance(each, ast.WhileRule)}
-        told_of = {each.name for each in statements if isinstance(each, ast.FluentRule | ast.WhileRule)}
+        with_rules = {each.name for each in statements if isinstance(each, ast.FluentRule | ast.WhileRule)}
         self.incoming = {
             each.name
             for each in statements
             if isinstance(each, ast.FluentDeclaration)
-            and (each.name not in told_of or (each.records is not None and each.records.start is not None))
+            and (each.name not in with_rules or (each.records is not None and each.records.start is not None))
         } - self.defined
         for statement in statements:
             if isinstance(statement, ast.FluentDeclaration):
@@ -158,10 +158,10 @@ class Fluents:
         rule = (Attribute("rule", "int"),) if defined else ()
         for table, part, more in (
             (name, HOLDS, ()),
-            (told(name), TOLD, (kind, *rule)),
+            (transitions(name), TRANSITIONS, (kind, *rule)),
             (edges(name), EDGES, (kind,)),
         ):
-            of = Fluent(part, name, valued, defined)
+            of = FluentTable(part, name, valued, defined)
             self.schemas[table] = Schema(table, (*attributes, *more), True, False, iri=iri, fluent=of)
 
     def written(self, name: str) -> str:
@@ -220,7 +220,7 @@ class Fluents:
                 f"`{statement.name}` has a deadline for this value already", statement.span, "one for each value"
             )
             return
-        mine.append(Deadline(value, statement.duration, becomes, statement.renewed))
+        mine.append(FluentDeadline(value, statement.duration, becomes, statement.renewed))
 
     def constant(self, name: str, value: Expression | None) -> Constant | None:
         """A value of a fluent in a deadline; None: any. What is no value of it is refused."""
@@ -250,7 +250,7 @@ class Fluents:
     # --- rules ---
 
     def rule(self, statement: ast.FluentRule, body: Pattern) -> Rule:
-        """What a statement tells, as a rule."""
+        """What a statement initiates or terminates, as a rule."""
         arguments, what = list(statement.arguments), INITIATED
         if statement.verb == "terminate":
             what = TERMINATED
@@ -261,7 +261,7 @@ class Fluents:
                 value, what = Constant(_NEUTRAL.get(declared.type, 0), declared.type, value.span), ENDED_ALL
             arguments.append(value)
         arguments.append(Constant(what, "int"))
-        return Rule(told(statement.name), tuple(arguments), body, None, statement.span, statement.head_span)
+        return Rule(transitions(statement.name), tuple(arguments), body, None, statement.span, statement.head_span)
 
     def initially(self, statement: ast.FluentRule, conditions: tuple[Condition, ...]) -> Rule:
         """What holds from before all time, as a rule."""
@@ -269,7 +269,7 @@ class Fluents:
         return self.rule(statement, Given(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
-        """The rules that make of what is told of each fluent when it begins and ends, and of that its intervals."""
+        """The rules that make of the transitions of each fluent when it begins and ends, and of that its intervals."""
         made = []
         for name, statement in self.declared.items():
             if name in self.incoming:
@@ -278,9 +278,9 @@ class Fluents:
             valued = statement.value is not None
             if name in self.defined:
                 continue
-            names = tuple(f"{each.name}'" for each in self.schemas[told(name)].attributes)
+            names = tuple(f"{each.name}'" for each in self.schemas[transitions(name)].attributes)
             span = statement.span
-            body = Told(told(name), names, valued, tuple(self.deadlines.get(name, ())), None, span)
+            body = InertiaPattern(transitions(name), names, valued, tuple(self.deadlines.get(name, ())), None, span)
             every = tuple(map(Variable, names))
             made.append(Rule(edges(name), every, body, None, span, span))
             for kind in (WHOLE, HELD) if name in self.initial else (WHOLE,):
@@ -365,7 +365,7 @@ class Fluents:
             else:
                 plain.append(argument)
         fluent = Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
-        return Holds(pattern, fluent, negated, None, span)
+        return HoldingPattern(pattern, fluent, negated, None, span)
 
     def ill_placed(self, rules: Sequence[Rule]) -> None:
         """Refuse occurrences of fluents on a cycle."""

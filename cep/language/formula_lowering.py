@@ -16,27 +16,27 @@ from cep.language.asking import Asking
 from cep.language.fluents import Fluents
 from cep.language.lateness import Lateness
 from cep.language.recorded_fluents import edges
-from cep.operators.conjunction import Together
+from cep.operators.conjunction import ConjunctionPattern
 from cep.operators.either import Either
 from cep.operators.event import Atom
-from cep.operators.grouped import Grouped
+from cep.operators.grouping import GroupingPattern
 from cep.operators.holding import KIND
-from cep.operators.supported import Happening, Onto
-from cep.operators.temporal import Temporal
+from cep.operators.supports import FormulaEventPattern, ProjectionPattern
+from cep.operators.temporal import TemporalPattern
 from cep.operators.where import Given
 from cep.plan.pattern import Pattern, variables
 from cep.rules.formulas import (
-    Aggregated,
-    Alternatives,
-    Conjunction,
+    AggregatedFormula,
+    And,
     Formula,
-    Lasting,
-    Plain,
-    Restricted,
-    Timed,
-    Within,
+    FormulaAtom,
+    LastingFormula,
+    MetricFormula,
+    MetricInterval,
+    Or,
+    RestrictedFormula,
     asked,
-    bound,
+    bound_variables,
     formula_variables,
 )
 from cep.rules.terms import (
@@ -66,45 +66,47 @@ class FormulaLowering:
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
         """The formula as a pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
         match formula:
-            case Plain():
-                return self.plain(formula, keep)
-            case Conjunction():
+            case FormulaAtom():
+                return self.atom(formula, keep)
+            case And():
                 return self.conjunction(formula, keep, outside)
-            case Alternatives():
+            case Or():
                 return self.alternatives(formula, keep, outside)
-            case Timed():
+            case MetricFormula():
                 return self.timed(formula, keep, outside)
-            case Lasting(inner, least, strictly, span):
-                body = self.lowered(inner, bound(inner), outside)
-                made = Temporal("LASTING", body, None, None, least + strictly, (self.late_of(inner),), None, span)
-                return self.onto(made, keep, formula)
-            case Restricted():
+            case LastingFormula(inner, least, strictly, span):
+                body = self.lowered(inner, bound_variables(inner), outside)
+                made = TemporalPattern(
+                    "LASTING", body, None, None, least + strictly, (self.late_of(inner),), None, span
+                )
+                return self.projected(made, keep, formula)
+            case RestrictedFormula():
                 return self.restricted(formula, keep, outside)
-            case Aggregated():
+            case AggregatedFormula():
                 return self.aggregated(formula, keep, outside)
 
-    def onto(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
+    def projected(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
         """The pattern with these variables alone."""
         mine = variables(pattern) - {KIND}
         if mine <= keep:
             return pattern
-        return Onto(pattern, tuple(sorted(mine & keep)), self.late_of(formula), 0, None, formula.span)
+        return ProjectionPattern(pattern, tuple(sorted(mine & keep)), self.late_of(formula), 0, None, formula.span)
 
-    def plain(self, formula: Plain, keep: Names) -> Pattern:
+    def atom(self, formula: FormulaAtom, keep: Names) -> Pattern:
         arguments = formula.arguments
         values = tuple(each for each in arguments if isinstance(each, Variable | Constant))
         if formula.name not in self.fluents.declared:
             atom = Atom(formula.name, values, None, formula.span)
-            names = tuple(sorted(bound(formula) & keep))
-            return Happening(atom, names, formula.within, None, formula.span)
+            names = tuple(sorted(bound_variables(formula) & keep))
+            return FormulaEventPattern(atom, names, formula.within, None, formula.span)
         atom = Atom(edges(formula.name), (*values, Variable(KIND, formula.span)), None, formula.span)
-        return self.onto(atom, keep, formula)
+        return self.projected(atom, keep, formula)
 
-    def conjunction(self, formula: Conjunction, keep: Names, outside: Names) -> Pattern:
+    def conjunction(self, formula: And, keep: Names, outside: Names) -> Pattern:
         positive = [part for part, no in zip(formula.parts, formula.negated, strict=True) if not no]
         absent = [part for part, no in zip(formula.parts, formula.negated, strict=True) if no]
-        mine = [bound(part) for part in positive]
-        every = bound(formula)
+        mine = [bound_variables(part) for part in positive]
+        every = bound_variables(formula)
         speaks = [frozenset(formula_variables(part)) for part in absent]
         for part, names in zip(absent, speaks, strict=True):
             self.safe(part, names - every, outside)
@@ -118,15 +120,15 @@ class FormulaLowering:
             others = asked.union(*(mine[n] for n in range(len(positive)) if n != following))
             right = self.lowered(positive[following], mine[following] & others, outside | others)
             its = self.late_of(positive[following])
-            made = right if made is None else Together(made, right, False, (late, its), None, formula.span)
+            made = right if made is None else ConjunctionPattern(made, right, False, (late, its), None, formula.span)
             late, done = max(late, its), done | mine[following]
         assert made is not None, "the first part is not negated"
         for part in absent:
-            right = self.lowered(part, bound(part) & every, outside | every)
+            right = self.lowered(part, bound_variables(part) & every, outside | every)
             its = self.late_of(part)
-            made = Together(made, right, True, (late, its), None, formula.span)
+            made = ConjunctionPattern(made, right, True, (late, its), None, formula.span)
             late = max(late, its)
-        return self.onto(made, keep, formula)
+        return self.projected(made, keep, formula)
 
     def safe(self, absent: Formula, loose: Names, outside: Names) -> None:
         """Refuse variables of what is absent that something around the conjunction speaks of, and it does not bind."""
@@ -138,8 +140,8 @@ class FormulaLowering:
                 "unsafe",
             )
 
-    def alternatives(self, formula: Alternatives, keep: Names, outside: Names) -> Pattern:
-        mine = [frozenset(name for name in bound(part) if "'" not in name) for part in formula.parts]
+    def alternatives(self, formula: Or, keep: Names, outside: Names) -> Pattern:
+        mine = [frozenset(name for name in bound_variables(part) if "'" not in name) for part in formula.parts]
         every = frozenset[str]().union(*mine)
         for part, names in zip(formula.parts, mine, strict=True):
             if names != every:
@@ -156,20 +158,20 @@ class FormulaLowering:
         made = found[0]
         for right in found[1:]:
             made = Either(made, right, None, formula.span)
-        return Onto(made, tuple(sorted(own)), max(lates), 0, None, formula.span)
+        return ProjectionPattern(made, tuple(sorted(own)), max(lates), 0, None, formula.span)
 
-    def timed(self, formula: Timed, keep: Names, outside: Names) -> Pattern:
+    def timed(self, formula: MetricFormula, keep: Names, outside: Names) -> Pattern:
         operator, within, span = formula.operator, formula.within, formula.span
         by = reach(within.low, within.high, within.bounds)
         right = formula.parts[-1]
         its = self.late_of(right)
         if len(formula.parts) == 1:
-            own = bound(right)
+            own = bound_variables(right)
             own = own & keep if operator in ("ONCE", "EVENTUALLY") else own
             body = self.lowered(right, own, outside)
-            return self.onto(Temporal(operator, body, None, by, 0, (its,), None, span), keep, formula)
+            return self.projected(TemporalPattern(operator, body, None, by, 0, (its,), None, span), keep, formula)
         left = formula.parts[0]
-        mine, theirs = bound(left), bound(right)
+        mine, theirs = bound_variables(left), bound_variables(right)
         for name in sorted(mine - theirs):
             shown = "_" if "'" in name else name
             self.error(
@@ -187,23 +189,27 @@ class FormulaLowering:
             # the left is asked of each tuple of the right, of all that ever hold there
             ever = self.ever(right, theirs & (keep | mine), outside | mine, operator, within)
             late = max(self.late_of(left), self.late_of(ever[1]))
-            held = Together(held, ever[0], False, (self.late_of(left), self.late_of(ever[1])), None, left.span)
+            held = ConjunctionPattern(
+                held, ever[0], False, (self.late_of(left), self.late_of(ever[1])), None, left.span
+            )
             if variables(held) != variables(body):
-                held = Onto(held, tuple(sorted(variables(body) - {KIND})), late, 0, None, left.span)
+                held = ProjectionPattern(held, tuple(sorted(variables(body) - {KIND})), late, 0, None, left.span)
         else:
             late = self.late_of(left)
-        return self.onto(Temporal(operator, held, body, by, 0, (late, its), None, span), keep, formula)
+        return self.projected(TemporalPattern(operator, held, body, by, 0, (late, its), None, span), keep, formula)
 
     def ever(
-        self, right: Formula, keep: Names, outside: Names, operator: str, within: Within
+        self, right: Formula, keep: Names, outside: Names, operator: str, within: MetricInterval
     ) -> tuple[Pattern, Formula]:
         """While a tuple of the right of SINCE or UNTIL may matter to its left."""
-        again = Timed("EVENTUALLY" if operator == "UNTIL" else "ONCE", (right,), Within(0, within.high, _whole(within)))
+        again = MetricFormula(
+            "EVENTUALLY" if operator == "UNTIL" else "ONCE", (right,), MetricInterval(0, within.high, _whole(within))
+        )
         again = replace(again, span=right.span)
         return self.lowered(again, keep, outside), again
 
-    def aggregated(self, formula: Aggregated, keep: Names, outside: Names) -> Pattern:
-        inner = bound(formula.formula)
+    def aggregated(self, formula: AggregatedFormula, keep: Names, outside: Names) -> Pattern:
+        inner = bound_variables(formula.formula)
         known = sorted(name for name in inner if "'" not in name)
         for result in formula.results:
             if result.function in _IN_ORDER:
@@ -232,9 +238,11 @@ class FormulaLowering:
                 )
         body = self.lowered(formula.formula, inner, outside | inner)
         late = self.late_of(formula.formula)
-        return self.onto(Grouped(body, formula.results, formula.by, late, None, formula.span), keep, formula)
+        return self.projected(
+            GroupingPattern(body, formula.results, formula.by, late, None, formula.span), keep, formula
+        )
 
-    def restricted(self, formula: Restricted, keep: Names, outside: Names) -> Pattern:
+    def restricted(self, formula: RestrictedFormula, keep: Names, outside: Names) -> Pattern:
         names = asked(formula.conditions)
         uses = dict.fromkeys(names, 2)
         conditions = tuple(self.asking.condition(each, uses) for each in formula.conditions)
@@ -247,8 +255,8 @@ class FormulaLowering:
                     "how long it holds is said by LASTING, how long ago by ONCE",
                 )
         inner = formula.formula
-        body = self.lowered(inner, bound(inner) & (keep | names), outside | names)
-        return self.onto(Given(body, conditions, None, formula.span), keep, formula)
+        body = self.lowered(inner, bound_variables(inner) & (keep | names), outside | names)
+        return self.projected(Given(body, conditions, None, formula.span), keep, formula)
 
 
 def _sides(condition: Comparison | Predicate) -> Sequence[Expression]:
@@ -263,6 +271,6 @@ def _times(expression: Expression) -> bool:
     return any(map(_times, expression.arguments))
 
 
-def _whole(within: Within) -> str:
+def _whole(within: MetricInterval) -> str:
     """The bounds of `[0, high]` that reach as far."""
     return "[" + within.bounds[1]

@@ -8,28 +8,28 @@ from dataclasses import replace
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN
 from cep.language.asking import Asking
-from cep.language.fluents import Fluents, told
+from cep.language.fluents import Fluents, transitions
 from cep.language.formula_lowering import FormulaLowering
 from cep.language.lateness import Lateness
 from cep.language.recorded_fluents import edges
 from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
-from cep.operators.supported import Defined, Onto
+from cep.operators.supports import ExtentPattern, ProjectionPattern
 from cep.operators.where import Given
 from cep.plan.algebra import Rule
 from cep.plan.order import components
 from cep.plan.pattern import Pattern, events, variables
 from cep.rules.formulas import (
-    Alternatives,
-    Conjunction,
+    And,
     Formula,
-    Lasting,
-    Plain,
-    Timed,
-    bound,
+    FormulaAtom,
+    LastingFormula,
+    MetricFormula,
+    Or,
+    bound_variables,
+    formula_atoms,
     formula_variables,
-    plain,
 )
 from cep.rules.terms import (
     Call,
@@ -66,7 +66,7 @@ class Formulas:
         self.lowering = FormulaLowering(fluents, asking, self.lateness)
         for name in self.rules:
             late = 0 if self.lateness.late(name) >= FOREVER else self.lateness.late(name)
-            for table in (name, told(name), edges(name)):
+            for table in (name, transitions(name), edges(name)):
                 schema = fluents.schemas[table]
                 assert schema.fluent is not None, "it is a fluent's"
                 fluents.schemas[table] = replace(schema, fluent=replace(schema.fluent, late=late))
@@ -80,7 +80,7 @@ class Formulas:
 
         def needs(name: object) -> list[str]:
             rules = self.rules.get(str(name), [])
-            return [each.name for rule in rules for each in plain(rule.formula) if each.name in self.rules]
+            return [each.name for rule in rules for each in formula_atoms(rule.formula) if each.name in self.rules]
 
         for component in components(list(self.rules), needs):
             if len(component) > 1 or str(component[0]) in needs(component[0]):
@@ -104,7 +104,7 @@ class Formulas:
             needs.setdefault(rule.event, []).extend(events(rule.body))
         for component in components(list(needs), lambda event: needs.get(str(event), [])):
             for name, own in self.rules.items():
-                if len(component) > 1 and told(name) in component:
+                if len(component) > 1 and transitions(name) in component:
                     self.cycle(own[0])
                     return
 
@@ -128,9 +128,9 @@ class Formulas:
         if len(self.fluents.errors) > before or formula is None:
             return None
         keep = frozenset(wanted)
-        known = bound(formula)
+        known = bound_variables(formula)
         for box in reversed(statement.boxes):
-            formula = Timed(_HEADS[box.operator], (formula,), box.within, statement.span)
+            formula = MetricFormula(_HEADS[box.operator], (formula,), box.within, statement.span)
         body = self.lowering.lowered(formula, keep, keep)
         if len(self.fluents.errors) == before:
             for each in heads:
@@ -141,19 +141,21 @@ class Formulas:
         late = self.lateness.late(statement.name)
         delay = 0 if number is not None or late >= FOREVER else late
         if variables(body) != keep | {KIND} or delay:
-            body = Onto(body, tuple(sorted(keep)), self.lateness.late_of(formula), delay, None, statement.span)
+            body = ProjectionPattern(
+                body, tuple(sorted(keep)), self.lateness.late_of(formula), delay, None, statement.span
+            )
         place = Constant(self.numbers[id(statement)] if number is None else number, "int")
         arguments: tuple[Expression, ...] = (*heads, Variable(KIND), place)
-        return Rule(told(statement.name), arguments, body, None, statement.span, statement.head_span)
+        return Rule(transitions(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
         """The rules that make of what is said of each fluent when it begins and ends, and of that its intervals."""
         made = []
         for name in self.rules:
             span = self.fluents.declared[name].span
-            names = tuple(f"{each.name}'" for each in self.fluents.schemas[told(name)].attributes)
+            names = tuple(f"{each.name}'" for each in self.fluents.schemas[transitions(name)].attributes)
             own = tuple(map(Variable, names[:-1]))
-            body = Defined(told(name), names, self.lateness.late(name), None, span)
+            body = ExtentPattern(transitions(name), names, self.lateness.late(name), None, span)
             made.append(Rule(edges(name), own, body, None, span, span))
             atom = Atom(edges(name), (*own[:-1], Constant(GIVEN, "int")), None, span)
             made.append(Rule(name, own[:-1], atom, None, span, span))
@@ -162,16 +164,16 @@ class Formulas:
     def asked_by_lasting(self, name: str) -> list[Rule]:
         """What the LASTING of a fluent asks, as a fluent of its own that nothing gives out."""
         own, rule = _inner(name), self.rules[name][0]
-        for of in (told, edges):
+        for of in (transitions, edges):
             schema = self.fluents.schemas[of(name)]
             assert schema.fluent is not None, "it is a fluent's"
             self.fluents.schemas[of(own)] = replace(
                 schema, name=of(own), fluent=replace(schema.fluent, name=own, late=0)
             )
-        assert isinstance(rule.formula, Lasting), "that is seen before"
+        assert isinstance(rule.formula, LastingFormula), "that is seen before"
         made = self.rule(replace(rule, name=own, formula=rule.formula.formula), 0)
-        names = tuple(f"{each.name}'" for each in self.fluents.schemas[told(own)].attributes)
-        body = Defined(told(own), names, 0, None, rule.span)
+        names = tuple(f"{each.name}'" for each in self.fluents.schemas[transitions(own)].attributes)
+        body = ExtentPattern(transitions(own), names, 0, None, rule.span)
         extent = Rule(edges(own), tuple(map(Variable, names[:-1])), body, None, rule.span, rule.span)
         return [] if made is None else [made, extent]
 
@@ -184,7 +186,7 @@ class Formulas:
             self.lateness.refuse(name, written.span)
             return atom
         lasting = self.rules[name][0].formula
-        assert isinstance(lasting, Lasting), "that is seen before"
+        assert isinstance(lasting, LastingFormula), "that is seen before"
         self.whole_of[name] = None
         long = Comparison(">=", Call("duration", ()), Constant(lasting.least + lasting.strictly, "duration"))
         return Given(replace(atom, event=edges(_inner(name))), (long,), atom.within, atom.span)
@@ -194,9 +196,9 @@ class Formulas:
     def resolved(self, formula: Formula) -> Formula | None:
         """The formula with all arguments in order, `_` a variable of its own each time; None: something is wrong."""
         match formula:
-            case Plain():
+            case FormulaAtom():
                 return self.named(formula)
-            case Conjunction() | Alternatives() | Timed():
+            case And() | Or() | MetricFormula():
                 found = [self.resolved(part) for part in formula.parts]
                 made = tuple(each for each in found if each is not None)
                 return replace(formula, parts=made) if len(made) == len(found) else None
@@ -204,7 +206,7 @@ class Formulas:
                 inner = self.resolved(formula.formula)
                 return None if inner is None else replace(formula, formula=inner)
 
-    def named(self, formula: Plain) -> Plain | None:
+    def named(self, formula: FormulaAtom) -> FormulaAtom | None:
         before = len(self.fluents.errors)
         fluent = formula.name in self.fluents.declared
         if fluent and formula.within is not None:
@@ -225,7 +227,7 @@ class Formulas:
                 self.fresh += 1
                 each = Variable(f"_'{self.fresh}", each.span)
             arguments.append(each)
-        return Plain(formula.name, tuple(arguments), None, None, formula.within, formula.span)
+        return FormulaAtom(formula.name, tuple(arguments), None, None, formula.within, formula.span)
 
     def right(self, atom: Atom, fluent: bool) -> bool:
         """Whether an event pattern was lowered: with its mistakes it has no arguments."""

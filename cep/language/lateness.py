@@ -11,12 +11,12 @@ from cep.language.syntax import ast
 from cep.rules.formulas import (
     FUTURE,
     Formula,
-    Lasting,
-    Plain,
-    Timed,
-    Within,
-    bound,
-    parts,
+    FormulaAtom,
+    LastingFormula,
+    MetricFormula,
+    MetricInterval,
+    bound_variables,
+    formula_parts,
 )
 from cep.rules.terms import (
     Variable,
@@ -46,15 +46,15 @@ class Lateness:
 
     def late_of(self, formula: Formula) -> int:
         """The same of a formula."""
-        if isinstance(formula, Plain):
+        if isinstance(formula, FormulaAtom):
             return self.late(formula.name) if formula.name in self.declared else formula.within or 0
-        inner = max(self.late_of(part) for part in parts(formula))
+        inner = max(self.late_of(part) for part in formula_parts(formula))
         match formula:
-            case Timed("UNTIL", (left, right), within) if bound(left) != bound(right):
+            case MetricFormula("UNTIL", (left, right), within) if bound_variables(left) != bound_variables(right):
                 return min(FOREVER, inner + 2 * _high(within))  # `ever` looks ahead, too
-            case Timed(operator, _, within) if operator in FUTURE:
+            case MetricFormula(operator, _, within) if operator in FUTURE:
                 return min(FOREVER, inner + _high(within))
-            case Lasting(_, least, strictly):
+            case LastingFormula(_, least, strictly):
                 return inner + least + strictly
             case _:
                 return inner
@@ -65,14 +65,14 @@ class Lateness:
             return
         hint = "what looks back is known in time"
         for each in self.everything(name):
-            if isinstance(each, Timed) and each.operator in FUTURE:
+            if isinstance(each, MetricFormula) and each.operator in FUTURE:
                 hint = f"`{each.operator}` looks ahead; `{FUTURE[each.operator]}` looks back as far"
-            elif isinstance(each, Lasting):
+            elif isinstance(each, LastingFormula):
                 hint = (
                     f"LASTING is known at the end alone; `HISTORICALLY[0, {write_duration(each.least)}] p` holds "
                     "when p has held so long"
                 )
-            elif isinstance(each, Plain) and each.within:
+            elif isinstance(each, FormulaAtom) and each.within:
                 hint = f"`{each.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
         after = "at the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
         self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
@@ -82,13 +82,15 @@ class Lateness:
         stack: list[Formula] = []
         for rule in self.rules.get(name, ()):
             stack.append(rule.formula)
-            stack += [Timed("EVENTUALLY", (), box.within) for box in rule.boxes if box.operator == "HISTORICALLY"]
+            stack += [
+                MetricFormula("EVENTUALLY", (), box.within) for box in rule.boxes if box.operator == "HISTORICALLY"
+            ]
         while stack:
             each = stack.pop()
             yield each
-            if isinstance(each, Plain):
+            if isinstance(each, FormulaAtom):
                 stack += [rule.formula for rule in self.rules.get(each.name, ())]
-            stack += parts(each)
+            stack += formula_parts(each)
 
     def whole(self, name: str) -> bool:
         """Whether a fluent's maximal intervals are known when they end: it is not late, or a LASTING over what is not
@@ -96,13 +98,13 @@ class Lateness:
         if name in self.recursive or not self.late(name):
             return not self.late(name)
         rules = self.rules[name]
-        if len(rules) != 1 or rules[0].boxes or not isinstance(rules[0].formula, Lasting):
+        if len(rules) != 1 or rules[0].boxes or not isinstance(rules[0].formula, LastingFormula):
             return False
         rule, inner = rules[0], rules[0].formula
         heads = [*rule.arguments, *([] if rule.value is None else [rule.value])]
         names = {each.name for each in heads if isinstance(each, Variable)}
-        return not self.late_of(inner.formula) and "_" not in bound(inner) and names == bound(inner)
+        return not self.late_of(inner.formula) and "_" not in bound_variables(inner) and names == bound_variables(inner)
 
 
-def _high(within: Within) -> int:
+def _high(within: MetricInterval) -> int:
     return FOREVER if within.high is None else within.high

@@ -17,7 +17,7 @@ from cep.core.pieces import begins, ends
 from cep.core.schema import RecordFormat, Schema
 from cep.events import Event, Value
 from cep.language.syntax import ast
-from cep.rules.formulas import Conjunction, Plain
+from cep.rules.formulas import And, FormulaAtom
 from cep.rules.terms import Constant, Expression, Variable
 
 
@@ -47,8 +47,10 @@ def _of(fluent: ast.FluentDeclaration, records: RecordFormat | None) -> list[ast
     yes, no = Constant(True, "bool"), Constant(False, "bool")
     head = values if fluent.value is None else values[:-1]
     value = None if fluent.value is None else values[-1]
-    whole = Conjunction(
-        (Plain(between, (*values, piece), span=span), Plain(end, (*values, piece, no), span=span)), (False, True), span
+    whole = And(
+        (FormulaAtom(between, (*values, piece), span=span), FormulaAtom(end, (*values, piece, no), span=span)),
+        (False, True),
+        span,
     )
     return [
         ast.EventDeclaration(begin, (*own, number, closed), "time", span=span, records=records),
@@ -56,7 +58,7 @@ def _of(fluent: ast.FluentDeclaration, records: RecordFormat | None) -> list[ast
         ast.FluentDeclaration(between, (*own, number), None, span=span),
         _told("initiate", between, (*values, piece), ast.EventPattern(begin, (*values, piece, nobody), None, span)),
         _told("terminate", between, (*values, piece), ast.EventPattern(end, (*values, piece, nobody), None, span)),
-        ast.WhileRule(name, head, value, (), Plain(begin, (*values, nobody, yes), span=span), span, span),
+        ast.WhileRule(name, head, value, (), FormulaAtom(begin, (*values, nobody, yes), span=span), span, span),
         ast.WhileRule(name, head, value, (), whole, span, span),
     ]
 

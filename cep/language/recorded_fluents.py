@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cep.core.errors import Span
-from cep.core.fluents import EDGES, GIVEN, HOLDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS, Fluent
+from cep.core.fluents import EDGES, GIVEN, HOLDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS, FluentTable
 from cep.core.schema import Attribute, Schema
 from cep.operators.event import Atom
-from cep.operators.recorded import Recorded
+from cep.operators.recording import RecordingPattern
 from cep.plan.algebra import Rule
 from cep.rules.terms import Constant, Variable
 
@@ -39,11 +39,11 @@ def tables_of_records(declared: Schema, attributes: tuple[Attribute, ...], value
     )
     incoming = replace(
         declared, name=records(name), attributes=coming, point=True, time=declared.start or "start", start=None,
-        end=None, fluent=Fluent(RECORDS, name, valued),
+        end=None, fluent=FluentTable(RECORDS, name, valued),
     )  # fmt: skip
     made = {records(name): incoming}
     for table, part, more in ((name, HOLDS, ()), (edges(name), EDGES, (what,))):
-        fluent = Fluent(part, name, valued, defined=True)
+        fluent = FluentTable(part, name, valued, defined=True)
         made[table] = Schema(table, (*attributes, *more), True, False, iri=declared.iri, fluent=fluent)
     return made
 
@@ -52,7 +52,7 @@ def rules_of_records(name: str, schema: Schema, span: Span) -> list[Rule]:
     """The rules that make of records when a fluent begins and ends, and of that its intervals."""
     own = tuple(f"{each.name}'" for each in schema.attributes)
     every = tuple(map(Variable, (*own, "what'")))
-    body = Recorded(records(name), (*own, "what'"), None, span)
+    body = RecordingPattern(records(name), (*own, "what'"), None, span)
     whole = Atom(edges(name), (*every[:-1], Constant(GIVEN, "int")), None, span)
     return [
         Rule(edges(name), every, body, None, span, span),

@@ -11,7 +11,7 @@ from cep.language.fluents import Fluents
 from cep.language.heads import head_mistakes
 from cep.language.syntax import ast
 from cep.language.syntax.events import events
-from cep.rules.formulas import Plain, plain
+from cep.rules.formulas import FormulaAtom, formula_atoms
 from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
@@ -150,9 +150,9 @@ class Schemas:
         derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
         for statement in self.program.statements:
             body = statement.body if isinstance(statement, ast.EventRule | ast.FluentRule) else None
-            written: Sequence[ast.EventPattern | Plain] = [] if body is None else events(body)
+            written: Sequence[ast.EventPattern | FormulaAtom] = [] if body is None else events(body)
             if isinstance(statement, ast.WhileRule):
-                written = plain(statement.formula)
+                written = formula_atoms(statement.formula)
             for atom in written:
                 if atom.name in self.found or atom.name in derived:
                     continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from cep.core.schema import Attribute
 from cep.language.syntax import ast
-from cep.rules.formulas import Plain
+from cep.rules.formulas import FormulaAtom
 from cep.rules.keywords import KEYWORDS
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Predicate, StaticRule, Variable
@@ -18,7 +18,7 @@ _DECLARING = (
     ast.EventDeclaration, ast.FluentDeclaration, FactDeclaration, ast.EventRule, ast.FluentRule, ast.WhileRule,
     ast.DeadlineStatement, StaticRule,
 )  # fmt: skip
-_NAMING = (*_DECLARING, ast.EventPattern, Plain, Predicate)
+_NAMING = (*_DECLARING, ast.EventPattern, FormulaAtom, Predicate)
 _WORD = re.compile(r"[^\W\d_]\w*")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Together(Pattern):
+class ConjunctionPattern(Pattern):
     """`left AND right`, or `left AND NOT right`, all of whose variables are then the left's too. `lates`: how late each
     is given, in microseconds."""
 
@@ -50,7 +50,7 @@ class Together(Pattern):
         fresh = [] if self.negated else [name for name in theirs if name not in mine]
         take = tuple(theirs[name] for name in fresh)
         names = (*own, *fresh, KIND)
-        made = Both(left, right, key, mine[KIND], theirs[KIND], take, self.negated, self.lates, len(own))
+        made = Conjunction(left, right, key, mine[KIND], theirs[KIND], take, self.negated, self.lates, len(own))
         node = builder.add(made, names, self.span)
         places = {name: place for place, name in enumerate(names)}
         return decided(builder, node, places, components, self.span), places
@@ -61,7 +61,7 @@ class Together(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Both(Node):
+class Conjunction(Node):
     """Tuples of two formulas that hold together, joined by `key`; `negated`: those of the left while none of the right
     with their key holds. `left_kind`, `right_kind`: the columns that say what a change is. Columns: the `width` others
     of the left, those of the right at `take`, then what a change is."""

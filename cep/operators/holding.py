@@ -27,7 +27,7 @@ KIND = "'kind"
 
 
 @dataclass(frozen=True, slots=True)
-class Holds(Pattern):
+class HoldingPattern(Pattern):
     """`pattern WHERE fluent`, or `not` it. The last argument of `fluent`, a table of its edges, is KIND."""
 
     pattern: Pattern

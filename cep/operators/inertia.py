@@ -1,4 +1,4 @@
-"""What a fluent's rules tell becomes when it begins and ends: it lasts until something ends it (inertia)."""
+"""Inertia: what is initiated lasts until something terminates it (Kowalski, Sergot 1986)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import BEFORE, BEGINS, ENDS
 from cep.core.literals import say_duration
 from cep.operators.event import Scan
-from cep.operators.supported import kinds_read
+from cep.operators.supports import kinds_read
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class FluentDeadline:
     """What was initiated with `value` (None: any) ends after `duration` microseconds, or `becomes` another value;
     `renewed`: initiations while it holds begin the time anew."""
 
@@ -35,16 +35,16 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Pattern):
-    """All that the rules of a fluent tell, from the table `event` of that, as what becomes of it.
+class InertiaPattern(Pattern):
+    """The transitions of a fluent, from their table `event`, as what becomes of it.
 
-    `names`: of its columns: the arguments, the value where it is `valued`, and what was told.
+    `names`: of its columns: the arguments, the value where it is `valued`, and which transition.
     """
 
     event: str
     names: tuple[str, ...]
     valued: bool
-    deadlines: tuple[Deadline, ...]
+    deadlines: tuple[FluentDeadline, ...]
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -69,13 +69,13 @@ class Told(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Inertia(Node):
-    """What rules tell of a fluent of so many arguments (`keys`) as what becomes of it. Columns: the arguments, the
+    """The transitions of a fluent of so many arguments (`keys`) as what becomes of it. Columns: the arguments, the
     value where it is `valued`, and which of BEGINS, ENDS, WHOLE, HELD, BEFORE."""
 
     child: int
     keys: int
     valued: bool
-    deadlines: tuple[Deadline, ...]
+    deadlines: tuple[FluentDeadline, ...]
 
     def describe(self) -> NodeProperties:
         others = range(self.keys, self.keys + 1 + self.valued)

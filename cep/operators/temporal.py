@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Temporal(Pattern):
+class TemporalPattern(Pattern):
     """An operator over one formula, or over two of the same variables. `by`: how far it reaches, None of LASTING, which
     asks for `least` microseconds. `lates`: how late the formulas are given."""
 
@@ -56,7 +56,7 @@ class Temporal(Pattern):
         if self.right is not None:
             right, theirs = self.right.lower(builder, (), None)
             take.append(tuple(theirs[name] for name in (*names, KIND)))
-        made = Metrical(self.operator, left, right, tuple(take), self.by, self.least, self.lates)
+        made = Temporal(self.operator, left, right, tuple(take), self.by, self.least, self.lates)
         node = builder.add(made, (*names, KIND), self.span)
         places = {name: place for place, name in enumerate((*names, KIND))}
         return decided(builder, node, places, components, self.span), places
@@ -67,7 +67,7 @@ class Temporal(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Metrical(Node):
+class Temporal(Node):
     """The operator over columns: `take`, of each part those that make a tuple, the last says what a change is. Columns:
     the tuple's, then what a change is."""
 

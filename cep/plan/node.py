@@ -1,8 +1,8 @@
 """Nodes of the plan: what every operator says of the goal that it becomes, and how passes ask it.
 
 A node is shared by all rules that need it; its columns have canonical names (`v0`, `v1`, ...), so that equal
-sub-patterns are equal nodes. Each operator has a class of them in `cep/operators/`: a frozen dataclass whose `Facts`
-the passes fold over, none of them naming an operator.
+sub-patterns are equal nodes. Each operator has a class of them in `cep/operators/`: a frozen dataclass whose
+`NodeProperties` the passes fold over, none of them naming an operator.
 """
 
 from __future__ import annotations

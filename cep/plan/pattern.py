@@ -1,7 +1,8 @@
 """Lowered patterns: what every operator says of itself, and the walks over patterns that ask it.
 
 A pattern is a tree over one rule's variables, in which every option is a field. Each operator has a class of them in
-`cep/operators/`; what passes ask is in its `Facts`, what only it can do are methods. No pass names an operator.
+`cep/operators/`; what passes ask is in its `PatternProperties`, what only it can do are methods. No pass names an
+operator.
 """
 
 from __future__ import annotations

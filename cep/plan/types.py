@@ -172,6 +172,7 @@ class Inference:
     def head(self, head: Head) -> tuple[Typed, ...]:
         types = self.types(head.child)
         schema = self.schemas[head.event]
+        shown = schema.name if schema.fluent is None else schema.fluent.name
         typed: list[Typed] = []
         for argument, attribute in zip(head.arguments, schema.attributes, strict=True):
             value = self.checked(argument, types, self.names[head.child])
@@ -180,8 +181,7 @@ class Inference:
             fitted = coerced(value, attribute.type)
             if fitted is None:
                 self.complain(
-                    f"`{attribute.name}` of `{schema.name}` is declared {a(attribute.type)}, "
-                    f"here it is {a(value.type)}",
+                    f"`{attribute.name}` of `{shown}` is declared {a(attribute.type)}, here it is {a(value.type)}",
                     argument.span,
                     conversion(argument, value.type, attribute, self.source),
                 )

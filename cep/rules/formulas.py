@@ -26,7 +26,7 @@ BOXES = ("HISTORICALLY", "ALWAYS")
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class MetricInterval:
     """`[low, high]` behind an operator: how far it reaches, in microseconds; `high` None: however far. `bounds`: which
     of the two ends belong to it."""
 
@@ -36,14 +36,14 @@ class Within:
 
     @property
     def text(self) -> str:
-        if self == Within():
+        if self == MetricInterval():
             return ""
         high = "inf" if self.high is None else write_duration(self.high)
         return f"{self.bounds[0]}{write_duration(self.low)}, {high}{self.bounds[1]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class FormulaAtom:
     """`f(X, 3)`, `f(X) = v`, an event, `e(X) WITHIN d`: `within` in microseconds. `names`: of arguments by name."""
 
     name: str
@@ -55,7 +55,7 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Conjunction:
+class And:
     """`p AND q AND NOT r`; `negated`: which of the parts are; the first is not."""
 
     parts: tuple[Formula, ...]
@@ -64,7 +64,7 @@ class Conjunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Alternatives:
+class Or:
     """`p OR q OR r`."""
 
     parts: tuple[Formula, ...]
@@ -72,17 +72,17 @@ class Alternatives:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class MetricFormula:
     """An operator of metric time over one formula, or over two."""
 
     operator: str
     parts: tuple[Formula, ...]
-    within: Within = Within()
+    within: MetricInterval = MetricInterval()
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class LastingFormula:
     """`formula LASTING >= least`, or `>`; microseconds."""
 
     formula: Formula
@@ -92,7 +92,7 @@ class Lasting:
 
 
 @dataclass(frozen=True, slots=True)
-class Restricted:
+class RestrictedFormula:
     """`formula WHERE conditions`."""
 
     formula: Formula
@@ -101,7 +101,7 @@ class Restricted:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
+class AggregatedFormula:
     """`formula AGGREGATE results BY variables`."""
 
     formula: Formula
@@ -110,37 +110,37 @@ class Aggregated:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Formula = Plain | Conjunction | Alternatives | Timed | Lasting | Restricted | Aggregated
+Formula = FormulaAtom | And | Or | MetricFormula | LastingFormula | RestrictedFormula | AggregatedFormula
 
 
-def parts(formula: Formula) -> tuple[Formula, ...]:
+def formula_parts(formula: Formula) -> tuple[Formula, ...]:
     """The formulas directly inside one."""
     match formula:
-        case Plain():
+        case FormulaAtom():
             return ()
-        case Conjunction() | Alternatives() | Timed():
+        case And() | Or() | MetricFormula():
             return formula.parts
         case _:
             return (formula.formula,)
 
 
-def plain(formula: Formula) -> list[Plain]:
+def formula_atoms(formula: Formula) -> list[FormulaAtom]:
     """The fluents and events of a formula, as often as they are written."""
-    if isinstance(formula, Plain):
+    if isinstance(formula, FormulaAtom):
         return [formula]
-    return [each for part in parts(formula) for each in plain(part)]
+    return [each for part in formula_parts(formula) for each in formula_atoms(part)]
 
 
 def formula_variables(formula: Formula) -> list[str]:
     """Names of the variables of a formula, with repetitions."""
-    inner = [name for part in parts(formula) for name in formula_variables(part)]
+    inner = [name for part in formula_parts(formula) for name in formula_variables(part)]
     match formula:
-        case Plain():
+        case FormulaAtom():
             values = (*formula.arguments, *([] if formula.value is None else [formula.value]))
             return [name for each in values for name in expression_variables(each)]
-        case Restricted():
+        case RestrictedFormula():
             return inner + [name for each in formula.conditions for name in condition_variables(each)]
-        case Aggregated():
+        case AggregatedFormula():
             for result in formula.results:
                 inner.append(result.variable)
                 inner += [] if result.argument is None else expression_variables(result.argument)
@@ -149,22 +149,22 @@ def formula_variables(formula: Formula) -> list[str]:
             return inner
 
 
-def bound(formula: Formula) -> frozenset[str]:
+def bound_variables(formula: Formula) -> frozenset[str]:
     """The variables that a formula has values for."""
     match formula:
-        case Plain(_, arguments):
+        case FormulaAtom(_, arguments):
             return frozenset(each.name for each in arguments if isinstance(each, Variable))
-        case Conjunction(inner, negated):
-            return frozenset().union(*(bound(p) for p, no in zip(inner, negated, strict=True) if not no))
-        case Alternatives(inner):
-            return frozenset.intersection(*map(bound, inner))
-        case Timed(_, inner):
-            return bound(inner[-1])
-        case Lasting(inner):
-            return bound(inner)
-        case Restricted(inner, conditions):
-            return bound(inner) | asked(conditions)
-        case Aggregated(_, results, by):
+        case And(inner, negated):
+            return frozenset().union(*(bound_variables(p) for p, no in zip(inner, negated, strict=True) if not no))
+        case Or(inner):
+            return frozenset.intersection(*map(bound_variables, inner))
+        case MetricFormula(_, inner):
+            return bound_variables(inner[-1])
+        case LastingFormula(inner):
+            return bound_variables(inner)
+        case RestrictedFormula(inner, conditions):
+            return bound_variables(inner) | asked(conditions)
+        case AggregatedFormula(_, results, by):
             return frozenset((*(v.name for v in by), *(r.variable for r in results)))
 
 
@@ -191,27 +191,27 @@ def _at(formula: Formula, place: int) -> str:
 
 def _text(formula: Formula) -> tuple[str, int]:
     match formula:
-        case Plain(name, arguments, names, value, within):
+        case FormulaAtom(name, arguments, names, value, within):
             text = name + print_arguments(arguments)
             if names is not None:
                 pairs = (f"{key}: {print_argument(each)}" for key, each in zip(names, arguments, strict=True))
                 text = f"{name}({', '.join(pairs)})"
             text += "" if value is None else f" = {print_argument(value)}"
             return (text, _UNARY) if within is None else (f"{text} WITHIN {write_duration(within)}", _WHOLE)
-        case Conjunction(inner, negated):
+        case And(inner, negated):
             words = [f"{'NOT ' if no else ''}{_at(each, _SINCE)}" for each, no in zip(inner, negated, strict=True)]
             return " AND ".join(words), _AND
-        case Alternatives(inner):
+        case Or(inner):
             return " OR ".join(_at(each, _SINCE) for each in inner), _OR
-        case Timed(operator, (only,), within):
+        case MetricFormula(operator, (only,), within):
             return f"{operator}{within.text} {_at(only, _UNARY)}", _UNARY
-        case Timed(operator, (left, right), within):
+        case MetricFormula(operator, (left, right), within):
             return f"{_at(left, _UNARY)} {operator}{within.text} {_at(right, _UNARY)}", _SINCE
-        case Lasting(inner, least, strictly):
+        case LastingFormula(inner, least, strictly):
             return f"{_at(inner, _OR)} LASTING {'>' if strictly else '>='} {write_duration(least)}", _WHOLE
-        case Restricted(inner, conditions):
+        case RestrictedFormula(inner, conditions):
             return f"{_at(inner, _OR)} WHERE {print_conditions(conditions)}", _WHOLE
-        case Aggregated(inner, results, by):
+        case AggregatedFormula(inner, results, by):
             groups = f" BY {', '.join(each.name for each in by)}" if by else ""
             return f"{_at(inner, _OR)} AGGREGATE {', '.join(map(print_result, results))}{groups}", _WHOLE
     raise AssertionError("an operator has one part or two")

@@ -15,8 +15,8 @@ from cep.core.schema import Schema
 from cep.core.values import MISSING
 from cep.events import Event
 from cep.operators.goals.contract import Bools
-from cep.operators.goals.fluents.recorded import RecordedIntervals
-from cep.operators.recorded import Recording
+from cep.operators.goals.fluents.recording import RecordingGoal
+from cep.operators.recording import Recording
 from cep.plan.plan import Plan
 from cep.runtime.parts import EngineParts
 
@@ -105,6 +105,6 @@ def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
             continue
         child = plan.nodes[cast(Recording, plan.nodes[unit]).child]
         if child.properties().event == name:
-            tuples, starts = cast(RecordedIntervals, goal).known_open()
+            tuples, starts = cast(RecordingGoal, goal).known_open()
             found.append((tuples.T, starts))
     return found

@@ -217,7 +217,7 @@ class Box:
     """`ALWAYS[a, b]` or `HISTORICALLY[a, b]` before the head of a rule."""
 
     operator: str
-    within: formulas.Within
+    within: formulas.MetricInterval
 
 
 @dataclass(frozen=True, slots=True)

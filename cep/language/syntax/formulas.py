@@ -21,15 +21,15 @@ from cep.rules.formulas import (
     BOXES,
     FUTURE,
     UNARY,
-    Aggregated,
-    Alternatives,
-    Conjunction,
+    AggregatedFormula,
+    And,
     Formula,
-    Lasting,
-    Plain,
-    Restricted,
-    Timed,
-    Within,
+    FormulaAtom,
+    LastingFormula,
+    MetricFormula,
+    MetricInterval,
+    Or,
+    RestrictedFormula,
 )
 from cep.rules.terms import Expression, Variable
 
@@ -138,7 +138,7 @@ def _joined(cursor: Cursor) -> Formula:
         return found[0]
     cursor.grow(height, first)
     span = cursor.span(first)
-    return Alternatives(tuple(found), span) if word == "OR" else Conjunction(tuple(found), tuple(negated), span)
+    return Or(tuple(found), span) if word == "OR" else And(tuple(found), tuple(negated), span)
 
 
 def _since(cursor: Cursor) -> Formula:
@@ -148,13 +148,13 @@ def _since(cursor: Cursor) -> Formula:
         return left
     height = cursor.height
     cursor.advance()
-    within = _within(cursor) if _opens(cursor) else Within()
+    within = _within(cursor) if _opens(cursor) else MetricInterval()
     right = _unary(cursor)
     cursor.grow(max(height, cursor.height), first)
     if cursor.token.key in BINARY:
         cursor.stop(f"`{cursor.token.text}` beside `{word.text}` does not say which of the two comes first",
                     f"parentheses: `(p {word.text} q) {cursor.token.text} r`")  # fmt: skip
-    return Timed(word.key, (left, right), within, cursor.span(first))
+    return MetricFormula(word.key, (left, right), within, cursor.span(first))
 
 
 def _unary(cursor: Cursor) -> Formula:
@@ -162,11 +162,11 @@ def _unary(cursor: Cursor) -> Formula:
     if first.key in UNARY:
         cursor.enter()
         cursor.advance()
-        within = _within(cursor) if _opens(cursor) else Within()
+        within = _within(cursor) if _opens(cursor) else MetricInterval()
         inner = _unary(cursor)
         cursor.grow(cursor.height, first)
         cursor.depth -= 1
-        return Timed(first.key, (inner,), within, cursor.span(first))
+        return MetricFormula(first.key, (inner,), within, cursor.span(first))
     if first.key == "NOT":
         cursor.stop("NOT stands directly behind an AND only", "`slow(V) AND NOT anchored(V)`; inside an operator in "
                     "parentheses: `ONCE (p(X) AND NOT q(X))`")  # fmt: skip
@@ -186,17 +186,17 @@ def _unary(cursor: Cursor) -> Formula:
     height = cursor.height
     value = expression(cursor) if cursor.accept("=") else None
     cursor.height = max(height, cursor.height)
-    return Plain(read.name, read.arguments, read.names, value, None, cursor.span(first))
+    return FormulaAtom(read.name, read.arguments, read.names, value, None, cursor.span(first))
 
 
 def _postfixed(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
     match step.key:
         case "WHERE":
-            return Restricted(left, conditions(cursor), cursor.span(first))
+            return RestrictedFormula(left, conditions(cursor), cursor.span(first))
         case "LASTING":
             return _lasting(cursor, first, left)
         case "WITHIN":
-            if not isinstance(left, Plain) or left.within is not None:
+            if not isinstance(left, FormulaAtom) or left.within is not None:
                 cursor.stop(
                     "WITHIN stands behind one event here: `(trip(V) WITHIN 1 h)`",
                     f"how long something holds is said by LASTING, {LASTING}, how far back by ONCE",
@@ -219,7 +219,7 @@ def _postfixed(cursor: Cursor, step: Token, first: Token, left: Formula) -> Form
         while cursor.accept(","):
             by.append(group(cursor))
     cursor.height = height
-    return Aggregated(left, tuple(found), tuple(by), cursor.span(first))
+    return AggregatedFormula(left, tuple(found), tuple(by), cursor.span(first))
 
 
 def _lasting(cursor: Cursor, first: Token, left: Formula) -> Formula:
@@ -236,7 +236,7 @@ def _lasting(cursor: Cursor, first: Token, left: Formula) -> Formula:
     least = _length(cursor)
     if least == 0 and sign.key == ">=":
         cursor.stop("all that holds lasts 0 s", LASTING, token.span)
-    return Lasting(left, least, sign.key == ">", cursor.span(first))
+    return LastingFormula(left, least, sign.key == ">", cursor.span(first))
 
 
 # --- how far an operator reaches ---
@@ -254,7 +254,7 @@ def _opens(cursor: Cursor, ahead: int = 0) -> bool:
     return token.kind in ("number", "duration") or token.key in ("-", "]") or token.text.lower() == "inf"
 
 
-def _within(cursor: Cursor) -> Within:
+def _within(cursor: Cursor) -> MetricInterval:
     opening = cursor.token
     if opening.key not in ("[", "("):
         cursor.fail("`[`", INTERVAL)
@@ -279,7 +279,7 @@ def _within(cursor: Cursor) -> Within:
     if high == low and bounds != "[]":
         text = cursor.source.text[opening.start : closing.end]
         cursor.stop(f"nothing lies in `{text}`", "one time alone is `[2 s, 2 s]`", span)
-    return Within(low, high, bounds)
+    return MetricInterval(low, high, bounds)
 
 
 def _length(cursor: Cursor) -> int:

@@ -230,7 +230,7 @@ class Project(Memoryless):
             return empty(self.width)
         found = as_set(made)
         if self.lineage is not None and self.several:
-            self._told(made, by, found, self.lineage)
+            self._link(made, by, found, self.lineage)
         return found
 
     def without_last(self) -> Project:
@@ -245,7 +245,7 @@ class Project(Memoryless):
         lineage.link(lineage.name(named), table[IDENTITY])
         return named
 
-    def _told(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
+    def _link(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
         """Which rules made what was found: of what several give, all of them."""
         whole = concat(made)
         rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])

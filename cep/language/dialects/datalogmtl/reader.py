@@ -21,7 +21,7 @@ from cep.core.schema import RecordFormat
 from cep.language.dialects.datalogmtl.tokens import Cursor, Token, bound, tokens
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast
-from cep.rules.formulas import Alternatives, Conjunction, Formula, Plain, Timed, Within, formula_variables
+from cep.rules.formulas import And, Formula, FormulaAtom, MetricFormula, MetricInterval, Or, formula_variables
 from cep.rules.terms import Constant, Expression, Variable
 
 OPERATORS = {
@@ -131,14 +131,14 @@ class _Reader:
             if not body.holds:
                 return  # such a rule never derives anything
             self.asks_top = True
-            body = Plain(TOP, (), span=body.span)
+            body = FormulaAtom(TOP, (), span=body.span)
         bound_names = dict.fromkeys(_bound(body))
         if head is None:
             name = BOTTOM if BOTTOM not in self.impossible else f"{BOTTOM}{len(self.impossible) + 1}"
             arguments: tuple[Expression, ...] = tuple(Variable(each) for each in bound_names if each != "_")
             self.meets(name, arguments, head_span, True)
             self.impossible[name] = span
-            head = Plain(name, arguments, span=head_span)
+            head = FormulaAtom(name, arguments, span=head_span)
             boxes = []
         for each in head.arguments:
             if isinstance(each, Variable) and each.name not in bound_names:
@@ -164,7 +164,7 @@ class _Reader:
             message = f"`{name}` has {known[0]} arguments at {known[1].line}:{known[1].column}, here {len(arguments)}"
             raise CepError(message, self.source, span, "a predicate has one number of arguments", "arity")
 
-    def name(self, head: Plain) -> None:
+    def name(self, head: FormulaAtom) -> None:
         """Attributes are called as the variables of the first head."""
         wanted = [
             each.name.lower() if isinstance(each, Variable) and each.name.strip("_") else None
@@ -195,10 +195,10 @@ class _Reader:
         kept.sort(key=lambda pair: pair[1])  # what holds comes first
         if kept[0][1]:
             self.asks_top = True
-            kept.insert(0, (Plain(TOP, (), span=span), False))
+            kept.insert(0, (FormulaAtom(TOP, (), span=span), False))
         if len(kept) == 1:
             return kept[0][0]
-        return Conjunction(tuple(each for each, _ in kept), tuple(no for _, no in kept), span)
+        return And(tuple(each for each, _ in kept), tuple(no for _, no in kept), span)
 
     def literal(self, cursor: Cursor) -> Part:
         first = cursor.token
@@ -234,12 +234,12 @@ class _Reader:
             span = cursor.span(first)
             if isinstance(part, Truth):  # of what always holds, and of what never does, every operator says the same
                 return replace(part, span=span)
-            timed: list[Formula] = [Timed(operator, (part,), within, span) for operator, within in found]
+            timed: list[Formula] = [MetricFormula(operator, (part,), within, span) for operator, within in found]
             if len(timed) == 1:
                 return timed[0]
             if first.text == "SOMETIME":
-                return Alternatives(tuple(timed), span)
-            return Conjunction(tuple(timed), (False,) * len(timed), span)
+                return Or(tuple(timed), span)
+            return And(tuple(timed), (False,) * len(timed), span)
         if first.kind == "name" and first.text in (TOP, BOTTOM):
             cursor.advance()
             return Truth(first.text == TOP, first.span)
@@ -249,7 +249,7 @@ class _Reader:
             return inside
         return self.atom(cursor)
 
-    def atom(self, cursor: Cursor) -> Plain:
+    def atom(self, cursor: Cursor) -> FormulaAtom:
         first = cursor.token
         if first.kind != "name" or first.text in (*BINARY, "not"):
             cursor.fail("an atom", ATOM)
@@ -262,7 +262,7 @@ class _Reader:
             cursor.expect(")", ATOM)
         span = cursor.span(first)
         self.meets(first.text, tuple(arguments), span)
-        return Plain(first.text, tuple(arguments), span=span)
+        return FormulaAtom(first.text, tuple(arguments), span=span)
 
     def term(self, cursor: Cursor) -> Expression:
         token = cursor.token
@@ -282,25 +282,28 @@ class _Reader:
 
     # --- how far an operator reaches ---
 
-    def operators(self, cursor: Cursor, word: Token) -> list[tuple[str, Within]]:
+    def operators(self, cursor: Cursor, word: Token) -> list[tuple[str, MetricInterval]]:
         """The operators of ours that one of MeTeoR's is, two where it looks back and ahead."""
         if word.text in OPERATORS:
             return [(OPERATORS[word.text], self.within(cursor, word, False))]
         low, high, bounds = self.interval(cursor, True)
         past, future = SIGNED[word.text]
         if low is not None and low >= 0 and not (low == 0 and high == 0):
-            return [(future, Within(low, high, bounds if high is not None else bounds[0] + ")"))]
+            return [(future, MetricInterval(low, high, bounds if high is not None else bounds[0] + ")"))]
         if high is not None and high <= 0:
             back = ("[" if bounds[1] == "]" else "(") + ("]" if bounds[0] == "[" and low is not None else ")")
-            return [(past, Within(-high, None if low is None else -low, back))]
+            return [(past, MetricInterval(-high, None if low is None else -low, back))]
         back = "[" + ("]" if low is not None and bounds[0] == "[" else ")")
         ahead = "[" + ("]" if high is not None and bounds[1] == "]" else ")")
-        return [(past, Within(0, None if low is None else -low, back)), (future, Within(0, high, ahead))]
+        return [
+            (past, MetricInterval(0, None if low is None else -low, back)),
+            (future, MetricInterval(0, high, ahead)),
+        ]
 
-    def within(self, cursor: Cursor, word: Token, signed: bool) -> Within:
+    def within(self, cursor: Cursor, word: Token, signed: bool) -> MetricInterval:
         low, high, bounds = self.interval(cursor, signed, word)
         assert low is not None, "what has no sign begins somewhere"
-        return Within(low, high, bounds if high is not None else bounds[0] + ")")
+        return MetricInterval(low, high, bounds if high is not None else bounds[0] + ")")
 
     def interval(self, cursor: Cursor, signed: bool, word: Token | None = None) -> tuple[int | None, int | None, str]:
         """`[a, b]`, or `[a]`, that one distance; None: infinite."""
@@ -337,7 +340,7 @@ class _Reader:
         return low, high, bounds
 
 
-def _binary(operator: str, left: Part, right: Part, within: Within, span: Span) -> Part:
+def _binary(operator: str, left: Part, right: Part, within: MetricInterval, span: Span) -> Part:
     if isinstance(right, Truth):
         if not right.holds:
             return Truth(False, span)
@@ -346,25 +349,25 @@ def _binary(operator: str, left: Part, right: Part, within: Within, span: Span) 
         if within.low == 0 and within.bounds[0] == "[":
             return Truth(True, span)
         box = "HISTORICALLY" if operator == "SINCE" else "ALWAYS"
-        return Timed(box, (left,), Within(0, within.low, "()"), span)
+        return MetricFormula(box, (left,), MetricInterval(0, within.low, "()"), span)
     if isinstance(left, Truth):
         if left.holds:
             past = operator == "SINCE"
-            return Timed("ONCE" if past else "EVENTUALLY", (right,), within, span)
+            return MetricFormula("ONCE" if past else "EVENTUALLY", (right,), within, span)
         return right if within.low == 0 and within.bounds[0] == "[" else Truth(False, span)
-    return Timed(operator, (left, right), within, span)
+    return MetricFormula(operator, (left, right), within, span)
 
 
 def _bound(formula: Formula) -> list[str]:
     """The variables that a formula binds, in order."""
     match formula:
-        case Conjunction(parts, negated):
+        case And(parts, negated):
             return [n for part, no in zip(parts, negated, strict=True) if not no for n in _bound(part)]
-        case Timed(_, (_, right)):
+        case MetricFormula(_, (_, right)):
             return _bound(right)
-        case Timed(_, (only,)):
+        case MetricFormula(_, (only,)):
             return _bound(only)
-        case Alternatives(parts):
+        case Or(parts):
             return _bound(parts[0])
         case _:
             return [each for each in formula_variables(formula) if each != "_"]

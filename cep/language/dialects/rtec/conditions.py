@@ -11,7 +11,7 @@ from cep.language.dialects.rtec.signatures import COMPARISONS, EDGES, Signatures
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
 from cep.language.syntax import ast
-from cep.rules.formulas import Plain
+from cep.rules.formulas import FormulaAtom
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -145,7 +145,9 @@ class Conditions:
             types = [self.types.type(("argument", of, at)) for at in range(arity)]
             attributes = tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(types))
             made.append(ast.FluentDeclaration(f"happens_{name}", attributes, None, span=span))
-            made.append(ast.WhileRule(f"happens_{name}", names, None, (), Plain(name, names, span=span), span, span))
+            made.append(
+                ast.WhileRule(f"happens_{name}", names, None, (), FormulaAtom(name, names, span=span), span, span)
+            )
         return made
 
     # --- what is known ---

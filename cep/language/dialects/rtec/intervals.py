@@ -12,12 +12,12 @@ from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_var
 from cep.language.dialects.rtec.types import Types
 from cep.language.syntax import ast
 from cep.rules.formulas import (
-    Alternatives,
-    Conjunction,
+    And,
     Formula,
-    Lasting,
-    Plain,
-    Restricted,
+    FormulaAtom,
+    LastingFormula,
+    Or,
+    RestrictedFormula,
     formula_variables,
 )
 from cep.rules.terms import Condition, Predicate
@@ -62,7 +62,7 @@ class Intervals:
         if loose:
             conditions.insert(0, self.ground(name, head, clause, loose[0]))
         if conditions:
-            formula = Restricted(formula, tuple(conditions), clause.span)
+            formula = RestrictedFormula(formula, tuple(conditions), clause.span)
         return ast.WhileRule(name, tuple(given), value, (), formula, clause.span, clause.head_span)
 
     def atemporal_names(self, part: Term) -> list[str]:
@@ -94,7 +94,7 @@ class Intervals:
             other, inner = flat(self.source, found.term)
             *given, value = self.types.arguments(other, lone((*inner, found.value), used))
             self.needs.setdefault(name, {}).setdefault(other, span)
-            self.put(lists, arguments[1], Plain(other, tuple(given), None, value, None, span))
+            self.put(lists, arguments[1], FormulaAtom(other, tuple(given), None, value, None, span))
         elif CONSTRUCTS.get(term.name) == len(arguments):
             self.put(lists, arguments[-1], self.constructed(clause, name, term, lists))
         elif term.name in ("happensAt", "holdsAt") or (
@@ -135,7 +135,7 @@ class Intervals:
         span = term.span
         if term.name == "intDurGreater":
             length = self.known.number(term.arguments[1], clause.body)
-            return Lasting(self.get(term.arguments[0], lists), round(length * self.tick), True, span)
+            return LastingFormula(self.get(term.arguments[0], lists), round(length * self.tick), True, span)
         listed = term.arguments[0] if term.name != "relative_complement_all" else term.arguments[1]
         if not isinstance(listed, Many) or not listed.items:
             raise refused(self.source, f"`{term.name}` takes a list of intervals", listed.span, "`[I1, I2]`")
@@ -149,12 +149,12 @@ class Intervals:
                 first = self.get(term.arguments[0], lists)
                 return _together([first, *parts], [False, *[True] * len(parts)], span)
         self.asks_ever = True
-        ever: Formula = Plain(EVER, (), span=span)
+        ever: Formula = FormulaAtom(EVER, (), span=span)
         assert clause.fluent is not None, "its head is a fluent"
         head = (*flat(self.source, clause.fluent.term)[1], clause.fluent.value)
         if any(isinstance(each, Var) for each in head):
             loose = next(each for each in head if isinstance(each, Var))
-            ever = Restricted(ever, (self.ground(name, head, clause, loose),), span)
+            ever = RestrictedFormula(ever, (self.ground(name, head, clause, loose),), span)
         return _together([ever, *parts], [False, *[True] * len(parts)], span)
 
     def get(self, term: Term, lists: Mapping[str, Formula]) -> Formula:
@@ -179,9 +179,9 @@ class Intervals:
                 each for each in head if isinstance(each, Var) and each.name in shared and each.name not in names
             ]
             if missing:
-                part = Restricted(part, (self.ground(name, head, clause, missing[0]),), span)
+                part = RestrictedFormula(part, (self.ground(name, head, clause, missing[0]),), span)
             made.append(part)
-        return Alternatives(tuple(made), span)
+        return Or(tuple(made), span)
 
     def helpers(self) -> list[ast.Statement]:
         """What holds from tick 0 on, for complements."""
@@ -219,4 +219,4 @@ class Intervals:
 def _together(parts: Sequence[Formula], negated: Sequence[bool], span: Span) -> Formula:
     if len(parts) == 1:
         return parts[0]
-    return Conjunction(tuple(parts), tuple(negated), span)
+    return And(tuple(parts), tuple(negated), span)

@@ -40,7 +40,7 @@ from cep.operators.goals.lineage import Lineage
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
-    from cep.operators.conjunction import Both
+    from cep.operators.conjunction import Conjunction
 
 # of each tuple of a side: whether it holds, its neighbours under its key, when it began among all
 HOLDS, AFTER, BEFORE, TURN = range(4)
@@ -158,8 +158,8 @@ class ConjunctionSpec:
     lates: tuple[int, int]
 
 
-class Conjunction(KeyedState):
-    """The goal of one Both node."""
+class ConjunctionGoal(KeyedState):
+    """The goal of one Conjunction node."""
 
     def __init__(self, spec: ConjunctionSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
@@ -314,7 +314,7 @@ class Conjunction(KeyedState):
         return held + self.waiting.count, int(arrays + self.keys.nbytes + sum(keys.nbytes for keys in self.tuples))
 
 
-def conjunction_of(node: Both, builder: GoalBuilder) -> Goal:
+def conjunction_of(node: Conjunction, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
@@ -327,5 +327,5 @@ def conjunction_of(node: Both, builder: GoalBuilder) -> Goal:
     ):
         wide = [*types, *others(pairs, types)]
         sides.append(Side(len(wide), kind, key, codes_of(wide), take))
-    goal = Conjunction(ConjunctionSpec(sides[0], sides[1], node.negated, node.lates), builder.lineage)
+    goal = ConjunctionGoal(ConjunctionSpec(sides[0], sides[1], node.negated, node.lates), builder.lineage)
     return widened(goal, (left_added, right_added), (left, right))

@@ -117,7 +117,7 @@ class HoldingSpec:
     codes: tuple[int, ...]
 
 
-class WhatHolds(KeyedState, Untimed):
+class HoldingGoal(KeyedState, Untimed):
     """The goal of one Holding node. Inputs: the left, the fluent's edges."""
 
     def __init__(self, spec: HoldingSpec, lineage: Lineage | None = None) -> None:
@@ -266,16 +266,16 @@ def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
         node.negated,
         codes_of([*right, *others(theirs, right)]),
     )
-    goal = WhatHolds(spec, builder.lineage)
+    goal = HoldingGoal(spec, builder.lineage)
     if left_added:
-        return Narrowed(goal, (left_added, right_added), (left, right), len(left))
+        return NarrowedHolding(goal, (left_added, right_added), (left, right), len(left))
     return widened(goal, ((), right_added), (left, right))
 
 
-class Narrowed(Widened):
+class NarrowedHolding(Widened):
     """A goal whose left side got key columns appended that stand in the midst of its output, and leave it again."""
 
-    def __init__(self, goal: WhatHolds, added: Sequence, types: Sequence[Sequence[str]], width: int) -> None:  # type: ignore[type-arg]
+    def __init__(self, goal: HoldingGoal, added: Sequence, types: Sequence[Sequence[str]], width: int) -> None:  # type: ignore[type-arg]
         super().__init__(goal, added, types)
         self.from_row = FIRST + width
         self.until_row = FIRST + goal.spec.left_width

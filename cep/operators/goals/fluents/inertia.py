@@ -1,6 +1,6 @@
-"""Inertia: what rules tell of a fluent, instant by instant, as when it begins and ends.
+"""Inertia: the transitions of a fluent, instant by instant, become when it begins and ends.
 
-goal(F):  of each key the present value and since when; at each instant what was told of it, and its deadline, decide.
+goal(F):  of each key the present value and since when; at each instant its transitions and its deadline decide.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InertiaSpec:
-    """`keys` argument columns, then the value where it is `valued`, then what was told. `codes`: the columns that hold
+    """`keys` argument columns, then the value where it is `valued`, then the transition. `codes`: the columns that hold
     pool codes. `deadlines`: a row each. `wanted`: which kinds of rows anything reads."""
 
     keys: int
@@ -80,7 +80,7 @@ class InertiaSpec:
         return self.keys + self.valued
 
 
-class PresentValues(KeyedState):
+class InertiaGoal(KeyedState):
     """The goal of one Inertia node."""
 
     def __init__(self, spec: InertiaSpec, lineage: Lineage | None = None) -> None:
@@ -94,14 +94,14 @@ class PresentValues(KeyedState):
         self.watched = 1024
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        told, spec = contiguous(inputs[0]), self.spec
-        slots = self.keys.slots(told, self.places, True, True)
-        self._room(rows(told))
+        transitions, spec = contiguous(inputs[0]), self.spec
+        slots = self.keys.slots(transitions, self.places, True, True)
+        self._room(rows(transitions))
         self.counts[S_GIVEN] = 0
         value = FIRST + spec.keys if spec.valued else -1
         given = inertia(
-            told, slots, value, FIRST + spec.width, spec.deadlines, spec.wanted, frontier.watermark, self.state,
-            self.heap, self.counts, np.empty((2 * rows(told), 8), np.int64),
+            transitions, slots, value, FIRST + spec.width, spec.deadlines, spec.wanted, frontier.watermark, self.state,
+            self.heap, self.counts, np.empty((2 * rows(transitions), 8), np.int64),
         )  # fmt: skip
         return self._table(given[: self.counts[S_GIVEN]])
 
@@ -249,4 +249,4 @@ def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence
         row[D_VALUE] = 0 if each.value is None else constant_bits(builder, each.value, type)
         row[D_BECOMES] = 0 if each.becomes is None else constant_bits(builder, each.becomes, type)
     spec = InertiaSpec(node.keys, node.valued, codes_of(types), deadlines, wanted)
-    return PresentValues(spec, builder.lineage)
+    return InertiaGoal(spec, builder.lineage)

@@ -1,4 +1,4 @@
-"""The kernel of inertia: instant by instant, what was told of a key and its deadline decide what holds from then on."""
+"""The kernel of inertia: at each instant the transitions of a key and its deadline decide what holds from then on."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ def _give(given, count, start, end, order, name, other, slot, value, kind):  # t
 
 @njit(linear=True, cache=True)
 def inertia(  # type: ignore[no-untyped-def]
-    told, slots, value_row, kind_row, deadlines, wanted, watermark, state, heap, counts, given
+    transitions, slots, value_row, kind_row, deadlines, wanted, watermark, state, heap, counts, given
 ):
-    """All instants up to the watermark: `told` is sorted by end and has none later. `state` has room for all slots,
-    `heap` for a deadline more a row of `told`. Gives the rows given, (start, end, order, name, other name, slot, value,
-    kind), which grow as they must; three at most a key and instant."""
-    n = told.shape[1]
+    """All instants up to the watermark: `transitions` is sorted by end and has none later. `state` has room for all
+    slots, `heap` for a deadline more a row of `transitions`. Gives the rows given, (start, end, order, name, other
+    name, slot, value, kind), which grow as they must; three at most a key and instant."""
+    n = transitions.shape[1]
     touched = np.empty(n + counts[S_HEAP] + 1, np.int64)
     i = 0
     while True:
@@ -152,7 +152,7 @@ def inertia(  # type: ignore[no-untyped-def]
             counts[S_HEAP] = drop(heap, counts[S_HEAP])
         now = NEVER
         if i < n:
-            now = told[END, i]
+            now = transitions[END, i]
         if counts[S_HEAP] > 0:
             now = min(now, heap[0, WHEN])
         if now == NEVER or (i == n and now > watermark):
@@ -161,13 +161,13 @@ def inertia(  # type: ignore[no-untyped-def]
         stamp = counts[S_STAMP]
         first = i
         among = 0
-        while i < n and told[END, i] == now:
+        while i < n and transitions[END, i] == now:
             if i + AHEAD < n:
                 prefetch(state, slots[i + AHEAD])
             slot = slots[i]
-            among = _touch(state, touched, among, slot, stamp, told[ORDER, i])
-            if told[kind_row, i] == INITIATED:
-                _initiated(state, slot, 0 if value_row < 0 else told[value_row, i], told[IDENTITY, i])
+            among = _touch(state, touched, among, slot, stamp, transitions[ORDER, i])
+            if transitions[kind_row, i] == INITIATED:
+                _initiated(state, slot, 0 if value_row < 0 else transitions[value_row, i], transitions[IDENTITY, i])
             i += 1
         while counts[S_HEAP] > 0 and heap[0, WHEN] == now:
             slot = heap[0, SLOT]
@@ -184,15 +184,15 @@ def inertia(  # type: ignore[no-untyped-def]
             else:
                 state[slot, STOPS] = 1
         for j in range(first, i):
-            if told[kind_row, j] == INITIATED:
+            if transitions[kind_row, j] == INITIATED:
                 continue
             slot = slots[j]
-            every = told[kind_row, j] == ENDED_ALL
-            value = 0 if value_row < 0 else told[value_row, j]
+            every = transitions[kind_row, j] == ENDED_ALL
+            value = 0 if value_row < 0 else transitions[value_row, j]
             if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
                 state[slot, STOPS] = 1
                 if state[slot, STOPPER] == 0:
-                    state[slot, STOPPER] = told[IDENTITY, j]
+                    state[slot, STOPPER] = transitions[IDENTITY, j]
             if state[slot, STARTED] == 1 and (every or value == state[slot, NEXT]):
                 state[slot, CANCELLED] = 1
         given = grow(given, counts[S_GIVEN] + 3 * among) if given.shape[0] < counts[S_GIVEN] + 3 * among else given

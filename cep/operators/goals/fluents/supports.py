@@ -52,7 +52,7 @@ from cep.operators.goals.lineage import Lineage
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
-    from cep.operators.supported import Extent, Occurring, Supported
+    from cep.operators.supports import Extent, FormulaEvent, Projection
 
 # of each tuple: how many things support it, and since which code
 COUNT, SINCE = range(2)
@@ -146,7 +146,7 @@ class SupportsSpec:
     delay: int = 0
 
 
-class Supports(KeyedState):
+class SupportsGoal(KeyedState):
     """The goal of nodes whose tuples are counted."""
 
     def __init__(self, spec: SupportsSpec, lineage: Lineage | None = None) -> None:
@@ -303,21 +303,21 @@ def _chosen(state: Arrays, chosen: dict[str, Bools]) -> Arrays:
     }
 
 
-def supports_of(node: Supported, builder: GoalBuilder) -> Goal:
+def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
     """The goal of a node that leaves columns of a formula out."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
-    return Supports(
+    return SupportsGoal(
         SupportsSpec(len(types), node.take, codes, node.kind, None, node.late, None, node.delay), builder.lineage
     )
 
 
-def occurring_of(node: Occurring, builder: GoalBuilder) -> Goal:
+def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
     """The goal of a node of events in a formula."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     late = node.within or 0
-    return Supports(SupportsSpec(len(types), node.take, codes, None, node.within, late), builder.lineage)
+    return SupportsGoal(SupportsSpec(len(types), node.take, codes, None, node.within, late), builder.lineage)
 
 
 def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
@@ -329,4 +329,4 @@ def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
     spec = SupportsSpec(
         len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted, delay_of(node.late)
     )
-    return Supports(spec, builder.lineage)
+    return SupportsGoal(spec, builder.lineage)

@@ -40,7 +40,7 @@ from cep.rules.expressions.evaluate import Evaluation
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
-    from cep.operators.temporal import Metrical
+    from cep.operators.temporal import Temporal
 
 _AHEAD = ("EVENTUALLY", "ALWAYS", "UNTIL")
 _WAITING = 2
@@ -68,8 +68,8 @@ class TemporalSpec:
         return len(self.take[0]) - 1
 
 
-class WhatWasHolding(KeyedState):
-    """The goal of one Metrical node."""
+class TemporalGoal(KeyedState):
+    """The goal of one Temporal node."""
 
     def __init__(self, spec: TemporalSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
@@ -205,7 +205,7 @@ class WhatWasHolding(KeyedState):
         return self.metric.rows + self.waiting.count, int(self.metric.nbytes + self.tuples.nbytes)
 
 
-def temporal_of(node: Metrical, builder: GoalBuilder, number: int) -> Goal:
+def temporal_of(node: Temporal, builder: GoalBuilder, number: int) -> Goal:
     """The goal of a node."""
     wanted = builder.types(number)
     types = [builder.types(part) for part in node.parts]
@@ -227,4 +227,4 @@ def temporal_of(node: Metrical, builder: GoalBuilder, number: int) -> Goal:
         tuple(converted),
         tuple(map(tuple, types)),
     )
-    return WhatWasHolding(spec, builder.lineage)
+    return TemporalGoal(spec, builder.lineage)

@@ -49,7 +49,7 @@ from cep.rules.expressions.typed import coerced
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
-    from cep.operators.grouped import Grouping
+    from cep.operators.grouping import Grouping
 
 # of each group: how many of its tuples hold, whether it has results; then three words a result, and the result
 SIZE, THERE = range(2)
@@ -166,7 +166,7 @@ def _regroup(  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedSpec:
+class GroupingSpec:
     """Of an input of so many columns (`width`) those `by` which it groups and the one that says what a change is; the
     `kinds` of the functions with their parameters; `values` gives the bits of their arguments, a row a result."""
 
@@ -180,10 +180,10 @@ class GroupedSpec:
     values: Callable[[Table], Ints]
 
 
-class HeldGroups(KeyedState):
+class GroupingGoal(KeyedState):
     """The goal of one Grouping node."""
 
-    def __init__(self, spec: GroupedSpec, lineage: Lineage | None = None) -> None:
+    def __init__(self, spec: GroupingSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
         self.columns = np.array([c for c in range(spec.width) if c != spec.kind], np.int64)
         self.by = np.array(spec.by, np.int64)
@@ -323,7 +323,7 @@ class HeldGroups(KeyedState):
         return held + self.waiting.count, int(arrays + self.keys.nbytes + self.tuples.nbytes)
 
 
-def grouped_of(node: Grouping, builder: GoalBuilder) -> Goal:
+def grouping_of(node: Grouping, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
     names = {f"v{i}": type for i, type in enumerate(types)}
@@ -352,5 +352,5 @@ def grouped_of(node: Grouping, builder: GoalBuilder) -> Goal:
         return made
 
     parameters = tuple(float(result.parameter or 0) for result in node.results)
-    spec = GroupedSpec(len(types), node.by, node.kind, node.late, codes_of(types), tuple(kinds), parameters, values)
-    return HeldGroups(spec, builder.lineage)
+    spec = GroupingSpec(len(types), node.by, node.kind, node.late, codes_of(types), tuple(kinds), parameters, values)
+    return GroupingGoal(spec, builder.lineage)

@@ -31,7 +31,7 @@ def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening(Pattern):
+class FormulaEventPattern(Pattern):
     """An event in a formula: it holds at its occurrences, of `names` alone; with `longest` over those that are no
     longer than so many microseconds, without at instants."""
 
@@ -54,7 +54,7 @@ class Happening(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.event.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        node = builder.add(Occurring(child, take, self.longest), (*self.names, KIND), self.span)
+        node = builder.add(FormulaEvent(child, take, self.longest), (*self.names, KIND), self.span)
         places = {name: place for place, name in enumerate((*self.names, KIND))}
         return decided(builder, node, places, components, self.span), places
 
@@ -64,7 +64,7 @@ class Happening(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Onto(Pattern):
+class ProjectionPattern(Pattern):
     """Of a formula these variables alone: they hold while it does with any values of the others. `late`: how late it
     is given, in microseconds; `delay`: how much later the rows say that they are known."""
 
@@ -86,7 +86,7 @@ class Onto(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.formula.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        node = builder.add(Supported(child, take, inner[KIND], self.late, self.delay), (*self.names, KIND), self.span)
+        node = builder.add(Projection(child, take, inner[KIND], self.late, self.delay), (*self.names, KIND), self.span)
         places = {name: place for place, name in enumerate((*self.names, KIND))}
         return decided(builder, node, places, components, self.span), places
 
@@ -96,7 +96,7 @@ class Onto(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Defined(Pattern):
+class ExtentPattern(Pattern):
     """All that the formulas of a fluent say, from the table `event` of that, as what becomes of it.
 
     `names`: of its columns: the arguments, the value, what is said, and the number of the rule."""
@@ -140,7 +140,7 @@ class _Counted(Node):
 
 
 def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
-    """The facts of a node that groups by columns of its part."""
+    """The properties of a node that groups by columns of its part."""
     return NodeProperties(
         word,
         "formula",
@@ -154,7 +154,7 @@ def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
 
 
 @dataclass(frozen=True, slots=True)
-class Supported(_Counted):
+class Projection(_Counted):
     """The columns of a formula at `take`: each tuple of them holds while any does that has it. Columns: these, then
     what a change is."""
 
@@ -175,13 +175,13 @@ class Supported(_Counted):
         return sides[0]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.fluents.supports import supports_of
+        from cep.operators.goals.fluents.supports import projection_of
 
-        return supports_of(self, builder)
+        return projection_of(self, builder)
 
 
 @dataclass(frozen=True, slots=True)
-class Occurring(_Counted):
+class FormulaEvent(_Counted):
     """Occurrences of an event as what holds: those no longer than `within`, at instants where that is None. Columns:
     those at `take`, then what a change is."""
 
@@ -208,9 +208,9 @@ class Occurring(_Counted):
         return sides[0]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.fluents.supports import occurring_of
+        from cep.operators.goals.fluents.supports import formula_event_of
 
-        return occurring_of(self, builder)
+        return formula_event_of(self, builder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded(Pattern):
+class RecordingPattern(Pattern):
     """All records of a fluent, from the table `event`, as what becomes of it. `names`: of its arguments, its value if
     it has one, and what becomes of it."""
 
@@ -93,6 +93,6 @@ class Recording(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.fluents.recorded import recorded_of
+        from cep.operators.goals.fluents.recording import recording_of
 
-        return recorded_of(self, builder)
+        return recording_of(self, builder)

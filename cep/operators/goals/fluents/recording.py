@@ -38,7 +38,7 @@ from cep.operators.goals.lineage import Lineage
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
-    from cep.operators.recorded import Recording
+    from cep.operators.recording import Recording
 
 NEVER = 2 * END_OF_TIME
 
@@ -64,17 +64,17 @@ NO_PIECES = Pieces(*(np.empty(0, np.int64) for _ in range(5)))
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedSpec:
+class RecordingSpec:
     """`width` argument columns, then end, bounds and start of the records. `codes`: the columns of pool codes."""
 
     width: int
     codes: tuple[int, ...]
 
 
-class RecordedIntervals(KeyedState):
+class RecordingGoal(KeyedState):
     """The goal of one Recording node."""
 
-    def __init__(self, spec: RecordedSpec, lineage: Lineage | None = None) -> None:
+    def __init__(self, spec: RecordingSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage
         self.places = np.arange(spec.width)
@@ -134,10 +134,10 @@ class RecordedIntervals(KeyedState):
             ]
         )
 
-    def _table(self, told: Sequence[tuple[Pieces, Ints, Ints, Ints | int]]) -> Table:
+    def _table(self, given: Sequence[tuple[Pieces, Ints, Ints, Ints | int]]) -> Table:
         width = self.spec.width
         tables = []
-        for pieces, start, end, what in told:
+        for pieces, start, end, what in given:
             table = np.empty((FIRST + width + 1, len(start)), np.int64)
             table[START], table[END], table[ORDER], table[IDENTITY] = start, end, pieces.order, pieces.name
             table[FIRST : FIRST + width] = self.keys.known[pieces.slot].T
@@ -292,7 +292,7 @@ def _chosen(state: Arrays, chosen: Bools) -> Arrays:
     return {"tuples": state["tuples"][chosen], "pieces": state["pieces"][chosen], "done": state["done"]}
 
 
-def recorded_of(node: Recording, builder: GoalBuilder) -> Goal:
+def recording_of(node: Recording, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)[: node.width]
-    return RecordedIntervals(RecordedSpec(node.width, codes_of(types)), builder.lineage)
+    return RecordingGoal(RecordingSpec(node.width, codes_of(types)), builder.lineage)

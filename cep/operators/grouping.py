@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped(Pattern):
+class GroupingPattern(Pattern):
     """`formula AGGREGATE results BY by`. `late`: how late the formula is given."""
 
     formula: Pattern
@@ -118,6 +118,6 @@ class Grouping(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.fluents.grouped import grouped_of
+        from cep.operators.goals.fluents.grouping import grouping_of
 
-        return grouped_of(self, builder)
+        return grouping_of(self, builder)
