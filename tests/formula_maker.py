@@ -59,6 +59,16 @@ class Maker:
             self.known[name] = (types, valued)
         return made
 
+    def recursion(self, count: int, depth: int) -> list[Rule]:
+        """Of fluents d0, d1, .., of which each may be of all of them."""
+        for number in range(count):
+            self.known[f"d{number}"] = (self.rng.choice(("s", "s", "si", "ss", "ss", "i")), False)
+        made = []
+        for name in [f"d{number}" for number in range(count)]:
+            for _ in range(self.rng.choice((1, 2, 2, 3))):
+                made.append(self.rule(name, self.known[name][0], False, depth))
+        return made
+
     def rule(self, name: str, types: str, valued: bool, depth: int) -> Rule:
         names = self.names(types)
         terms: list[Term] = [Var(each) for each in names]

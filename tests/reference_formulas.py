@@ -122,16 +122,23 @@ def defined(
     return {name: known[name] for name in names}
 
 
+def needs(rules: Sequence[Rule]) -> dict[str, set[str]]:
+    """Of each fluent those that it depends on."""
+    names = list(dict.fromkeys(rule.name for rule in rules))
+    found = {name: {n for r in rules if r.name == name for n in plain_names(r.formula)} & set(names) for name in names}
+    for _ in names:
+        for name in names:
+            found[name] |= {far for near in found[name] for far in found[near]}
+    return found
+
+
 def _groups(rules: Sequence[Rule]) -> list[set[str]]:
     """Fluents that depend on each other together, after those they depend on."""
     names = list(dict.fromkeys(rule.name for rule in rules))
-    needs = {name: {n for r in rules if r.name == name for n in plain_names(r.formula)} & set(names) for name in names}
-    for _ in names:
-        for name in names:
-            needs[name] |= {far for near in needs[name] for far in needs[near]}
+    needed = needs(rules)
     groups: list[set[str]] = []
-    for name in sorted(names, key=lambda name: len(needs[name] | {name})):
-        group = {name} | {other for other in names if other in needs[name] and name in needs[other]}
+    for name in sorted(names, key=lambda name: len(needed[name] | {name})):
+        group = {name} | {other for other in names if other in needed[name] and name in needed[other]}
         if group not in groups:
             groups.append(group)
     return groups

@@ -72,19 +72,31 @@ def test_example_8_of_the_paper() -> None:
     assert held(MONITORING, *facts, only="Flag") == [("n", "s1", "[101,101]")]
 
 
-def test_example_1_of_the_paper_without_its_recursion() -> None:
-    """Nested operators: what Diamondminus gives is coalesced before Boxminus asks."""
+def test_example_1_of_the_paper() -> None:
+    """Who is told of a signal by a neighbour that flags it monitors it, too, and flags it in turn."""
     program = """
     Flag(X,Z) :- Monit(X,Z), Boxminus[0,4]Diamondminus[0,2]Signal(Z)
-    Boxplus[0,3]Told(X,Z) :- Flag(Y,Z), Connect(X,Y)
+    Boxplus[0,3]Monit(X,Z) :- Flag(Y,Z), Connect(X,Y)
     """
     facts = [
         *(fact("Signal", "s1", at=at) for at in (0, 1.5, 3, 5)),
-        fact("Monit", "n", "s1", at=0, to=20),
+        fact("Monit", "n", "s1", at=0, to=5),
         fact("Connect", "m", "n", at=0, to=6),
+        fact("Connect", "k", "m", at=4.5, to=10),
     ]
-    assert held(program, *facts, only="Flag") == [("n", "s1", "[4,7]")]
-    assert held(program, *facts, only="Told") == [("m", "s1", "[4,9]")]
+    assert held(program, *facts, only="Flag") == [("k", "s1", "[4.5,7]"), ("m", "s1", "[4,7]"), ("n", "s1", "[4,5]")]
+    assert held(program, *facts, only="Monit") == [
+        ("k", "s1", "[4.5,10]"), ("m", "s1", "[4,8]"), ("n", "s1", "[0,5]"),
+    ]  # fmt: skip
+
+
+def test_a_recursion_that_never_ends_goes_on_to_the_end_of_the_input() -> None:
+    program = "Tick(X) :- Start(X)\nTick(X) :- Diamondminus[2,2]Tick(X)\nLit(X) :- Diamondminus[0,1]Tick(X)"
+    facts = [fact("Start", "x", at=0), fact("Start", "y", at=5)]
+    assert held(program, *facts, only="Tick") == [
+        ("x", "[0,0]"), ("x", "[2,2]"), ("x", "[4,4]"), ("y", "[5,5]"),
+    ]  # fmt: skip
+    assert held(program, *facts, only="Lit") == [("x", "[0,1]"), ("x", "[2,3]"), ("x", "[4,5]"), ("y", "[5,6]")]
 
 
 def test_short_stops() -> None:

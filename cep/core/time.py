@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FARTHEST = 2**60
 """Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: what is added to them
@@ -18,19 +18,21 @@ END_OF_TIME = 2**62
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """How far time has come, in microseconds. Nothing that ends at or before `watermark` is still to come, but for what
-    revises; nothing that ends at or before `stable` ever changes. Without revision the two are one.
+    revises; nothing that ends at or before `stable` ever changes. Without revision the two are one. At the end of the
+    input what goes on by itself goes to `latest`.
 
     The watermark is that of Akidau et al., The Dataflow Model, PVLDB 8(12), 2015.
     """
 
     watermark: int
     stable: int
+    latest: int = END_OF_TIME
 
     @classmethod
-    def at(cls, watermark: int) -> Frontier:
+    def at(cls, watermark: int, latest: int = END_OF_TIME) -> Frontier:
         """Where nothing revises."""
-        return cls(watermark, watermark)
+        return cls(watermark, watermark, latest)
 
     def until(self, time: int) -> Frontier:
         """This frontier, or an earlier one that ends at `time`: a step goes on to it in several."""
-        return self if time >= self.watermark else Frontier(time, min(time, self.stable))
+        return self if time >= self.watermark else replace(self, watermark=time, stable=min(time, self.stable))

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cep.core.errors import Span
@@ -37,6 +37,7 @@ from cep.rules.formulas import (
     RestrictedFormula,
     asked,
     bound_variables,
+    formula_atoms,
     formula_variables,
 )
 from cep.rules.terms import (
@@ -59,12 +60,40 @@ class FormulaLowering:
 
     def __init__(self, fluents: Fluents, asking: Asking, lateness: Lateness) -> None:
         self.fluents, self.asking, self.late_of = fluents, asking, lateness.late_of
+        self.cycle: Names = frozenset()
+        self.late = 0
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         self.fluents.error(message, span, hint, code)
 
+    def of_rule(self, formula: Formula, keep: Names, cycle: Names, late: int) -> Pattern:
+        """What a rule says. `cycle`: the fluents that its own and it define each other by; `late`: how late it is."""
+        self.cycle, self.late = cycle, late
+        return self.lowered(formula, keep, keep)
+
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
         """The formula as a pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
+        if not self.cycle or self.through(formula):
+            return self.made(formula, keep, outside)
+        # A recursion asks of what comes in what holds, and is given it when all of it is known.
+        cycle, self.cycle = self.cycle, frozenset()
+        made = self.made(formula, keep, outside)
+        self.cycle = cycle
+        return ProjectionPattern(made, tuple(sorted(variables(made) - {KIND})), self.late, 0, None, formula.span)
+
+    def through(self, formula: Formula) -> bool:
+        """Whether a formula asks a fluent of the cycle."""
+        return any(each.name in self.cycle for each in formula_atoms(formula))
+
+    def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
+        """The parts, in a recursion those that are not of the cycle as one."""
+        outer = [part for part in parts if not self.through(part)]
+        if not self.cycle or len(outer) < 2:
+            return list(parts)
+        return [make(tuple(outer)), *(part for part in parts if self.through(part))]
+
+    def made(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
+        """The pattern itself."""
         match formula:
             case FormulaAtom():
                 return self.atom(formula, keep)
@@ -103,7 +132,10 @@ class FormulaLowering:
         return self.projected(atom, keep, formula)
 
     def conjunction(self, formula: And, keep: Names, outside: Names) -> Pattern:
-        positive = [part for part, no in zip(formula.parts, formula.negated, strict=True) if not no]
+        positive = self.apart(
+            [part for part, no in zip(formula.parts, formula.negated, strict=True) if not no],
+            lambda outer: And(outer, (False,) * len(outer), formula.span),
+        )
         absent = [part for part, no in zip(formula.parts, formula.negated, strict=True) if no]
         mine = [bound_variables(part) for part in positive]
         every = bound_variables(formula)
@@ -153,8 +185,9 @@ class FormulaLowering:
                     "unsafe",
                 )
         own = every & keep
-        found = [self.lowered(part, own, outside) for part in formula.parts]
-        lates = [self.late_of(part) for part in formula.parts]
+        own_parts = self.apart(formula.parts, lambda outer: Or(outer, formula.span))
+        found = [self.lowered(part, own, outside) for part in own_parts]
+        lates = [self.late_of(part) for part in own_parts]
         made = found[0]
         for right in found[1:]:
             made = Either(made, right, None, formula.span)

@@ -21,6 +21,8 @@ from cep.plan.algebra import Rule
 from cep.plan.order import components
 from cep.plan.pattern import Pattern, events, variables
 from cep.rules.formulas import (
+    FUTURE,
+    AggregatedFormula,
     And,
     Formula,
     FormulaAtom,
@@ -29,6 +31,7 @@ from cep.rules.formulas import (
     Or,
     bound_variables,
     formula_atoms,
+    formula_parts,
     formula_variables,
 )
 from cep.rules.terms import (
@@ -62,6 +65,7 @@ class Formulas:
         self.fresh = 0
         self.whole_of: dict[str, None] = {}
         self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error)
+        self.cycles: dict[str, frozenset[str]] = {}
         self.recursive = self.lateness.recursive = self._recursive()
         self.lowering = FormulaLowering(fluents, asking, self.lateness)
         for name in self.rules:
@@ -75,37 +79,82 @@ class Formulas:
         self.fluents.error(message, span, hint, code)
 
     def _recursive(self) -> set[str]:
-        """The fluents that formulas define by themselves, each refused."""
-        found: set[str] = set()
+        """The fluents that formulas define by themselves as cannot be, each refused; all others are put down with
+        those of their cycle."""
+        refused: set[str] = set()
 
         def needs(name: object) -> list[str]:
             rules = self.rules.get(str(name), [])
             return [each.name for rule in rules for each in formula_atoms(rule.formula) if each.name in self.rules]
 
         for component in components(list(self.rules), needs):
-            if len(component) > 1 or str(component[0]) in needs(component[0]):
-                found |= set(map(str, component))
-                self.cycle(self.rules[str(component[0])][0])
-        return found
+            if len(component) == 1 and str(component[0]) not in needs(component[0]):
+                continue
+            cycle = frozenset(map(str, component))
+            self.cycles |= dict.fromkeys(cycle, cycle)
+            before = len(self.fluents.errors)
+            for rule in (rule for name in map(str, component) for rule in self.rules[name]):
+                self.goes_back(rule, cycle)
+            if len(self.fluents.errors) > before:
+                refused |= cycle
+            else:
+                self.lateness.of_cycle(cycle)
+        return refused
 
-    def cycle(self, rule: ast.WhileRule) -> None:
-        """Refuse a fluent that is defined by itself."""
-        self.error(
-            f"`{rule.name}` is defined by itself, and recursion among formulas does not run yet",
-            rule.head_span,
-            "events begin and end a fluent by what held just before: `initiate f(X) <- e(X) WHERE g(X).`",
-            "recursion",
-        )
+    def goes_back(self, rule: ast.WhileRule, cycle: frozenset[str]) -> None:
+        """Refuse what a cycle cannot go through: what looks ahead, what is known late, and what asks for all of it."""
+        asks = f"`{rule.name}` is defined by itself"
+
+        def through(formula: Formula) -> bool:
+            return any(each.name in cycle for each in formula_atoms(formula))
+
+        if not through(rule.formula):
+            return
+        for box in rule.boxes:
+            if box.operator == "HISTORICALLY":
+                hint = "`ALWAYS` in the head says what holds from then on"
+                self.error(
+                    f"{asks}, and HISTORICALLY in the head looks back from it", rule.head_span, hint, "recursion"
+                )
+        stack: list[Formula] = [rule.formula]
+        while stack:
+            each = stack.pop()
+            if not through(each):
+                continue
+            match each:
+                case MetricFormula(operator) if operator in FUTURE:
+                    hint = f"`{FUTURE[operator]}` looks back as far"
+                    self.error(f"{asks}, and {operator} looks ahead on the way", each.span, hint, "recursion")
+                case LastingFormula():
+                    hint = "`HISTORICALLY[0, d] p` holds when p has held so long"
+                    self.error(f"{asks}, and LASTING is known late on the way", each.span, hint, "recursion")
+                case AggregatedFormula():
+                    hint = "AGGREGATE over what does not depend on it"
+                    self.error(f"{asks}, and AGGREGATE asks for all of it on the way", each.span, hint, "recursion")
+                case And(inner, negated):
+                    for part, no in zip(inner, negated, strict=True):
+                        if no and through(part):
+                            hint = "NOT of what does not depend on it"
+                            self.error(f"{asks}, and NOT asks for all of it on the way", part.span, hint, "recursion")
+            stack += formula_parts(each)
 
     def cyclic(self, rules: Sequence[Rule]) -> None:
         """Refuse formulas on a cycle through event rules."""
         needs: dict[str, list[str]] = {}
         for rule in rules:
             needs.setdefault(rule.event, []).extend(events(rule.body))
+        own = {table(name) for name in self.rules for table in (transitions, edges)}
         for component in components(list(needs), lambda event: needs.get(str(event), [])):
-            for name, own in self.rules.items():
+            if own.issuperset(component):
+                continue
+            for name, mine in self.rules.items():
                 if len(component) > 1 and transitions(name) in component:
-                    self.cycle(own[0])
+                    self.error(
+                        f"`{name}` depends on itself through event rules",
+                        mine[0].head_span,
+                        "events begin and end a fluent by what held just before: `initiate f(X) <- e(X) WHERE g(X).`",
+                        "recursion",
+                    )
                     return
 
     # --- rules ---
@@ -131,7 +180,8 @@ class Formulas:
         known = bound_variables(formula)
         for box in reversed(statement.boxes):
             formula = MetricFormula(_HEADS[box.operator], (formula,), box.within, statement.span)
-        body = self.lowering.lowered(formula, keep, keep)
+        cycle = self.cycles.get(statement.name, frozenset())
+        body = self.lowering.of_rule(formula, keep, cycle, self.lateness.late(statement.name))
         if len(self.fluents.errors) == before:
             for each in heads:
                 if isinstance(each, Variable) and each.name not in known:

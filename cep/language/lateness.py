@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER
@@ -43,6 +43,12 @@ class Lateness:
                 found.append(min(FOREVER, self.late_of(rule.formula) + sum(ahead)))
             self.found[name] = max(found)
         return self.found[name]
+
+    def of_cycle(self, names: Iterable[str]) -> None:
+        """Fluents that are defined by each other are given when the last of what they ask is."""
+        self.found |= dict.fromkeys(names, 0)
+        late = [self.late_of(rule.formula) for name in names for rule in self.rules[name]]
+        self.found |= dict.fromkeys(names, max(late))
 
     def late_of(self, formula: Formula) -> int:
         """The same of a formula."""

@@ -223,7 +223,7 @@ class Extent(_Counted):
     late: int
 
     def describe(self) -> NodeProperties:
-        return counted("a fluent", range(self.width), self.width)
+        return replace(counted("a fluent", range(self.width), self.width), settles=True)
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return False

@@ -70,7 +70,8 @@ class NodeProperties:
     occurrence may make several that arrive together; `one_at_once`: whether it gives at most one for an instant and
     group. `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself
     there; this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `once`:
-    it has the one occurrence that time alone makes.
+    it has the one occurrence that time alone makes. `settles`: it gives what the formulas of a fluent come to, so that
+    a cycle of formulas goes through it.
     """
 
     word: str
@@ -100,6 +101,7 @@ class NodeProperties:
     needs_instant: str | None = None
     selects: bool = False
     once: bool = False
+    settles: bool = False
 
 
 class Node(WithProperties[NodeProperties]):

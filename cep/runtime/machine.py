@@ -18,12 +18,13 @@ from cep.core.fluents import EDGES
 from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import Goal, Holder, Ints, Translation, demand
+from cep.operators.goals.contract import Goal, Holder, Ints, Settling, Translation, demand
 from cep.operators.loop import Loop, loop_of
 from cep.plan import order
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
+from cep.runtime.formula_recursion import FormulaRecursion
 from cep.runtime.recursion import CyclePart, Recursion
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
@@ -48,13 +49,15 @@ class Machine:
         self.builder = builder
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
-        self.parts: list[_Step | Recursion | Loop] = []
+        self.parts: list[_Step | Recursion | FormulaRecursion | Loop] = []
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         for group in plan.groups:
             loop = loop_of(builder, group) if group.recursive and fast_recursion else None
             if loop is not None:
                 self.parts.append(loop)
+            elif group.recursive and any(self._settles(unit) for unit in group.units):
+                self.parts.append(self._formulas(group, max_derivations))
             elif group.recursive:
                 self.parts.append(self._recursion(group, max_derivations))
             else:
@@ -80,6 +83,19 @@ class Machine:
         inside = set(group.units)
         rules = [h.label or h.event for h in self.plan.heads if h.event in inside]
         return Recursion(parts, self.widths, max_derivations, rules)
+
+    def _settles(self, unit: PlanUnit) -> bool:
+        return not isinstance(unit, str) and self.plan.nodes[unit].properties().settles
+
+    def _formulas(self, group: Group, max_derivations: int) -> FormulaRecursion:
+        steps = {unit: self._step(unit) for unit in group.units}
+        settling = frozenset(filter(self._settles, group.units))
+        sequence = order.components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
+        outside = dict(self.goals())
+        rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
+        late = max(cast(Settling, steps[unit].goal).late for unit in settling)
+        readers = [(u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence]
+        return FormulaRecursion(readers, settling, outside, self.widths, late, max_derivations, rules)
 
     # --- stepping ---
 

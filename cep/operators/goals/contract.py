@@ -100,6 +100,38 @@ class Holder(Protocol):
         ...
 
 
+class Growing(Protocol):
+    """A goal of formulas that may lie on a cycle: then rows of tables are intervals, whose START and END are codes
+    (`cep.operators.goals.fluents.stretches`)."""
+
+    def open_stretch(self, first: int, last: int) -> None:
+        """A stretch of codes begins. All inputs are then given from nothing on; what holds before it is the state."""
+        ...
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        """What follows of intervals that are new on each input; those that follow of others, too, may come again."""
+        ...
+
+
+class Settling(Growing, Protocol):
+    """A goal that every cycle goes through: it gives nothing twice. `late`: how late that is, in microseconds."""
+
+    @property
+    def late(self) -> int: ...
+
+    def settled(self) -> Table:
+        """The changes that all of it comes to, against what holds before the stretch."""
+        ...
+
+
+class Holding(Protocol):
+    """A goal that knows what holds."""
+
+    def held(self, changes: Table, first: int, last: int) -> Table:
+        """When its tuples held in the stretch whose changes it has just given."""
+        ...
+
+
 class Untimed:
     """The part of the contract of operators for which time alone makes nothing."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Goal
+from cep.operators.goals.contract import Goal, Growing
 from cep.operators.goals.relational import columns_of
 from cep.rules.expressions.evaluate import Evaluation
 
@@ -27,6 +28,15 @@ class Widened:
         self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        return self._narrow(self.goal.step(self._wide(inputs), frontier))
+
+    def open_stretch(self, first: int, last: int) -> None:
+        cast(Growing, self.goal).open_stretch(first, last)
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        return self._narrow(cast(Growing, self.goal).grow(self._wide(inputs)))
+
+    def _wide(self, inputs: Sequence[Table]) -> list[Table]:
         wide = []
         for i, table in enumerate(inputs):
             if i < len(self.added) and self.added[i]:
@@ -34,7 +44,9 @@ class Widened:
                 more = [bits(e(named, rows(table)))[None, :] for e in self.added[i]]
                 table = np.concatenate([table, *more], axis=0)
             wide.append(table)
-        made = self.goal.step(wide, frontier)
+        return wide
+
+    def _narrow(self, made: Table) -> Table:
         return made[: made.shape[0] - self.drop] if self.drop else made
 
     @property

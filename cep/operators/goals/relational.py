@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, column, concat, empty, rows
-from cep.core.time import Frontier
+from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, take
 from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
@@ -25,8 +26,18 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
 
 
-class Memoryless(Untimed):
+class Memoryless(Untimed, ABC):
     """The part of the contract that a goal without state has for nothing."""
+
+    def open_stretch(self, first: int, last: int) -> None:
+        """Rows are taken as they come."""
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        return self.step(inputs, Frontier.at(BEGINNING))
+
+    @abstractmethod
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """See `cep.operators.goals.contract`."""
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Nothing is kept."""

@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cep.core.interval_sets import INFINITE, Reach, first_reached, reach
+from cep.core.interval_sets import INFINITE, Intervals, Reach, first_reached, reach
 from cep.core.room import roomy
 from cep.operators.goals.fluents.changes import Changes, Ints, by_code, no_changes, stable_order
 from cep.operators.goals.fluents.metric_kernels import (
+    BEGUN,
     C_FREE,
     C_TIMERS,
     C_USED,
@@ -31,11 +32,14 @@ from cep.operators.goals.fluents.metric_kernels import (
     FLAGS,
     HEAD,
     LAST,
+    LEFT,
+    OPEN,
     OPENED,
     P_WIDTH,
     R_KIND,
     R_LEAST,
     R_WIDTH,
+    RIGHT,
     SINCE,
     TAIL,
     TIMER,
@@ -48,6 +52,7 @@ from cep.operators.goals.fluents.metric_kernels import (
     keep_intervals,
     next_due,
 )
+from cep.operators.goals.fluents.stretches import changes_against, stretch_of
 
 OPERATORS: Mapping[str, tuple[int, bool]] = {
     "ONCE": (DILATE, False),
@@ -135,6 +140,35 @@ class Metric:
             return None
         back = 2 * int(self._rule[R_LEAST]) if self._rule[R_KIND] == LAST else -min(self._by.low, 0)
         return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
+
+    def next_change(self) -> int:
+        """At which code the result changes next if the inputs do not; INFINITE: never."""
+        return int(next_due(self._state, self._pool, self._heap, self._counts))
+
+    def ahead(self, keys: Ints, inputs: Sequence[Intervals], first: int, last: int) -> Intervals:
+        """What the result is from `first` to `last` for these keys, ascending, where the inputs are that, sorted by
+        key, and up to `first` what they were; it stays as it is. The keys of what is given are places in `keys`."""
+        known = keys[keys < len(self._state)]
+        flags = np.zeros(len(keys), np.int64)
+        flags[: len(known)] = self._state[known, FLAGS]
+        kept = self.snapshot(known[(flags[: len(known)] != 0) | (self._state[known, HEAD] >= 0)])
+        other = Metric.of(self)
+        other.restore(kept | {"key": np.searchsorted(keys, kept["key"])})
+        sides = [LEFT, RIGHT] if self.inputs == 2 else [OPEN]
+        changes = []
+        for held, side in zip(inputs, sides, strict=True):
+            placed = held._replace(key=np.searchsorted(keys, held.key))
+            changes.append(changes_against(placed, np.flatnonzero(flags & side), first, last))
+        made, _ = other.step(changes, last)
+        return stretch_of(made, np.flatnonzero(flags & BEGUN), first, last)
+
+    @classmethod
+    def of(cls, other: Metric) -> Metric:
+        """The same operator, anew."""
+        made = cls.__new__(cls)
+        made._by, made._rule, made.inputs = other._by, other._rule, other.inputs
+        made._clear()
+        return made
 
     def _known(self, decided: int) -> int:
         """Up to where the result is decided if the inputs are up to a code."""

@@ -46,6 +46,7 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.fluents.change_tables import Waiting, delay_of, phased, put_changes, sorted_rows
 from cep.operators.goals.fluents.changes import stable_order
+from cep.operators.goals.fluents.stretches import Grown, changes_against, clipped, held_in, table_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -207,6 +208,42 @@ class SupportsGoal(KeyedState):
         if self.lineage is not None:
             self.lineage.name(made)
         return made
+
+    # --- in a recursion ---
+
+    @property
+    def late(self) -> int:
+        return self.spec.late
+
+    def open_stretch(self, first: int, last: int) -> None:
+        self.stretch = (first, last)
+        self.grown, self.numbers = Grown(), Keys(len(self.spec.take))
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        table = clipped(self._read_in(inputs[0]), *self.stretch)
+        if self.spec.wanted is None:
+            return table
+        key = self.numbers.slots(table, self.columns, True, True)
+        return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
+
+    def settled(self) -> Table:
+        """What all that has grown comes to, as the changes of a fluent."""
+        held = self._held()
+        before = np.zeros((FIRST + held.shape[1], len(held)), np.int64)
+        before[FIRST:] = held.T
+        keys = self.numbers.slots(before, self.columns, True, True)
+        changes = changes_against(self.grown.all(), keys, *self.stretch)
+        made = np.empty((FIRST + len(self.spec.take) + 1, len(changes.key)), np.int64)
+        made[FIRST:-1] = self.numbers.known[changes.key].T
+        put_changes(made, FIRST + len(self.spec.take), changes.code, changes.begins, self.spec.delay)
+        return made
+
+    def held(self, changes: Table, first: int, last: int) -> Table:
+        """See `cep.operators.goals.contract.Holding`."""
+        return held_in(changes, self._held(), first, last)
+
+    def _held(self) -> Ints:
+        return self.tuples.known[self.state[: self.tuples.count, COUNT] > 0]
 
     def open(self) -> Table:
         """What still holds at the end of the input: its intervals, with an end after every time."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cep.core.fluents import KINDS
 from cep.core.interval_sets import INFINITE, Reach
-from cep.core.relation import FIRST, Table, empty
+from cep.core.relation import END, FIRST, START, Table, empty
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
@@ -32,6 +32,7 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.fluents.change_tables import Waiting, decided, due, put_changes
 from cep.operators.goals.fluents.changes import Changes
 from cep.operators.goals.fluents.metric import Metric
+from cep.operators.goals.fluents.stretches import Grown, table_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -102,6 +103,29 @@ class TemporalGoal(KeyedState):
         if convert is not None:
             return project(table, self.spec.types[number], convert)
         return table[[*range(FIRST), *(FIRST + column for column in self.spec.take[number])]]
+
+    # --- in a recursion ---
+
+    def open_stretch(self, first: int, last: int) -> None:
+        self.stretch = (first, last)
+        self.grown = [Grown() for _ in self.spec.take]
+        self.found = Grown()
+        self.opened = False
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        """All that is kept may go on into the stretch; later, what has become more."""
+        changed = [np.empty(0, np.int64) if self.opened else self.metric.kept()]
+        self.opened = True
+        for number, table in enumerate(inputs):
+            table = self._read_in(number, table)
+            slots = self.tuples.slots(table, self.columns, True, True)
+            changed.append(self.grown[number].added(slots, table[START], table[END]).key)
+        keys = np.unique(np.concatenate(changed))
+        made = self.metric.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
+        return table_of(self.found.added(keys[made.key], made.start, made.end), self.tuples.known)
+
+    def next_change(self) -> int:
+        return self.metric.next_change()
 
     def due(self) -> int | None:
         found = [] if (waits := self.waiting.due()) is None else [waits]

@@ -1,0 +1,127 @@
+"""Recursion among formulas: the least of what holds, found stretch by stretch.
+
+step:  changes from outside, between two watermarks -> in rounds of intervals
+       (`cep.operators.goals.fluents.stretches`) what the fluents of the cycle come to;
+       then every goal takes its inputs as it would without a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from cep.core.errors import CepError
+from cep.core.interval_sets import INFINITE
+from cep.core.relation import START, Table, empty, rows
+from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.contract import Goal, Growing, Holding, Settling
+from cep.operators.goals.fluents.change_tables import changes_in, decided
+from cep.operators.goals.fluents.stretches import clipped
+from cep.plan.order import PlanUnit
+from cep.runtime.recursion import CyclePart, Reader
+
+MOST = 100
+"""After so many rounds at the end of the input that find nothing but what begins behind the latest time in it, a
+recursion counts as one that never ends."""
+
+
+class FormulaRecursion:
+    """The goals of one cycle of formulas. `late`: how late what comes in is given, in microseconds; `outside`: the
+    goals that it comes from; `settling`: the units that give what the fluents of the cycle come to."""
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        settling: frozenset[PlanUnit],
+        outside: Mapping[PlanUnit, Goal],
+        widths: Mapping[PlanUnit, int],
+        late: int,
+        limit: int,
+        rules: Sequence[str],
+    ) -> None:
+        self.parts = [CyclePart(tuple(readers), True)]
+        self.readers, self.settling, self.outside, self.widths = readers, settling, outside, widths
+        self.late, self.limit, self.rules = late, limit, rules
+        self.inside = {unit for unit, *_ in readers}
+        self.first: PlanUnit = min(unit for unit in self.inside if isinstance(unit, int))
+        self.timed = [goal for _, goal, _, _ in readers if hasattr(goal, "next_change")]
+
+    def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
+        """Add to `outputs` what every unit of the cycle gives."""
+        first, last = self._first(outputs), decided(frontier, self.late)
+        for unit in self.inside:
+            outputs[unit] = empty(self.widths[unit])
+        if first > last:
+            return
+        if not self._grow(outputs, first, last, frontier.latest):
+            frontier = frontier.until(frontier.latest + self.late)
+            last = decided(frontier, self.late)
+            if first > last:
+                return
+            self._grow(outputs, first, last, END_OF_TIME)
+        given = {unit: cast(Settling, goal).settled() for unit, goal, _, _ in self.readers if unit in self.settling}
+        seen = outputs | given
+        for unit, goal, reads, event in self.readers:
+            made = goal.step(self._tables(reads, event, unit, seen), frontier)
+            outputs[unit] = made
+            if unit not in self.settling:
+                seen[unit] = made
+        for unit, goal, reads, event in self.readers:
+            if event is not None and self.settling.intersection(reads):
+                outputs[unit] = goal.step(self._tables(reads, event, unit, outputs), frontier)
+            goal.evict(frontier)
+
+    def _tables(
+        self, reads: Sequence[PlanUnit], event: str | None, unit: PlanUnit, known: Mapping[PlanUnit, Table]
+    ) -> list[Table]:
+        own = [] if event is None else [empty(self.widths[unit])]
+        return [*own, *(known[other] for other in reads)]
+
+    def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
+        """The code at which something changes first, from outside or with time alone."""
+        first = min((goal.next_change() for goal in self.timed), default=INFINITE)
+        for _, _, reads, _ in self.readers:
+            for other in reads:
+                if other not in self.inside and rows(outputs[other]):
+                    _, code, _ = changes_in(outputs[other], outputs[other].shape[0] - 1)
+                    first = min(first, int(code.min(initial=INFINITE)))
+        return first
+
+    def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, latest: int) -> bool:
+        """Rounds, each from what the one before has added, until nothing is. False: `last` is the end of all time, and
+        they go on and on beyond the `latest` time in the input."""
+        new: dict[PlanUnit, Table] = {}
+        for unit, goal, reads, _ in self.readers:
+            cast(Growing, goal).open_stretch(first, last)
+            new[unit] = empty(self.widths[unit])
+            for other in reads:
+                if other not in self.inside:
+                    held = cast(Holding, self.outside[other]).held(outputs[other], first, last)
+                    new[other] = clipped(held, first, last)
+        nothing = {unit: table[:, :0] for unit, table in new.items()}
+        derived, alone, opening = 0, 0, True
+        while opening or any(rows(new[unit]) for unit in self.settling):
+            made: dict[PlanUnit, Table] = {}
+            for unit, goal, reads, event in self.readers:
+                tables = self._tables(reads, event, unit, new | made)
+                some = opening or any(map(rows, tables))
+                made[unit] = cast(Growing, goal).grow(tables) if some else empty(self.widths[unit])
+            new = nothing | {unit: made[unit] for unit in self.settling}
+            opening = False
+            found = [made[unit] for unit in self.settling]
+            derived += sum(map(rows, found))
+            if derived > self.limit:
+                raise self._endless(derived)
+            if last == INFINITE and self.timed:
+                alone = alone + 1 if all(table[START].min(initial=INFINITE) > 2 * latest + 1 for table in found) else 0
+                if alone > MOST:
+                    return False
+        return True
+
+    def _endless(self, derived: int) -> CepError:
+        return CepError(
+            f"a recursion among formulas has found {derived:,} intervals in one step, of "
+            + ", ".join(f"`{r}`" for r in dict.fromkeys(self.rules)),
+            hint="`--max-derivations` raises the limit",
+            code="recursion",
+        )
