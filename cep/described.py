@@ -146,6 +146,18 @@ class Described:
                 message, hint = found
                 raise CepError(f"{message}: {place} has none", self.plan.source, span, hint, "endless")
 
+    def refuse_unending(self, place: str) -> None:
+        """CepError: a recursion among formulas may go on by itself, to the latest time in the input, which this place
+        does not know."""
+        for group in self.plan.groups:
+            nodes = [unit for unit in group.units if isinstance(unit, int)]
+            own = [self.plan.nodes[unit].properties() for unit in nodes]
+            for unit, each in zip(nodes, own):
+                if group.recursive and each.timed and any(one.settles for one in own):
+                    message = f"this {each.word} lies on a cycle, which may go on by itself: {place} knows no end"
+                    hint = "`cep run` and `cep serve` run it in one process"
+                    raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
+
     def refuse_fluents(self, place: str) -> None:
         """CepError: the program has fluents, which are not known at this place yet."""
         for name in self.plan.fluents:

@@ -74,8 +74,11 @@ MISTAKES = [
     ("h(P) WHILE tick(P, X) AGGREGATE X = sum(X) BY P.", "`X` has a value already", "a new variable"),
     ("h(P) WHILE tick(P, X) AGGREGATE N = last(X) BY P.", "`last` goes by the order of time", "`median`"),
     # themselves, and what is known late
-    ("h(P) WHILE ONCE[1 s, 1 s] h(P) OR off(P).", "`h` is defined by itself", "initiate f(X)"),
-    ("h(P) WHILE on(P). terminate on(P) <- off(P) WHERE h(P).", "`h` is defined by itself", "initiate f(X)"),
+    ("h(P) WHILE on(P). terminate on(P) <- off(P) WHERE h(P).", "`h` depends on itself through event", "initiate f(X)"),
+    ("h(P) WHILE on(P) OR EVENTUALLY[1 s, 1 s] h(P).", "and EVENTUALLY looks ahead on the way", "`ONCE` looks back"),
+    ("h(P) WHILE on(P) AND NOT h(P).", "`h` is defined by itself, and NOT asks for all of it", "what does not depend"),
+    ("h(P) WHILE on(P) OR (h(P) LASTING >= 1 s).", "and LASTING is known late on the way", "HISTORICALLY[0, d] p"),
+    ("HISTORICALLY[0, 1 s] h(P) WHILE h(P) AND on(P).", "HISTORICALLY in the head looks back", "`ALWAYS` in the head"),
     ("h(P) WHILE EVENTUALLY[0, 2 s] on(P). c(P) <- off(P) WHERE h(P).", "is known 2 s later only", "`ONCE`"),
     ("h(P) WHILE ALWAYS on(P). c(P) <- h(P).", "is known at the end of the input only", "`HISTORICALLY`"),
     ("h(P) WHILE on(P) LASTING >= 3 s. c(P) <- off(P) WHERE not h(P).", "is known 3 s later", "HISTORICALLY[0, 3 s]"),

@@ -8,18 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from cep.engine import holds
+from cep.core.errors import CepError
+from cep.core.time import END_OF_TIME
+from cep.engine import Engine, holds
 from cep.events import Event, Held
+from cep.runtime.held import held_of
 from tests import reference_fluents as simple
 from tests.formula_maker import Maker, furthest, text
 from tests.long import seeds
 from tests.reference_formulas import Aggregate, And, Formula, Rule, defined, needs, parts_of, plain_names
 from tests.reference_times import Frame, stretches
+from tests.rounds import Buckets
 from tests.test_fluents import random_model, random_records
 from tests.test_formulas import Case, interval, ordered, pushed
 
 FEATURES = frozenset("AND NOT OR ONCE HISTORICALLY SINCE WHERE AGGREGATE WITHIN BOXES INF".split())  # noqa: SIM905
 """What looks back."""
+FAR = 10**9
 
 
 def monotone(rules: Sequence[Rule]) -> bool:
@@ -37,11 +42,11 @@ def monotone(rules: Sequence[Rule]) -> bool:
     return any(mutual.values()) and all(fine(rule.formula, mutual[rule.name]) for rule in rules)
 
 
-def random_recursion(rng: random.Random) -> tuple[Case, int]:
+def random_recursion(rng: random.Random, features: frozenset[str] = FEATURES) -> tuple[Case, int]:
     """A case, and the latest end in its input."""
     model = random_model(rng)
     while True:
-        maker = Maker(rng, FEATURES)
+        maker = Maker(rng, features)
         rules = maker.recursion(rng.choice((1, 1, 2, 3)), rng.choice((1, 2, 2)))
         if monotone(rules):
             break
@@ -52,10 +57,10 @@ def random_recursion(rng: random.Random) -> tuple[Case, int]:
     events += [Event("trip", (k, x), s, e) for k, x, s, e in trips]
     program = simple.text(model) + "\n" + text(rules, maker.known)
     latest = max((event.end for event in events), default=0)
-    return Case(program, sorted(events, key=lambda e: e.end), expected(model, rules, records, trips, latest)), latest
+    return Case(program, sorted(events, key=lambda e: e.end), expected(model, rules, records, trips)), latest
 
 
-def expected(model, rules, records, trips, latest) -> list[Held]:  # type: ignore[no-untyped-def]
+def expected(model, rules, records, trips) -> list[Held]:  # type: ignore[no-untyped-def]
     intervals = simple.run(model, records).intervals
     times = [t for *_, s, e in [*intervals, *trips] for t in (s, e) if t is not None] + [t for *_, t in records]
     margin = furthest(rules) + 8
@@ -70,14 +75,13 @@ def expected(model, rules, records, trips, latest) -> list[Held]:  # type: ignor
     travelled = {tuple(trip): frozenset(range(2 * trip[2], 2 * trip[3] + 1)) for trip in trips}
     known = {name: {args: frozenset(codes) for args, codes in each.items()} for name, each in given.items()}
     found = defined(rules, known, {"trip": travelled}, frame)
-    return until(
+    return ordered(
         (
             interval(name, args, first, last, frame)
             for name, relation in found.items()
             for args, codes in relation.items()
             for first, last in stretches(codes)
-        ),
-        latest,
+        )
     )
 
 
@@ -93,14 +97,44 @@ def until(held: Iterable[Held], latest: int) -> list[Held]:
     return ordered(made)
 
 
+def those(held: Iterable[Held], latest: int) -> list[Held]:
+    """What formulas define."""
+    return until((each for each in held if each.type.startswith("d")), latest)
+
+
 @pytest.mark.parametrize("seed", seeds(60))
 def test_recursion(seed: int) -> None:
+    """What never ends goes on to the latest time in the input, so that all is looked at to there."""
     rng = random.Random(f"recursion {seed}")
     case, latest = random_recursion(rng)
-    fluents = {each.type for each in case.expected} | {f"d{n}" for n in range(3)}
+    assert those(holds(case.program, case.events), latest) == until(case.expected, latest), case.program
+    assert those(pushed(case, rng), latest) == until(case.expected, latest), case.program
 
-    def those(held: list[Held]) -> list[Held]:
-        return until((each for each in held if each.type in fluents), latest)
 
-    assert those(holds(case.program, case.events)) == case.expected, case.program
-    assert those(pushed(case, rng)) == case.expected, case.program
+@pytest.mark.parametrize("seed", seeds(20))
+def test_recursion_in_buckets(seed: int) -> None:
+    """Without what goes on by itself: in buckets nobody knows the latest time in the input."""
+    rng = random.Random(f"buckets {seed}")
+    while True:
+        case, _ = random_recursion(rng, frozenset(["AND", "NOT", "OR", "WHERE", "WITHIN"]))
+        try:
+            Engine.from_text(case.program).refuse_unending("a bucket")
+            break
+        except CepError:
+            continue
+    buckets = Buckets(case.program, rng.choice((1, 2, 7)), rng)
+    tables: list[dict] = []
+    rest = list(enumerate(case.events))
+    while rest:
+        count = rng.randint(1, 8)
+        batch, rest = rest[:count], rest[count:]
+        tables.append(buckets.round(buckets.tables(batch), batch[-1][1].end - 1))
+    tables.append(buckets.round({}, END_OF_TIME))
+    found = [held for each in tables for held in held_of(each, buckets.schemas, None, None)]
+    assert those(found, FAR) == until(case.expected, FAR), case.program
+
+
+def test_what_goes_on_by_itself_is_refused_where_no_end_is_known() -> None:
+    program = "event e(k: string) TIME t.\nfluent p(k: string).\np(K) WHILE e(K) OR ONCE[1 s, 1 s] p(K)."
+    with pytest.raises(CepError, match="ONCE lies on a cycle, which may go on by itself: Spark knows no end"):
+        Engine.from_text(program).refuse_unending("Spark")

@@ -296,6 +296,7 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
     engine = source.engine(max_derivations=options.evaluation.max_derivations)
     engine.refuse_records("a run on Spark")
     engine.refuse_endless("what goes from batch to batch on Spark")
+    engine.refuse_unending("Spark")
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
     for name in options.knowledge.updates:

@@ -86,6 +86,7 @@ class Temporal(Node):
             self.operator,
             "formula",
             remembers=True,
+            timed=True,
             shows=(*first, ()),
             looks=places[-1],
             equal=tuple((each[0], each[1]) for each in first) if self.right is not None else (),

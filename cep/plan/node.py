@@ -71,7 +71,7 @@ class NodeProperties:
     group. `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself
     there; this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `once`:
     it has the one occurrence that time alone makes. `settles`: it gives what the formulas of a fluent come to, so that
-    a cycle of formulas goes through it.
+    a cycle of formulas goes through it; `timed`: time alone changes what a formula gives.
     """
 
     word: str
@@ -102,6 +102,7 @@ class NodeProperties:
     selects: bool = False
     once: bool = False
     settles: bool = False
+    timed: bool = False
 
 
 class Node(WithProperties[NodeProperties]):
