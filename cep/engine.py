@@ -2,7 +2,7 @@
 
 push -> admit (cep/runtime/admission.py) -> wait (reorder_buffer.py) -> step (stepping.py) -> give out (decode.py)
 
-Its parts (plan, machine, reorder buffer, history) are put together in `cep/described.py`.
+Its parts (plan, machine, reorder buffer, history) are put together in `cep/engine_view.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cep.compile import COMPILED, CompiledProgram, compile
 from cep.core.errors import CepError, Span
 from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, FARTHEST, Frontier
-from cep.described import Described, started
+from cep.engine_view import EngineView, assemble
 from cep.events import Event, Held, types_of
 from cep.language.pieces import as_declared, as_events
 from cep.runtime import engine_state, snapshot
@@ -41,7 +41,7 @@ from cep.runtime.time_slices import TimeSlice, time_slices
 Frames = dict[str, pl.DataFrame]
 
 
-class Engine(Described):
+class Engine(EngineView):
     """A program, running. Batches go in by `push`, time by `advance`, the end of the input by `close`; each gives
     the new derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column
     an attribute.
@@ -79,7 +79,7 @@ class Engine(Described):
         super().__init__(
             program,
             stage,
-            started(program, stage, lateness, explain, remember, fast_recursion, max_derivations, changes, begins),
+            assemble(program, stage, lateness, explain, remember, fast_recursion, max_derivations, changes, begins),
         )
         self.explain, self.broken = explain, False
         self._recorded = tables_of(self.plan)

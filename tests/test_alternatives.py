@@ -13,7 +13,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.explain.occurrences import Memory
-from cep.explain.question import wanted
+from cep.explain.question import read_question
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.operators.build import GoalBuilder
@@ -81,7 +81,7 @@ def test_why_tells_the_alternative_that_held() -> None:
     engine = Engine.from_text(program, remember=1_000 * SECOND)
     engine.push([Event("a", (1,), SECOND, SECOND)])
     engine.close()
-    found = wanted("e(1)", engine).found(Memory(engine))[-1]
+    found = read_question("e(1)", engine).found(Memory(engine))[-1]
     one, other = Explainer(engine, calendar=False).why(found)["conditions"]
     assert one["text"] == "(X > 5 or near(X, Y), Y > 8)"
     assert [(each["text"], each["holds"]) for each in one["because"]] == [("near(X, Y)", True), ("Y > 8", True)]
@@ -92,7 +92,7 @@ def test_why_not_tells_what_failed_in_each_alternative() -> None:
     engine = Engine.from_text("e(X) <- a(X) WHERE (X > 5 or X < 2).", remember=1_000 * SECOND)
     engine.push([Event("a", (3,), SECOND, SECOND)])
     engine.close()
-    (rule,) = Explainer(engine, calendar=False).why_not(wanted("e(3)", engine))["rules"]
+    (rule,) = Explainer(engine, calendar=False).why_not(read_question("e(3)", engine))["rules"]
     (failed,) = rule["failure"]["conditions"]
     assert not failed["holds"]
     assert [each["told"] for each in failed["because"]] == ["3 > 5", "3 < 2"]

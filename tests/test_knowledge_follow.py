@@ -18,7 +18,7 @@ from cep.events import Event, Iri
 from cep.plan.algebra import Triples
 from cep.rules.expressions.value_order import sorting
 from cep.rules.static.materialized import MaterializedRelation
-from cep.rules.static.table_views import Former
+from cep.rules.static.table_views import PreviousTable
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 from knowledge.graph import Knowledge
@@ -216,7 +216,7 @@ def test_a_table_that_is_edited_is_one_of_its_rows(
     edited, times = MaterializedRelation("t", ("any", "any")), Counter(first)
     edited.add(*table(sorted(first)))
     probes = [edited.probe({}, (0, 1)), edited.probe({1: "any"}, (0,)), edited.probe({1: "any"}, ())]
-    before = Former(edited).probe({1: "any"}, (0,))
+    before = PreviousTable(edited).probe({1: "any"}, (0,))
     was = sorted(+times)
     for (new, chosen), settle in zip(steps, settled):
         there = sorted(times.elements())

@@ -16,8 +16,8 @@ from cep.core.errors import CepError
 from connectors.rdf.knowledge_files import Damaged, StoreChangeLog
 from connectors.rdf.store import EventStore
 from connectors.rdf.vocabulary import EventVocabulary
-from knowledge.followed import Followed
 from knowledge.graph import Knowledge
+from knowledge.store_follower import StoreFollower
 from tests.damage import flipped
 from tests.serving import EIGHT, MINUTE, served
 from tests.test_knowledge_change import SCHEMA, Steps, changes
@@ -85,7 +85,7 @@ def test_a_store_that_learns_has_what_one_has_that_is_filled_anew(
 ) -> None:
     """Also where a process ends in between and is told again; and it finds back."""
     store, knowledge, noted = loaded
-    now, followed = knowledge.fork(), Followed(knowledge)
+    now, followed = knowledge.fork(), StoreFollower(knowledge)
     for add, remove in steps:
         lines = sorted(line.decode().strip() for line in _quads(now))
         gone = [lines[one % len(lines)] if isinstance(one, int) else one for one in remove]

@@ -13,7 +13,7 @@ import pytest
 from cep.core.errors import CepError
 from cep.spark.source.changes import FileChangeLog
 from knowledge.graph import Knowledge
-from knowledge.growing import Growing
+from knowledge.growing_files import GrowingFile
 from knowledge.updates import FROM, UNTIL
 from tests import spark_runs
 from tests.cases_format import difference
@@ -125,7 +125,7 @@ def test_a_graph_may_come_in_any_pieces() -> None:
     lines = (holds("g", (1,)) + said("g", FROM, 3) + holds("g", (2,)) + said("g", UNTIL, 8) + said("x", UNTIL, 5)
              + holds("x", (0,)) + said("back", UNTIL, 2) + said("back", FROM, 2) + holds("lost", (1,)))  # fmt: skip
     for cuts in ([], [1], [1, 2, 3], [4, 5, 6, 7]):
-        growing, found, dead = Growing("f"), [], []
+        growing, found, dead = GrowingFile("f"), [], []
         parts = lines.splitlines(keepends=True)
         for first, beyond in zip([0, *cuts], [*cuts, len(parts)]):
             news = growing.read("".join(parts[first:beyond]).encode(), last=beyond == len(parts))

@@ -22,7 +22,7 @@ from cep.explain.absence import absence, fixed_of
 from cep.explain.derivation import DerivationNode, derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory, Occurrence, same
-from cep.explain.question import Wanted, interval, wanted
+from cep.explain.question import EventQuestion, interval, read_question
 from cep.operators.aggregate import Window
 from cep.operators.event import Atom
 from cep.operators.pair import Pair
@@ -151,7 +151,7 @@ def test_an_event_is_absent_for_a_reason_where_the_reference_has_none(
         fixed = {0: data.draw(st.sampled_from(known)).args[0]}
         fixed = {place: value for place, value in fixed.items() if value is not None}
     time = second * 1_000_000
-    found = absence(memory, judge, Wanted(name, fixed, time, time))
+    found = absence(memory, judge, EventQuestion(name, fixed, time, time))
     there = [
         one
         for one in expected
@@ -225,7 +225,7 @@ def test_a_chain_of_readings_is_told_down_to_the_input() -> None:
     engine = Engine.from_text(BLIZZARD, remember=EVER)
     engine.push([Event("reading", ("EWR", 20.0, 1.0, 30.0), hour * HOUR, hour * HOUR) for hour in range(5)])
     engine.close()
-    last = wanted("warning(EWR)", engine).found(Memory(engine))[-1]
+    last = read_question("warning(EWR)", engine).found(Memory(engine))[-1]
     tree = Explainer(engine, calendar=False).why(last)
     assert tree == why(engine, "warning", tree["id"]) | {"start": 0, "end": 14400} | {"parts": tree["parts"]}
     assert (tree["text"], tree["rule"]["line"], tree["variables"]) == ('warning("EWR", 5)', 15, {"S": "EWR", "C": 5})
@@ -245,9 +245,9 @@ def test_what_an_engine_has_forgotten_it_does_not_tell() -> None:
         engine.push([Event("a", (hour % 10,), hour * HOUR, hour * HOUR)])
     engine.close()
     memory = Memory(engine)
-    assert [one.end // HOUR for one in wanted("top", engine).found(memory)] == [46, 47]
-    assert [one.end // HOUR for one in wanted("a", engine).found(memory)] == [41, 42, 43, 44, 45, 46, 47]
-    tree = derivation(memory, Judge(engine), wanted("top(7)", engine).found(memory)[-1])
+    assert [one.end // HOUR for one in read_question("top", engine).found(memory)] == [46, 47]
+    assert [one.end // HOUR for one in read_question("a", engine).found(memory)] == [41, 42, 43, 44, 45, 46, 47]
+    tree = derivation(memory, Judge(engine), read_question("top(7)", engine).found(memory)[-1])
     assert [(one.occurrence.event, one.record) for one, _ in nodes(tree)] == [
         ("top", False), ("high", False), ("a", True)
     ]  # fmt: skip
@@ -322,16 +322,16 @@ def test_what_was_known_then_is_told(tmp_path: Path) -> None:
         return mine + [each for part in told.get("parts", ()) for each in limits(part)]
 
     memory = Memory(engine)
-    warm = [asked.why(one) for one in wanted("warm(milk)", engine).found(memory)]
+    warm = [asked.why(one) for one in read_question("warm(milk)", engine).found(memory)]
     assert [(one["end"], one["variables"]["L"]) for one in warm] == [(600, 7), (1200, 9), (1800, 11)]
     assert [limits(one)[0].split()[-1] for one in warm] == ["7", "9", "11"]
-    (pair, *_) = [asked.why(one) for one in wanted("twice(milk)", engine, "1200").found(memory)]
+    (pair, *_) = [asked.why(one) for one in read_question("twice(milk)", engine, "1200").found(memory)]
     assert sorted(each.split()[-1] for each in limits(pair)) == ["7", "9"], "each part by what was known when it came"
-    refused = asked.why_not(wanted("warm(milk)", engine, "2400"), 60_000_000)
+    refused = asked.why_not(read_question("warm(milk)", engine, "2400"), 60_000_000)
     assert refused["rules"][0]["failure"]["conditions"][0]["told"] == "12 > 20"
-    before = asked.why_not(wanted("warm(milk)", engine, "0"), 60_000_000)
+    before = asked.why_not(read_question("warm(milk)", engine, "0"), 60_000_000)
     assert before["rules"][0]["failure"]["conditions"][0]["told"] == "4 > 7"
-    again = asked.why_not(wanted("warm(milk)", engine, "2400"), 60_000_000)
+    again = asked.why_not(read_question("warm(milk)", engine, "2400"), 60_000_000)
     assert again == refused, "what is known now is what it was"
 
     (tmp_path / "changes.trig").write_text(
@@ -491,14 +491,16 @@ def test_what_is_no_event_is_refused(asked: str, message: str) -> None:
         "event a(t: int). warm(F, T) <- r(F, T) WHERE T > 1.0.", remember=EVER, types={"r": ("string", "float")}
     )
     with pytest.raises(CepError) as error:
-        wanted(asked, engine)
+        read_question(asked, engine)
     assert message in error.value.message
 
 
 def test_times_are_read() -> None:
     assert interval("10") == (10_000_000, 10_000_000)
     assert interval("1970-01-01T00:00:01Z/2.5") == (1_000_000, 2_500_000)
-    assert wanted("a(_, X1)", Engine.from_text("b <- a(X, Y)."), "1/2") == Wanted("a", {1: "X1"}, 1_000_000, 2_000_000)
+    assert read_question("a(_, X1)", Engine.from_text("b <- a(X, Y)."), "1/2") == EventQuestion(
+        "a", {1: "X1"}, 1_000_000, 2_000_000
+    )
     for wrong in ("tomorrow", "2/1"):
         with pytest.raises(CepError):
             interval(wrong)

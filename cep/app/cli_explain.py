@@ -128,7 +128,7 @@ def explain(options: ExplainOptions) -> int:
     """
     from cep.app.durations import duration
     from cep.app.knowledge_updates import is_stream, knowledge_updates
-    from cep.explain.question import wanted
+    from cep.explain.question import read_question
 
     options.check()
     question, knowledge_options = options.question, options.knowledge
@@ -140,7 +140,7 @@ def explain(options: ExplainOptions) -> int:
     engine.refuse_fluents("`cep explain`")
     back = None if question.back is None else duration(question.back, "--back")
     if not options.event_text.startswith("@"):
-        wanted(options.event_text, engine, question.at)  # mistakes are reported before anything runs
+        read_question(options.event_text, engine, question.at)  # mistakes are reported before anything runs
     announce_compiling()
     explainer = _run(
         engine,
@@ -158,7 +158,7 @@ def explain(options: ExplainOptions) -> int:
 
 def _why(explainer: Explainer, options: ExplainOptions) -> int:
     from cep.explain.occurrences import Memory
-    from cep.explain.question import wanted
+    from cep.explain.question import read_question
     from cep.runtime.run_stats import count
     from connectors.why.lines import tree
     from connectors.why.prov import provenance
@@ -168,7 +168,7 @@ def _why(explainer: Explainer, options: ExplainOptions) -> int:
         found = [by_id(explainer.engine, options.event_text)]
     else:
         memory = Memory(explainer.engine)
-        every = wanted(options.event_text, explainer.engine, options.question.at).found(memory)
+        every = read_question(options.event_text, explainer.engine, options.question.at).found(memory)
         found = [one for one in every if not memory.is_input(one)]
         if not found:
             hint = f"`--not '{options.event_text}' --at TIME` says why" if not every else "it was read, not derived"
@@ -192,10 +192,10 @@ def _why(explainer: Explainer, options: ExplainOptions) -> int:
 
 
 def _not(explainer: Explainer, options: ExplainOptions, back: int | None) -> int:
-    from cep.explain.question import wanted
+    from cep.explain.question import read_question
     from connectors.why.lines import refusals
 
-    answer = explainer.why_not(wanted(options.event_text, explainer.engine, options.question.at), back)
+    answer = explainer.why_not(read_question(options.event_text, explainer.engine, options.question.at), back)
     _say_json(answer) if options.answer.format == "json" else say("\n".join(refusals(answer)))
     return int(answer["exists"])
 

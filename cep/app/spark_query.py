@@ -32,7 +32,7 @@ from connectors.inputs import Input
 from connectors.live import reach
 from connectors.sending import Sending, is_topic, output_address
 from connectors.time_format import ISO, form
-from knowledge.growing import there
+from knowledge.growing_files import there
 
 BUCKETS = 16
 EVERY = "1s"

@@ -13,7 +13,7 @@ from cep.events import Value
 from cep.explain.judging import Judge, TypedValue
 from cep.explain.matching import Attempt, Failure, Matcher
 from cep.explain.occurrences import Memory, Occurrence, encoded, same
-from cep.explain.question import BEGINNING, Wanted
+from cep.explain.question import BEGINNING, EventQuestion
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern, atoms, patterns
 from cep.rules.terms import Constant, Expression, Variable, expression_variables
@@ -49,7 +49,7 @@ class Absence:
     `before`, `after`: the nearest ones there are. `until`: what ended later was not looked at.
     """
 
-    wanted: Wanted
+    wanted: EventQuestion
     until: int
     found: tuple[Occurrence, ...] = ()
     refusals: tuple[Refusal, ...] = ()
@@ -57,7 +57,7 @@ class Absence:
     after: Occurrence | None = None
 
 
-def absence(memory: Memory, judge: Judge, wanted: Wanted, back: int | None = None) -> Absence:
+def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: int | None = None) -> Absence:
     """Why there is no such event at the time asked for. `back`: how long before occurrences count (microseconds); by
     default a day, or the longest duration that the rule names."""
     found = tuple(wanted.found(memory))
@@ -82,11 +82,11 @@ class _Refusing:
         self.until = until
         self.back = back
 
-    def refusals(self, wanted: Wanted, path: tuple[str, ...]) -> list[Refusal]:
+    def refusals(self, wanted: EventQuestion, path: tuple[str, ...]) -> list[Refusal]:
         rules = [rule for rule in self.memory.engine.plan.rules.rules if rule.event == wanted.event]
         return [self.refusal(rule, wanted, path) for rule in rules]
 
-    def refusal(self, rule: Rule, wanted: Wanted, path: tuple[str, ...]) -> Refusal:
+    def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
         since = self.since(rule, wanted)
         bound = self.unified(rule, wanted)
         if bound is None:
@@ -104,7 +104,7 @@ class _Refusing:
         event = None if failure.pattern is None else failure.pattern.properties().event
         if failure.kind != "missing" or failure.pattern is None or event is None:
             return Refusal(rule, since, attempt, failure)
-        asked = Wanted(event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
+        asked = EventQuestion(event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
         before = self.memory.find(asked.event, asked.fixed, BEGINNING, self.until, 1)
         because: list[Refusal] = []
         if asked.event in self.memory.engine.plan.derived and asked.event not in path and len(path) <= DEEPEST:
@@ -112,7 +112,7 @@ class _Refusing:
         after = self.memory.after(asked.event, asked.fixed, self.until)
         return Refusal(rule, since, attempt, failure, before[-1] if before else None, after, tuple(because))
 
-    def whole(self, rule: Rule, attempt: Attempt, wanted: Wanted) -> Failure:
+    def whole(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> Failure:
         """What is wrong with an attempt at which all holds: it gave another event, or was over before the time asked
         for, or was not chosen: what touches that time and was chosen is there."""
         if not self.gives(rule, attempt, wanted):
@@ -121,7 +121,7 @@ class _Refusing:
         before = _before(attempt, wanted)
         return Failure("apart", rule.body, by=before) if before else Failure("policy", rule.body)
 
-    def gives(self, rule: Rule, attempt: Attempt, wanted: Wanted) -> bool:
+    def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
         """Whether an attempt gives the arguments asked for, as far as it has come."""
         for place, value in wanted.fixed.items():
             argument = rule.arguments[place]
@@ -135,14 +135,14 @@ class _Refusing:
                 return False
         return True
 
-    def since(self, rule: Rule, wanted: Wanted) -> int:
+    def since(self, rule: Rule, wanted: EventQuestion) -> int:
         if wanted.since == BEGINNING:
             return BEGINNING
         lengths = [part.within or 0 for part in patterns(rule.body)]
         lengths += [part.properties().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
 
-    def unified(self, rule: Rule, wanted: Wanted) -> dict[str, TypedValue] | None:
+    def unified(self, rule: Rule, wanted: EventQuestion) -> dict[str, TypedValue] | None:
         """The variables that the event asked for gives; None: the head never gives it."""
         bound: dict[str, TypedValue] = {}
         for place, value in wanted.fixed.items():
@@ -181,7 +181,7 @@ class _Refusing:
         return None if type == "any" else type
 
 
-def _nearness(attempt: Attempt, failure: Failure, wanted: Wanted) -> tuple[int, ...]:
+def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:
     """The more, the nearer, of those that give the arguments asked for: most of its events are there; it touches the
     time asked for; the events lie as they should; most conditions hold; it misses by the least time, its own and that
     to the time asked for together; the latest."""
@@ -190,7 +190,7 @@ def _nearness(attempt: Attempt, failure: Failure, wanted: Wanted) -> tuple[int, 
     return attempt.held, not before, attempt.placed, attempt.holding, -short, attempt.end
 
 
-def _before(attempt: Attempt, wanted: Wanted) -> int:
+def _before(attempt: Attempt, wanted: EventQuestion) -> int:
     """How long before the time asked for it was over."""
     return max(0, wanted.since - attempt.end)
 

@@ -19,7 +19,7 @@ BEGINNING, END = -(2**62), 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventQuestion:
     """An event, the arguments asked for by their place, and the closed interval that it is to touch."""
 
     event: str
@@ -35,7 +35,7 @@ class Wanted:
         return [one for one in memory.find(self.event, self.fixed, self.since, END) if self.touches(one)]
 
 
-def wanted(text: str, engine: Engine, at: str | None = None) -> Wanted:
+def read_question(text: str, engine: Engine, at: str | None = None) -> EventQuestion:
     """Read an event as it stands in a rule. Words, also with a capital, are strings; `_` stands for anything.
 
     `at`: a time, or two with `/` between. Raises CepError.
@@ -68,7 +68,7 @@ def wanted(text: str, engine: Engine, at: str | None = None) -> Wanted:
             continue
         attribute = schema.attributes[place]
         fixed[place] = _value(argument, attribute.name, attribute.type)
-    return Wanted(pattern.name, fixed, since, until)
+    return EventQuestion(pattern.name, fixed, since, until)
 
 
 def interval(text: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.ast import AlertStatement
 from cep.operators.event import Atom
-from cep.operators.where import Given
+from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.names import used_variables
 from cep.plan.pattern import Pattern
@@ -73,7 +73,7 @@ def alerting(
                 reader.column(variable, "the place")
             places[column] = value
     others = [name for name in reader.used if name not in bound]
-    body: Pattern = Given(atom, conditions, None, statement.span) if conditions else atom
+    body: Pattern = SelectPattern(atom, conditions, None, statement.span) if conditions else atom
     table = f"alert {statement.name}"
     columns = [*own, *others, *places]
     rule = Rule(

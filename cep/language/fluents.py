@@ -35,7 +35,7 @@ from cep.operators.event import Atom
 from cep.operators.holding import ANY, KIND, HoldingPattern
 from cep.operators.inertia import FluentDeadline, InertiaPattern
 from cep.operators.time_point import Point
-from cep.operators.where import Given
+from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.order import components
 from cep.plan.pattern import Pattern, events, patterns
@@ -266,7 +266,7 @@ class Fluents:
     def initially(self, statement: ast.FluentRule, conditions: tuple[Condition, ...]) -> Rule:
         """What holds from before all time, as a rule."""
         body: Pattern = Point(SINCE_EVER, None, statement.span)
-        return self.rule(statement, Given(body, conditions, None, statement.span) if conditions else body)
+        return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
         """The rules that make of the transitions of each fluent when it begins and ends, and of that its intervals."""
@@ -346,7 +346,7 @@ class Fluents:
             if found is not None and not found[2]:
                 pattern = self.holds(pattern, found, condition.span)
         if rest:
-            pattern = Given(pattern, rest, within, span)
+            pattern = SelectPattern(pattern, rest, within, span)
         for found, condition in absent:
             pattern = self.holds(pattern, found, condition.span)
         return pattern if len(self.errors) == before else None

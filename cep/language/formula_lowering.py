@@ -23,7 +23,7 @@ from cep.operators.grouping import GroupingPattern
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaEventPattern, ProjectionPattern
 from cep.operators.temporal import TemporalPattern
-from cep.operators.where import Given
+from cep.operators.where import SelectPattern
 from cep.plan.pattern import Pattern, variables
 from cep.rules.formulas import (
     AggregatedFormula,
@@ -289,7 +289,7 @@ class FormulaLowering:
                 )
         inner = formula.formula
         body = self.lowered(inner, bound_variables(inner) & (keep | names), outside | names)
-        return self.projected(Given(body, conditions, None, formula.span), keep, formula)
+        return self.projected(SelectPattern(body, conditions, None, formula.span), keep, formula)
 
 
 def _sides(condition: Comparison | Predicate) -> Sequence[Expression]:

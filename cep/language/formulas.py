@@ -16,7 +16,7 @@ from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import ExtentPattern, ProjectionPattern
-from cep.operators.where import Given
+from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.order import components
 from cep.plan.pattern import Pattern, events, variables
@@ -239,7 +239,7 @@ class Formulas:
         assert isinstance(lasting, LastingFormula), "that is seen before"
         self.whole_of[name] = None
         long = Comparison(">=", Call("duration", ()), Constant(lasting.least + lasting.strictly, "duration"))
-        return Given(replace(atom, event=edges(_inner(name))), (long,), atom.within, atom.span)
+        return SelectPattern(replace(atom, event=edges(_inner(name))), (long,), atom.within, atom.span)
 
     # --- names ---
 

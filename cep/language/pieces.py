@@ -43,7 +43,7 @@ def _of(fluent: ast.FluentDeclaration, records: RecordFormat | None) -> list[ast
     number, closed = ast.AttributeTree("piece", "int"), ast.AttributeTree("closed", "bool")
     begin, end, between = begins(name), ends(name), inside(name)
     values: tuple[Expression, ...] = tuple(Variable(f"X{at + 1}") for at in range(len(own)))
-    piece, nobody = Variable("N"), Variable("_")
+    piece, anonymous = Variable("N"), Variable("_")
     yes, no = Constant(True, "bool"), Constant(False, "bool")
     head = values if fluent.value is None else values[:-1]
     value = None if fluent.value is None else values[-1]
@@ -56,14 +56,18 @@ def _of(fluent: ast.FluentDeclaration, records: RecordFormat | None) -> list[ast
         ast.EventDeclaration(begin, (*own, number, closed), "time", span=span, records=records),
         ast.EventDeclaration(end, (*own, number, closed), "time", span=span, records=records),
         ast.FluentDeclaration(between, (*own, number), None, span=span),
-        _told("initiate", between, (*values, piece), ast.EventPattern(begin, (*values, piece, nobody), None, span)),
-        _told("terminate", between, (*values, piece), ast.EventPattern(end, (*values, piece, nobody), None, span)),
-        ast.WhileRule(name, head, value, (), FormulaAtom(begin, (*values, nobody, yes), span=span), span, span),
+        _transition(
+            "initiate", between, (*values, piece), ast.EventPattern(begin, (*values, piece, anonymous), None, span)
+        ),
+        _transition(
+            "terminate", between, (*values, piece), ast.EventPattern(end, (*values, piece, anonymous), None, span)
+        ),
+        ast.WhileRule(name, head, value, (), FormulaAtom(begin, (*values, anonymous, yes), span=span), span, span),
         ast.WhileRule(name, head, value, (), whole, span, span),
     ]
 
 
-def _told(verb: str, name: str, arguments: tuple[Expression, ...], body: ast.EventPattern) -> ast.FluentRule:
+def _transition(verb: str, name: str, arguments: tuple[Expression, ...], body: ast.EventPattern) -> ast.FluentRule:
     return ast.FluentRule(verb, name, arguments, None, body, (), body.span, body.span)
 
 

@@ -343,12 +343,14 @@ class Join(Node):
         return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
 
     def goal(self, builder: GoalBuilder, number: int) -> Any:
-        from cep.operators.goals.converted_keys import widened
+        from cep.operators.goals.converted_keys import with_converted_keys
         from cep.operators.goals.pairs.join import JoinGoal
         from cep.operators.goals.pairs.join_spec import spec_of
 
         spec, _, widenings = spec_of(self, builder)
-        return widened(JoinGoal(spec, builder.lineage), widenings, [builder.types(part) for part in self.parts])
+        return with_converted_keys(
+            JoinGoal(spec, builder.lineage), widenings, [builder.types(part) for part in self.parts]
+        )
 
 
 def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:

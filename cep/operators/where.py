@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Given(Pattern):
+class SelectPattern(Pattern):
     """`pattern WHERE conditions`."""
 
     pattern: Pattern

@@ -13,12 +13,12 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.schema import CODED
 from cep.core.values import MISSING, Ints, Pool
-from cep.moments import Moment, Timed
 from cep.plan.algebra import Rules
 from cep.rules.static.datalog import Statics
 from cep.rules.static.materialized import ALWAYS, NEVER, MaterializedRelation
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge
 from cep.runtime.knowledge_tables import KnowledgeTables, refitted
+from cep.runtime.prepared_change import PreparedChange, TimedTable
 
 _FIRST = -(2**62)
 
@@ -44,13 +44,13 @@ class KnowledgeChanges:
     statics: Statics
     facts: Mapping[str, pl.DataFrame]
     pool: Pool
-    pending: list[Moment] = field(default_factory=list)
+    pending: list[PreparedChange] = field(default_factory=list)
     applied: list[bytes] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)  # tables that are not what they were at first
     past: list[tuple[int, bytes]] = field(default_factory=list)
     news: list[bytes] | None = None
-    over: dict[str, Timed] | None = None
-    _seen: dict[int, tuple[KnowledgeSource, Moment]] = field(default_factory=dict)  # of the past, by place
+    over: dict[str, TimedTable] | None = None
+    _seen: dict[int, tuple[KnowledgeSource, PreparedChange]] = field(default_factory=dict)  # of the past, by place
     _remember: int = 0
     _ahead: KnowledgeSource | None = None  # as it is after all pending changes
     _before: KnowledgeSource | None = None  # as it was when pending ones were put into `over`
@@ -110,16 +110,18 @@ class KnowledgeChanges:
         found = before.over(changes, self.rules.asked, self.pool)
         if found is None:
             return False
-        over: dict[str, Timed] = {}
+        over: dict[str, TimedTable] = {}
         for name, each in found[1].items():
             types = self.known.tables[name].types
             columns = [refitted(c, t, w, self.pool) for c, t, w in zip(each.answers.columns, each.answers.types, types)]
             if any(column is None for column in columns):
                 return False
             if (each.since != ALWAYS).any() or (each.until != NEVER).any():
-                over[name] = Timed(tuple(column for column in columns if column is not None), each.since, each.until)
+                over[name] = TimedTable(
+                    tuple(column for column in columns if column is not None), each.since, each.until
+                )
         self._tries = 0
-        self.pending = [Moment(time, change, {}, {}, None) for time, change in changes]
+        self.pending = [PreparedChange(time, change, {}, {}, None) for time, change in changes]
         self.over, self._ahead, self._before, self._since = over, found[0], before, []
         self._tables.forget()
         found[0].forget()
@@ -204,14 +206,14 @@ class KnowledgeChanges:
         then = self._then(place)[1]
         offers = {name: each.relation for name, each in self.known.offers.items()}
         tables = {name: self._stored(name).all() for name in then.tables}
-        now = Moment(0, b"", tables, offers, self.pool.areas)
+        now = PreparedChange(0, b"", tables, offers, self.pool.areas)
         self._show(then)
         try:
             yield
         finally:
             self._show(now)
 
-    def _then(self, place: int) -> tuple[KnowledgeSource, Moment]:
+    def _then(self, place: int) -> tuple[KnowledgeSource, PreparedChange]:
         if place not in self._seen:
             if len(self._seen) == STATES:
                 del self._seen[next(iter(self._seen))]
@@ -232,7 +234,7 @@ class KnowledgeChanges:
         while len(self.past) > 1 and self.past[1][0] <= time - self._remember:
             self.past[:2] = [(self.past[1][0], self.loaded.merge([self.past[0][1], self.past[1][1]]))]
 
-    def _show(self, moment: Moment) -> None:
+    def _show(self, moment: PreparedChange) -> None:
         for name, rows in moment.tables.items():
             self._stored(name).replace(*rows)
         for name, (gone, new) in moment.edits.items():

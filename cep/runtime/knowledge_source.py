@@ -19,7 +19,7 @@ from cep.plan.pattern import conditions as pattern_conditions
 from cep.rules.conditions.relations import Mask, Probe, Relation
 from cep.rules.static.materialized import MaterializedRelation
 from cep.rules.static.mixed_kinds import mingled
-from cep.rules.static.table_views import Chosen
+from cep.rules.static.table_views import TableWithConstants
 from cep.rules.terms import Graph, Predicate, each_condition
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
@@ -123,7 +123,7 @@ def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSou
     return source
 
 
-class Offered:
+class KnowledgePredicate:
     """A predicate of the knowledge's own, whose present relation is asked: a change may bring another one."""
 
     def __init__(self, relation: Relation) -> None:
@@ -145,13 +145,13 @@ class Offered:
         return self.relation.ready(bound)
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
-        return _OfferedProbe(self, bound, wanted)
+        return _KnowledgeProbe(self, bound, wanted)
 
 
-class _OfferedProbe:
+class _KnowledgeProbe:
     timed = False
 
-    def __init__(self, offered: Offered, bound: Mapping[int, str], wanted: tuple[int, ...]) -> None:
+    def __init__(self, offered: KnowledgePredicate, bound: Mapping[int, str], wanted: tuple[int, ...]) -> None:
         self._offered = offered
         self._asked = (bound, wanted)
         self._relation = offered.relation
@@ -181,7 +181,7 @@ class ProgramKnowledge:
     """
 
     tables: dict[str, MaterializedRelation]
-    offers: dict[str, Offered]
+    offers: dict[str, KnowledgePredicate]
     errors: list[CepError]
     supposed: frozenset[ArgumentPosition] = frozenset()
     silent: tuple[Graph | Triples, ...] = ()
@@ -228,7 +228,7 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
         own = {rule.name: len(rule.arguments) for rule in rules.statics}
         for name, offered in background.relations(pool).items():
             if own.get(name, offered.arity) == offered.arity:
-                known.offers[name] = Offered(offered)
+                known.offers[name] = KnowledgePredicate(offered)
         known.errors += _taken(rules, tables, known.offers)
         pool.areas = background.areas()
     return known
@@ -276,7 +276,7 @@ def relation(pattern: Graph | Triples, table: MaterializedRelation) -> Relation:
     """The predicate that a table of answers is: of triples, constants of the rules besides."""
     if isinstance(pattern, Graph) or not any(pattern.fixed):
         return table
-    return Chosen(table, [None if term is None else "iri" for term in pattern.fixed])
+    return TableWithConstants(table, [None if term is None else "iri" for term in pattern.fixed])
 
 
 def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:

@@ -11,7 +11,6 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.relation import Column
 from cep.core.values import MISSING, Areas, Ints, Pool
-from cep.moments import Moment
 from cep.plan.algebra import Rules, Triples
 from cep.rules.conditions.relations import Relation
 from cep.rules.expressions.typed import a
@@ -19,6 +18,7 @@ from cep.rules.static.datalog import Statics
 from cep.rules.static.maintained import Edit, Maintained, edit_between
 from cep.rules.static.materialized import CountedColumns, MaterializedRelation, words
 from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, pattern_answers, relation
+from cep.runtime.prepared_change import PreparedChange
 
 
 class KnowledgeTables:
@@ -42,7 +42,7 @@ class KnowledgeTables:
         self._offers: Mapping[str, Relation] = {}
         self._areas: Areas | None = None
 
-    def moment(self, time: int, change: bytes, background: KnowledgeSource) -> Moment:
+    def moment(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
         """A change that the background has just taken. Raises CepError where a table cannot have its answers."""
         areas, follows = background.areas(), self._follows
         if not follows or areas != self._areas:
@@ -55,9 +55,9 @@ class KnowledgeTables:
         else:
             made, edits = self._differences(background)
         self._follows = True
-        return Moment(time, change, made, self._offers, areas, edits)
+        return PreparedChange(time, change, made, self._offers, areas, edits)
 
-    def whole(self, time: int, change: bytes, background: KnowledgeSource) -> Moment:
+    def whole(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
         """All tables in another state of the knowledge."""
         made = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
         return made.moment(time, change, background)

@@ -16,8 +16,8 @@ from connectors.rdf.derivations import Derivations
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Round, Service
-from knowledge.followed import Followed
 from knowledge.graph import Knowledge
+from knowledge.store_follower import StoreFollower
 
 _MINUTE = 60_000_000
 
@@ -54,7 +54,7 @@ class StoreListener:
         self._last: Future[None] | None = None
         self._reached, self._reaching = -END_OF_TIME, threading.Lock()
         self._listeners: list[StoreObserver] = []
-        self._followed: Followed | None = None
+        self._followed: StoreFollower | None = None
         service.listen(self._take)
         service.written.append(store.written)
 
@@ -69,7 +69,7 @@ class StoreListener:
         self.store.derive(self._derivations.rules(), activities, self._again)
         changes = self._service.engine.changes
         if knowledge is not None and changes is not None:
-            changes.news, self._followed = [], Followed(knowledge)
+            changes.news, self._followed = [], StoreFollower(knowledge)
 
     @property
     def trouble(self) -> str | None:

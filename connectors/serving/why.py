@@ -22,7 +22,7 @@ from cep.engine import Engine
 from cep.explain.derivation import DEEPEST, MOST
 from cep.explain.judging import SupportingTriples
 from cep.explain.occurrences import Occurrence
-from cep.explain.question import wanted
+from cep.explain.question import read_question
 from connectors.rdf.question import Question
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import TIME, EventVocabulary
@@ -132,7 +132,7 @@ class Questions:
 
     async def why_not(self, event: str, at: str, back: int | None) -> dict[str, Any]:
         """Why there is no such event, by rule. Raises Unanswered, and CepError where `event` or `at` is none."""
-        return await self._in_thread(lambda explainer: explainer.why_not(wanted(event, self.engine, at), back))
+        return await self._in_thread(lambda explainer: explainer.why_not(read_question(event, self.engine, at), back))
 
     async def _in_thread(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
         with self._counting:

@@ -24,7 +24,7 @@ from cep.explain.derivation import DEEPEST, MOST, DerivationNode, derivation
 from cep.explain.judging import BoundValues, Fact, Judge, Judged, SupportingTriples, TypedValue
 from cep.explain.matching import Failure
 from cep.explain.occurrences import Memory, Occurrence
-from cep.explain.question import BEGINNING, END, Wanted
+from cep.explain.question import BEGINNING, END, EventQuestion
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
 from cep.rules.graph_text import on_one_line
@@ -62,7 +62,7 @@ class Explainer:
         judge = Judge(self.engine, self.facts, None, self.check_limit)
         return self.node(derivation(Memory(self.engine), judge, occurrence, most, depth))
 
-    def why_not(self, wanted: Wanted, back: int | None = None) -> dict[str, Any]:
+    def why_not(self, wanted: EventQuestion, back: int | None = None) -> dict[str, Any]:
         """Why there is no such event, for each rule; or that there is."""
         judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))

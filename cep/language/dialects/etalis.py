@@ -28,7 +28,7 @@ from cep.operators.pair import Pair
 from cep.operators.time_point import Point
 from cep.operators.times import Repeat
 from cep.operators.unless import Unless
-from cep.operators.where import Given
+from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule, Rules
 from cep.plan.pattern import Pattern, names_in, size
 from cep.rules.alert import Alert
@@ -175,7 +175,7 @@ class _Lowering:
                 body = self.pattern(inner, policy, within, outside)
                 given = self.fluents.given(body, lowered, within, span)
                 self.flawed = self.flawed or given is None
-                return Given(body, lowered, within, span) if given is None else given
+                return SelectPattern(body, lowered, within, span) if given is None else given
             case ast.Binary("OR", left, right, span):
                 return Either(
                     self.pattern(left, policy, within, outside),

@@ -14,7 +14,7 @@ from cep.operators.goals.relational import columns_of
 from cep.rules.expressions.evaluate import Evaluation
 
 
-class Widened:
+class WithConvertedKeys:
     """A goal behind inputs that get converted key columns appended, `drop` of which leave the output again."""
 
     def __init__(self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> None:
@@ -54,5 +54,5 @@ class Widened:
         return self.goal.size
 
 
-def widened(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
-    return Widened(goal, added, types) if any(added) else goal
+def with_converted_keys(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
+    return WithConvertedKeys(goal, added, types) if any(added) else goal

@@ -27,7 +27,7 @@ from cep.rules.static.datalog import close
 from cep.rules.static.materialized import CountedColumns, MaterializedRelation, present
 from cep.rules.static.rule_predicate import RulePredicate, enter, fit_head
 from cep.rules.static.strata import Stratum, strata
-from cep.rules.static.table_views import Chosen, Former
+from cep.rules.static.table_views import PreviousTable, TableWithConstants
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate, StaticRule, without_alternatives
 
@@ -140,7 +140,8 @@ class Maintained:
         """The rules of a predicate ready to be entered; None where they are not."""
         facts = any(rule.name == name and not rule.conditions for rule in self.rules)
         called = any(
-            not isinstance(self.relations.get(each.name), MaterializedRelation | Chosen) and each.name in self.bodies
+            not isinstance(self.relations.get(each.name), MaterializedRelation | TableWithConstants)
+            and each.name in self.bodies
             for each in _predicates(self.bodies[name])
         )
         if facts or name in self.facts or called:
@@ -170,7 +171,7 @@ def _predicates(rules: Sequence[StaticRule]) -> Iterator[Predicate]:
 
 
 def _table(relation: Relation | None) -> MaterializedRelation | None:
-    if isinstance(relation, Chosen) and isinstance(relation.table, MaterializedRelation):
+    if isinstance(relation, TableWithConstants) and isinstance(relation.table, MaterializedRelation):
         return relation.table
     return relation if isinstance(relation, MaterializedRelation) else None
 
@@ -214,7 +215,9 @@ class _Single:
         condition = rule.conditions[i]
         assert isinstance(condition, Predicate), "it asks a table"
         relation = of.relations[condition.name]
-        held = relation.held if isinstance(relation, Chosen) else range(table.arity)  # places that the table has
+        held = (
+            relation.held if isinstance(relation, TableWithConstants) else range(table.arity)
+        )  # places that the table has
         entry = enter(condition.arguments, list(held))
         names = {place: entry.names[at] for place, at in enumerate(held)}
         types = {name: table.types[place] for place, name in names.items()}
@@ -269,4 +272,8 @@ def _former(relation: Relation) -> Relation:
     table = _table(relation)
     if table is None:
         return relation
-    return Chosen(Former(table), relation.fixed) if isinstance(relation, Chosen) else Former(table)
+    return (
+        TableWithConstants(PreviousTable(table), relation.fixed)
+        if isinstance(relation, TableWithConstants)
+        else PreviousTable(table)
+    )

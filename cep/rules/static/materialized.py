@@ -120,7 +120,7 @@ class MaterializedRelation:
         return self._edits
 
     def settle(self) -> None:
-        """Forget what the last edits changed (`Former`), and the rows that have gone when they are many."""
+        """Forget what the last edits changed (`PreviousTable`), and the rows that have gone when they are many."""
         if self._edits is not None and self._edits.settle():
             pool, times, rows = self._edits.pool, self._edits.times(), self._edits.present()
             self.replace(*self._taken(rows))
@@ -172,18 +172,18 @@ class MaterializedRelation:
         """The columns that are codes of the pool, also of rows that have gone and are not yet forgotten."""
         return [np.ascontiguousarray(self._rows.rows[:, i]) for i, type in enumerate(self.types) if type in CODED]
 
-    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> Asked:
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> TableProbe:
         way = (tuple(bound), wanted)
         if way not in self._indexes:
             self._indexes[way] = _Index(self._rows, *way, self.arity, self._until, self._edits)
-        return Asked(self, self._indexes[way], wanted, former)
+        return TableProbe(self, self._indexes[way], wanted, former)
 
     def frame(self, pool: Pool) -> pl.DataFrame:
         """The rows as values, columns `arg1`, `arg2`, ..."""
         return pl.DataFrame([series_of(self.column(i), t, pool).alias(f"arg{i + 1}") for i, t in enumerate(self.types)])
 
 
-class Asked:
+class TableProbe:
     """A table asked in one way."""
 
     __slots__ = ("_former", "_index", "_stored", "_wanted", "single", "types")

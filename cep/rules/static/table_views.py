@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from cep.core.relation import Column
 from cep.core.values import Ints
-from cep.rules.static.materialized import Asked, MaterializedRelation
+from cep.rules.static.materialized import MaterializedRelation, TableProbe
 
 
-class Former:
+class PreviousTable:
     """A table as it was when it was last settled."""
 
     def __init__(self, table: MaterializedRelation) -> None:
@@ -22,17 +22,17 @@ class Former:
     def ready(self, bound: frozenset[int]) -> bool:
         return True
 
-    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Asked:
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> TableProbe:
         return self.table.probe(bound, wanted, former=True)
 
 
-class Chosen:
+class TableWithConstants:
     """A table of rows that all have certain values at some positions, which it does not hold: those of one constant.
 
     What it is asked with there are those values.
     """
 
-    def __init__(self, table: MaterializedRelation | Former, fixed: Sequence[str | None]) -> None:
+    def __init__(self, table: MaterializedRelation | PreviousTable, fixed: Sequence[str | None]) -> None:
         """`fixed`: for each position the type of its one value, None for those that the table holds."""
         self.table = table
         self.fixed = fixed
@@ -49,16 +49,16 @@ class Chosen:
     def ready(self, bound: frozenset[int]) -> bool:
         return True
 
-    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _AskedChosen:
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _ProbeWithConstants:
         inner = {self._inner[place]: type for place, type in bound.items() if place in self._inner}
         asked = self.table.probe(inner, tuple(self._inner[place] for place in wanted))
-        return _AskedChosen(asked, [i for i, place in enumerate(bound) if place in self._inner])
+        return _ProbeWithConstants(asked, [i for i, place in enumerate(bound) if place in self._inner])
 
 
-class _AskedChosen:
+class _ProbeWithConstants:
     __slots__ = ("_asked", "_kept", "single", "types")
 
-    def __init__(self, asked: Asked, kept: list[int]) -> None:
+    def __init__(self, asked: TableProbe, kept: list[int]) -> None:
         self._asked = asked
         self._kept = kept
         self.types = asked.types

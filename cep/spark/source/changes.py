@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cep.spark.program import ShippedProgram
-    from knowledge.growing import Growing
+    from knowledge.growing_files import GrowingFile
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Known:
 
     taken: int
     hash: Any
-    growing: Growing | None
+    growing: GrowingFile | None
 
 
 class FileChangeLog:
@@ -66,13 +66,13 @@ class FileChangeLog:
         what was read is not in its file any more."""
         if not self._names:
             return len(self)
-        from knowledge.growing import News, there
+        from knowledge.growing_files import ReadUpdates, there
 
         files = self._open()
         for name in self._names if strict else ():
             if not (has_magic(name) or os.path.exists(name) or name in files):
                 raise CepError(f"--knowledge-updates: {name}: no such file", code="knowledge")
-        news, taken = News(), {}
+        news, taken = ReadUpdates(), {}
         for file in there(self._names):
             known = files.get(file)
             try:
@@ -92,7 +92,7 @@ class FileChangeLog:
 
     def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
         """What of a file has not been taken; None: nothing. Whole lines, where it may grow and not `last`."""
-        from knowledge.growing import grows
+        from knowledge.growing_files import grows
 
         size = Path(file).stat().st_size
         if known is not None and (size < known.taken or (size > known.taken and known.growing is None)):
@@ -109,12 +109,12 @@ class FileChangeLog:
 
     def _read(self, files: dict[str, _Known], file: str, data: bytes, last: bool, strict: bool) -> Any:
         """The news in what was not taken of a file; it is taken then."""
-        from knowledge.growing import Growing, News, grows, whole
+        from knowledge.growing_files import GrowingFile, ReadUpdates, grows, whole
         from knowledge.updates import RefusedUpdate
 
         known = files.get(file)
         if known is None:
-            known = files[file] = _Known(0, hashlib.sha256(), Growing(file) if grows(file) else None)
+            known = files[file] = _Known(0, hashlib.sha256(), GrowingFile(file) if grows(file) else None)
         known.taken += len(data)
         known.hash.update(data)
         if known.growing is not None:
@@ -124,12 +124,12 @@ class FileChangeLog:
         except CepError as error:
             if strict:
                 raise
-            return News(
+            return ReadUpdates(
                 [], [RefusedUpdate(file, error.span.line if error.span else 1, error.message, error.code, None)]
             )
 
     def _add(self, news: Any, taken: dict[str, Any]) -> None:
-        from knowledge.growing import change
+        from knowledge.growing_files import change
 
         fields = {
             "files": taken,
@@ -158,9 +158,9 @@ class FileChangeLog:
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
     """A file as it was after it had been taken in these parts."""
-    from knowledge.growing import Growing, grows
+    from knowledge.growing_files import GrowingFile, grows
 
-    known = _Known(parts[-1]["bytes"], hashlib.sha256(), Growing(file) if grows(file) else None)
+    known = _Known(parts[-1]["bytes"], hashlib.sha256(), GrowingFile(file) if grows(file) else None)
     try:
         with open(file, "rb") as opened:
             at = 0

@@ -18,7 +18,7 @@ from itertools import count
 from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.literals import SECOND, read_string
 from cep.core.schema import RecordFormat
-from cep.language.dialects.datalogmtl.tokens import Cursor, Token, bound, tokens
+from cep.language.dialects.datalogmtl.tokens import DatalogMtlCursor, DatalogMtlToken, bound, tokens
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast
 from cep.rules.formulas import And, Formula, FormulaAtom, MetricFormula, MetricInterval, Or, formula_variables
@@ -73,7 +73,7 @@ class _Reader:
     def tree(self) -> ast.SyntaxTree:
         for words in _statements(self.source):
             try:
-                self.rule(Cursor(self.source, words))
+                self.rule(DatalogMtlCursor(self.source, words))
             except CepError as error:
                 self.errors.append(error)
         if self.errors:
@@ -102,7 +102,7 @@ class _Reader:
 
     # --- rules ---
 
-    def rule(self, cursor: Cursor) -> None:
+    def rule(self, cursor: DatalogMtlCursor) -> None:
         first = cursor.token
         boxes: list[ast.Box] = []
         while (word := cursor.token).text in (*OPERATORS, *SIGNED) and word.kind == "name":
@@ -147,7 +147,7 @@ class _Reader:
         self.name(head)
         self.rules.append(ast.WhileRule(head.name, head.arguments, None, tuple(boxes), body, span, head_span))
 
-    def box(self, cursor: Cursor) -> list[ast.Box]:
+    def box(self, cursor: DatalogMtlCursor) -> list[ast.Box]:
         word = cursor.advance()
         if word.text.startswith("Diamond") or word.text == "SOMETIME":
             cursor.stop(f"a head does not carry `{word.text}`", word.span, "`Boxplus[0,3]` or `Boxminus[0,3]`, which "
@@ -174,7 +174,7 @@ class _Reader:
 
     # --- formulas ---
 
-    def conjunction(self, cursor: Cursor, first: Token) -> Part:
+    def conjunction(self, cursor: DatalogMtlCursor, first: DatalogMtlToken) -> Part:
         parts: list[Part] = []
         negated: list[bool] = []
         while True:
@@ -200,7 +200,7 @@ class _Reader:
             return kept[0][0]
         return And(tuple(each for each, _ in kept), tuple(no for _, no in kept), span)
 
-    def literal(self, cursor: Cursor) -> Part:
+    def literal(self, cursor: DatalogMtlCursor) -> Part:
         first = cursor.token
         left = self.prefixed(cursor)
         while (word := cursor.token).text in BINARY and word.kind == "name":
@@ -217,7 +217,7 @@ class _Reader:
                 cursor.stop(message, cursor.token.span, hint)
         return left
 
-    def prefixed(self, cursor: Cursor) -> Part:
+    def prefixed(self, cursor: DatalogMtlCursor) -> Part:
         first = cursor.token
         cursor.depth += 1
         if cursor.depth > DEEPEST:
@@ -226,7 +226,7 @@ class _Reader:
         cursor.depth -= 1
         return made
 
-    def inner(self, cursor: Cursor, first: Token) -> Part:
+    def inner(self, cursor: DatalogMtlCursor, first: DatalogMtlToken) -> Part:
         if first.kind == "name" and first.text in (*OPERATORS, *SIGNED):
             cursor.advance()
             found = self.operators(cursor, first)
@@ -249,7 +249,7 @@ class _Reader:
             return inside
         return self.atom(cursor)
 
-    def atom(self, cursor: Cursor) -> FormulaAtom:
+    def atom(self, cursor: DatalogMtlCursor) -> FormulaAtom:
         first = cursor.token
         if first.kind != "name" or first.text in (*BINARY, "not"):
             cursor.fail("an atom", ATOM)
@@ -264,7 +264,7 @@ class _Reader:
         self.meets(first.text, tuple(arguments), span)
         return FormulaAtom(first.text, tuple(arguments), span=span)
 
-    def term(self, cursor: Cursor) -> Expression:
+    def term(self, cursor: DatalogMtlCursor) -> Expression:
         token = cursor.token
         if token.kind == "name" and (token.text[0].isupper() or token.text[0] == "_"):
             cursor.advance()
@@ -282,7 +282,7 @@ class _Reader:
 
     # --- how far an operator reaches ---
 
-    def operators(self, cursor: Cursor, word: Token) -> list[tuple[str, MetricInterval]]:
+    def operators(self, cursor: DatalogMtlCursor, word: DatalogMtlToken) -> list[tuple[str, MetricInterval]]:
         """The operators of ours that one of MeTeoR's is, two where it looks back and ahead."""
         if word.text in OPERATORS:
             return [(OPERATORS[word.text], self.within(cursor, word, False))]
@@ -300,12 +300,14 @@ class _Reader:
             (future, MetricInterval(0, high, ahead)),
         ]
 
-    def within(self, cursor: Cursor, word: Token, signed: bool) -> MetricInterval:
+    def within(self, cursor: DatalogMtlCursor, word: DatalogMtlToken, signed: bool) -> MetricInterval:
         low, high, bounds = self.interval(cursor, signed, word)
         assert low is not None, "what has no sign begins somewhere"
         return MetricInterval(low, high, bounds if high is not None else bounds[0] + ")")
 
-    def interval(self, cursor: Cursor, signed: bool, word: Token | None = None) -> tuple[int | None, int | None, str]:
+    def interval(
+        self, cursor: DatalogMtlCursor, signed: bool, word: DatalogMtlToken | None = None
+    ) -> tuple[int | None, int | None, str]:
         """`[a, b]`, or `[a]`, that one distance; None: infinite."""
         opening = cursor.token
         if opening.text not in ("[", "(") or opening.kind == "string":
@@ -373,10 +375,10 @@ def _bound(formula: Formula) -> list[str]:
             return [each for each in formula_variables(formula) if each != "_"]
 
 
-def _statements(source: Source) -> list[list[Token]]:
+def _statements(source: Source) -> list[list[DatalogMtlToken]]:
     """The tokens of each rule: one a line; it goes on behind a comma, and where the next line begins with a
     blank and has no `:-` of its own."""
-    found: list[list[Token]] = []
+    found: list[list[DatalogMtlToken]] = []
     open_ended = False
     for number, line in enumerate(source.lines, 1):
         words = tokens(line, number)

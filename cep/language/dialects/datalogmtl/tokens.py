@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class DatalogMtlToken:
     """A token of one line. `kind`: name number string mark bad end; `column` from 1."""
 
     kind: str
@@ -36,21 +36,21 @@ class Token:
         return Span(self.line, self.column, self.line, self.column + len(self.text))
 
 
-def tokens(line: str, number: int) -> list[Token]:
+def tokens(line: str, number: int) -> list[DatalogMtlToken]:
     """The tokens of a line, then one of kind `end`."""
     found = [
-        Token(str(match.lastgroup), match.group(), number, match.start() + 1)
+        DatalogMtlToken(str(match.lastgroup), match.group(), number, match.start() + 1)
         for match in _TOKEN.finditer(line)
         if match.lastgroup != "skip"
     ]
     last = found[-1].column + len(found[-1].text) if found else 1
-    return [*found, Token("end", "", number, last)]
+    return [*found, DatalogMtlToken("end", "", number, last)]
 
 
-class Cursor:
+class DatalogMtlCursor:
     """The tokens of one rule or fact, from the first on; `previous` is the one passed last."""
 
-    def __init__(self, source: Source, words: list[Token]) -> None:
+    def __init__(self, source: Source, words: list[DatalogMtlToken]) -> None:
         self.source = source
         self.words = words
         self.at = 0
@@ -58,13 +58,13 @@ class Cursor:
         self.depth = 0
 
     @property
-    def token(self) -> Token:
+    def token(self) -> DatalogMtlToken:
         return self.words[self.at]
 
-    def peek(self, ahead: int = 1) -> Token:
+    def peek(self, ahead: int = 1) -> DatalogMtlToken:
         return self.words[min(self.at + ahead, len(self.words) - 1)]
 
-    def advance(self) -> Token:
+    def advance(self) -> DatalogMtlToken:
         self.previous = self.token
         self.at = min(self.at + 1, len(self.words) - 1)
         return self.previous
@@ -76,12 +76,12 @@ class Cursor:
         self.advance()
         return True
 
-    def expect(self, mark: str, hint: str | None = None) -> Token:
+    def expect(self, mark: str, hint: str | None = None) -> DatalogMtlToken:
         if not self.accept(mark):
             self.fail(f"`{mark}`", hint)
         return self.previous
 
-    def span(self, first: Token) -> Span:
+    def span(self, first: DatalogMtlToken) -> Span:
         """From `first` to the token passed last."""
         return first.span.to(self.previous.span)
 
@@ -93,7 +93,7 @@ class Cursor:
         raise CepError(message, self.source, span, hint, "syntax")
 
 
-def bound(cursor: Cursor, tick: int) -> int | None:
+def bound(cursor: DatalogMtlCursor, tick: int) -> int | None:
     """A number of ticks in microseconds, or `inf` with its sign: None. `-` before a number is read, too."""
     negative = cursor.accept("-")
     if not negative:

@@ -47,7 +47,7 @@ def lone(terms: Sequence[Term], used: Sequence[str]) -> tuple[Term, ...]:
     )
 
 
-class Conditions:
+class ConditionConverter:
     """Conditions of clauses in our own words."""
 
     def __init__(self, known: Signatures, types: Types) -> None:

@@ -20,7 +20,7 @@ COMPILED = "holdsForSDFluent", "happensAtEv", "happensAtIE", "holdsForProcessedS
 
 
 @dataclass(frozen=True, slots=True)
-class Fluent:
+class FluentValuePair:
     """`location(P)=home`."""
 
     term: Compound
@@ -34,7 +34,7 @@ class Clause:
     the T or the I of the head; `number`: its own among all clauses."""
 
     verb: str
-    fluent: Fluent | None
+    fluent: FluentValuePair | None
     event: Compound | None
     time: Term | None
     body: tuple[Term, ...]
@@ -44,11 +44,11 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class FutureInitiation:
     """`fi(F=V, F=W, R)`."""
 
-    before: Fluent
-    after: Fluent
+    before: FluentValuePair
+    after: FluentValuePair
     length: Term
     body: tuple[Term, ...]
     span: Span
@@ -71,9 +71,9 @@ class EventDescription:
     source: Source
     errors: Mistakes = field(default_factory=Mistakes)
     clauses: list[Clause] = field(default_factory=list)
-    deadlines: list[Deadline] = field(default_factory=list)
-    renewed: list[Fluent] = field(default_factory=list)
-    inputs: list[Fluent] = field(default_factory=list)
+    deadlines: list[FutureInitiation] = field(default_factory=list)
+    renewed: list[FluentValuePair] = field(default_factory=list)
+    inputs: list[FluentValuePair] = field(default_factory=list)
     atemporal: list[AtemporalRule] = field(default_factory=list)
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "syntax") -> None:
@@ -133,7 +133,7 @@ def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: 
                 made.clauses.append(Clause("ground", grounded, None, None, body, span, own, number))
         case "fi", 3:
             before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
-            made.deadlines.append(Deadline(before, after, arguments[2], body, span))
+            made.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
         case "p", 1:
             made.renewed.append(fluent(made.source, arguments[0]))
         case (("collectIntervals" | "buildFromPoints" | "points"), 1):
@@ -154,7 +154,7 @@ def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: 
             made.atemporal.append(AtemporalRule(head, body, span, number))
 
 
-def fluent(source: Source, term: Term) -> Fluent:
+def fluent(source: Source, term: Term) -> FluentValuePair:
     """`F=V` as a fluent. Raises CepError."""
     if not (isinstance(term, Compound) and term.name == "=" and len(term.arguments) == 2):
         hint = "a fluent has a value: `moving(V)=true`, `location(P)=home`"
@@ -162,7 +162,7 @@ def fluent(source: Source, term: Term) -> Fluent:
     left, value = term.arguments
     if not isinstance(left, Compound) or left.quoted:
         raise refused(source, "a fluent has a name", left.span, "`moving(V)=true`")
-    return Fluent(left, value, term.span)
+    return FluentValuePair(left, value, term.span)
 
 
 def refused(source: Source, message: str, span: Span, hint: str | None = None, code: str = "dialect") -> CepError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cep.core.errors import CepError, Mistakes, Span
-from cep.language.dialects.rtec.conditions import Conditions, lone
+from cep.language.dialects.rtec.conditions import ConditionConverter, lone
 from cep.language.dialects.rtec.description import Clause, EventDescription, flat, fluent, refused
 from cep.language.dialects.rtec.signatures import CONSTRUCTS, Signatures
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
@@ -26,11 +26,11 @@ RULE = "e.g. `holdsFor(f(X)=true, I) :- holdsFor(g(X)=true, I1), holdsFor(h(X)=t
 EVER = "ever"
 
 
-class Intervals:
+class HoldsForConverter:
     """The rules of fluents that `holdsFor` defines."""
 
     def __init__(
-        self, known: Signatures, types: Types, conditions: Conditions, description: EventDescription, tick: int
+        self, known: Signatures, types: Types, conditions: ConditionConverter, description: EventDescription, tick: int
     ) -> None:
         self.known, self.types, self.conditions = known, types, conditions
         self.description, self.source, self.tick = description, description.source, tick

@@ -12,17 +12,17 @@ from itertools import count
 from cep.core.errors import CepError, CepErrors, Source
 from cep.core.literals import SECOND
 from cep.core.schema import RecordFormat
-from cep.language.dialects.rtec.conditions import Body, Conditions
+from cep.language.dialects.rtec.conditions import Body, ConditionConverter
 from cep.language.dialects.rtec.description import (
     Clause,
-    Deadline,
     EventDescription,
-    Fluent,
+    FluentValuePair,
+    FutureInitiation,
     flat,
     refused,
     sorted_clauses,
 )
-from cep.language.dialects.rtec.intervals import Intervals
+from cep.language.dialects.rtec.intervals import HoldsForConverter
 from cep.language.dialects.rtec.signatures import EVENT, FLUENT, GROUND, PREDICATE, Signatures, signatures
 from cep.language.dialects.rtec.terms import Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
@@ -47,8 +47,8 @@ class _Reader:
         self.errors = description.errors
         self.types = Types(self.source)
         self.known: Signatures = signatures(description, self.types)
-        self.conditions = Conditions(self.known, self.types)
-        self.intervals = Intervals(self.known, self.types, self.conditions, description, tick)
+        self.conditions = ConditionConverter(self.known, self.types)
+        self.intervals = HoldsForConverter(self.known, self.types, self.conditions, description, tick)
 
     def tree(self) -> ast.SyntaxTree:
         rules: list[ast.Statement] = []
@@ -134,7 +134,7 @@ class _Reader:
                 return self.happens(clause)
         return self.begins(clause)
 
-    def fluent(self, fluent: Fluent) -> tuple[str, tuple[Term, ...]]:
+    def fluent(self, fluent: FluentValuePair) -> tuple[str, tuple[Term, ...]]:
         """Name and arguments, with the value."""
         name, arguments = flat(self.source, fluent.term)
         return name, (*arguments, fluent.value)
@@ -213,7 +213,7 @@ class _Reader:
         body = Body(pattern, (), frozenset()).given(asked)
         return [ast.FluentRule("initiate", name, tuple(given), own, body.pattern, (), clause.span, clause.head_span)]
 
-    def deadline(self, deadline: Deadline) -> list[ast.Statement]:
+    def deadline(self, deadline: FutureInitiation) -> list[ast.Statement]:
         name, terms = self.fluent(deadline.before)
         other, following = self.fluent(deadline.after)
         span = deadline.span

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cep.core.errors import CepError, Source, Span
-from cep.language.dialects.rtec.description import EventDescription, Fluent, flat, fluent, names_of, refused
+from cep.language.dialects.rtec.description import EventDescription, FluentValuePair, flat, fluent, names_of, refused
 from cep.language.dialects.rtec.terms import Compound, Many, Number, Term, Var
 from cep.language.dialects.rtec.types import ARITHMETIC, FUNCTIONS, Types
 
@@ -189,7 +189,7 @@ class _Collecting:
         self.types.use(name, arguments, self.number)
         return name
 
-    def head(self, verb: str, fluent: Fluent, body: Sequence[Term]) -> None:
+    def head(self, verb: str, fluent: FluentValuePair, body: Sequence[Term]) -> None:
         name = self.used(FLUENT, fluent.term, fluent.value)
         if verb == "holds":
             self.made.defined.add(name)

@@ -70,7 +70,7 @@ def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: in
     table[kind_row] = np.where(ever, BEFORE, kinds)
 
 
-class Waiting:
+class PendingChanges:
     """The inputs of a goal of formulas, of which some may be decided later than others: what is decided in all of them
     goes on, and the rest waits.
 

@@ -32,8 +32,8 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.converted_keys import widened
-from cep.operators.goals.fluents.change_tables import Waiting, phased, put_changes
+from cep.operators.goals.converted_keys import with_converted_keys
+from cep.operators.goals.fluents.change_tables import PendingChanges, phased, put_changes
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.stretches import Rows
 from cep.operators.goals.keyed_state import KeyedState, Parts
@@ -168,7 +168,7 @@ class ConjunctionGoal(KeyedState):
         self.sides = (spec.left, spec.right)
         self.columns = [np.array(side.columns, np.int64) for side in self.sides]
         self.key = [np.array(side.key, np.int64) for side in self.sides]
-        self.waiting = Waiting([s.width for s in self.sides], [s.kind for s in self.sides], spec.lates)
+        self.waiting = PendingChanges([s.width for s in self.sides], [s.kind for s in self.sides], spec.lates)
         self.watched = 1024
         self._clear()
 
@@ -374,4 +374,4 @@ def conjunction_of(node: Conjunction, builder: GoalBuilder) -> Goal:
         wide = [*types, *others(pairs, types)]
         sides.append(Side(len(wide), kind, key, codes_of(wide), take))
     goal = ConjunctionGoal(ConjunctionSpec(sides[0], sides[1], node.negated, node.lates), builder.lineage)
-    return widened(goal, (left_added, right_added), (left, right))
+    return with_converted_keys(goal, (left_added, right_added), (left, right))

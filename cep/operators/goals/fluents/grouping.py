@@ -33,7 +33,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import Waiting, put_changes
+from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, unlink
 from cep.operators.goals.intrinsics import as_bits, as_float
@@ -188,7 +188,7 @@ class GroupingGoal(KeyedState):
         self.columns = np.array([c for c in range(spec.width) if c != spec.kind], np.int64)
         self.by = np.array(spec.by, np.int64)
         self.kinds, self.parameters = np.array(spec.kinds, np.int64), np.array(spec.parameters, np.float64)
-        self.waiting = Waiting([spec.width], [spec.kind], [spec.late])
+        self.waiting = PendingChanges([spec.width], [spec.kind], [spec.late])
         self.watched = 1024
         self._clear()
 

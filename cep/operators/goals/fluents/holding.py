@@ -32,7 +32,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.converted_keys import Widened, widened
+from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
@@ -269,10 +269,10 @@ def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
     goal = HoldingGoal(spec, builder.lineage)
     if left_added:
         return NarrowedHolding(goal, (left_added, right_added), (left, right), len(left))
-    return widened(goal, ((), right_added), (left, right))
+    return with_converted_keys(goal, ((), right_added), (left, right))
 
 
-class NarrowedHolding(Widened):
+class NarrowedHolding(WithConvertedKeys):
     """A goal whose left side got key columns appended that stand in the midst of its output, and leave it again."""
 
     def __init__(self, goal: HoldingGoal, added: Sequence, types: Sequence[Sequence[str]], width: int) -> None:  # type: ignore[type-arg]

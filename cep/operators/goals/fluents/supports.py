@@ -44,7 +44,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import Waiting, delay_of, phased, put_changes, sorted_rows
+from cep.operators.goals.fluents.change_tables import PendingChanges, delay_of, phased, put_changes, sorted_rows
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.stretches import Grown, changes_against, clipped, held_in, table_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
@@ -153,7 +153,7 @@ class SupportsGoal(KeyedState):
     def __init__(self, spec: SupportsSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
         self.columns = np.arange(len(spec.take))
-        self.waiting = Waiting([len(spec.take) + 1], [len(spec.take)], [spec.late])
+        self.waiting = PendingChanges([len(spec.take) + 1], [len(spec.take)], [spec.late])
         self.watched = 1024
         self._clear()
 

@@ -29,7 +29,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import Waiting, decided, due, put_changes
+from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes
 from cep.operators.goals.fluents.changes import Changes
 from cep.operators.goals.fluents.metric import Metric
 from cep.operators.goals.fluents.stretches import Grown, table_of
@@ -76,7 +76,7 @@ class TemporalGoal(KeyedState):
         self.spec, self.lineage = spec, lineage
         inputs = len(spec.take)
         self.columns = np.arange(spec.width)
-        self.waiting = Waiting([spec.width + 1] * inputs, [spec.width] * inputs, spec.lates)
+        self.waiting = PendingChanges([spec.width + 1] * inputs, [spec.width] * inputs, spec.lates)
         self.metric = Metric(spec.operator, spec.by, spec.least)
         self.endless = spec.operator in _AHEAD and spec.by is not None and spec.by.high == INFINITE
         self.watched = 1024

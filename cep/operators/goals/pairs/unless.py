@@ -29,7 +29,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.converted_keys import Widened, widened
+from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
 from cep.operators.goals.intrinsics import prefetch
 from cep.operators.goals.keyed_state import KeyedState, recoded
 from cep.operators.goals.keys import Keys
@@ -254,8 +254,8 @@ def deadline_of(node: Deadline, builder: GoalBuilder) -> Goal:
             ),
             builder.lineage,
         )
-        wide = Widened(inner, (left_added, absent_added), (left, absent))
+        wide = WithConvertedKeys(inner, (left_added, absent_added), (left, absent))
         wide.drop = len(left_added)
         return wide
     spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, codes_of(left))
-    return widened(AbsenceDeadline(spec, builder.lineage), ((), absent_added), (left, absent))
+    return with_converted_keys(AbsenceDeadline(spec, builder.lineage), ((), absent_added), (left, absent))

@@ -14,7 +14,7 @@ from cep.rules.static.materialized import CountedColumns
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PreparedChange:
     """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas.
     `edits`: of further tables the rows that go and those that come."""
 
@@ -27,7 +27,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedTable:
     """A table's rows, each with from when until when it holds. Equal rows lie apart in time."""
 
     columns: tuple[Column, ...]

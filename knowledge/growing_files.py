@@ -20,13 +20,13 @@ from knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
 
 
 @dataclass(slots=True)
-class News:
+class ReadUpdates:
     """`changes` by time, one for each; and what could not be taken."""
 
     changes: list[Update] = field(default_factory=list)
     refused: list[RefusedUpdate] = field(default_factory=list)
 
-    def join(self, other: News) -> None:
+    def join(self, other: ReadUpdates) -> None:
         """With that of another file."""
         times = {each.time: each for each in self.changes}
         for each in other.changes:
@@ -36,7 +36,7 @@ class News:
         self.refused += other.refused
 
 
-class Growing:
+class GrowingFile:
     """A file of N-Quads, line by line."""
 
     def __init__(self, file: str) -> None:
@@ -44,9 +44,9 @@ class Growing:
         self._graphs = Graphs("")
         self._line = 0
 
-    def read(self, lines: bytes, last: bool = False) -> News:
+    def read(self, lines: bytes, last: bool = False) -> ReadUpdates:
         """What whole lines that follow make. `last`: no more will come."""
-        news = News()
+        news = ReadUpdates()
         touched: dict[str, None] = {}
         for line in lines.splitlines(keepends=True):
             self._line += 1
@@ -64,7 +64,7 @@ class Growing:
             if graph is None or (graph.begins is None and graph.ends is None and not last):
                 continue
             try:
-                news.join(News(self._graphs.settle(name)))
+                news.join(ReadUpdates(self._graphs.settle(name)))
             except CepError as error:
                 about = graph.fresh[:1] or ([] if graph.about is None else [graph.about])
                 text = "".join(f"{quad} .\n" for quad in about).encode()
@@ -78,9 +78,9 @@ class Growing:
         return RefusedUpdate(self._file, line, reason, code, text.decode("utf-8", "replace").strip())
 
 
-def whole(file: str) -> News:
+def whole(file: str) -> ReadUpdates:
     """What a file makes that does not grow. CepError: it cannot be read."""
-    return News(read_updates([file]))
+    return ReadUpdates(read_updates([file]))
 
 
 def there(names: Iterable[str]) -> list[str]:

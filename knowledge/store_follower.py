@@ -12,7 +12,7 @@ from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import TripleSet
 
 
-class Followed:
+class StoreFollower:
     """The store is filled by `Knowledge.store`."""
 
     def __init__(self, knowledge: Knowledge) -> None:

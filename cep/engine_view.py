@@ -29,7 +29,7 @@ from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 
 
-def started(
+def assemble(
     program: CompiledProgram,
     stage: int | None,
     lateness: int | None,
@@ -62,7 +62,7 @@ def started(
     return EngineParts(plan, bound.pool, machine, ReorderBuffer(lateness), history, changes)
 
 
-class Described:
+class EngineView:
     """An engine as a value to look at.
 
     `plan`: what it runs; `program`: a name for that with all that its state depends on; `alerts`: those it makes;
