@@ -75,9 +75,9 @@ async def measure(options: argparse.Namespace, url: str, server: subprocess.Pope
     sent: dict[int, float] = {}
 
     def say(number: int) -> None:
-        told = {"type": "reading", "time": datetime.now(UTC).isoformat(), "station": f"s{number % STATIONS}"}
+        message = {"type": "reading", "time": datetime.now(UTC).isoformat(), "station": f"s{number % STATIONS}"}
         assert server.stdin is not None, "readings are given there"
-        server.stdin.write(json.dumps(told | {"number": number}).encode() + b"\n")
+        server.stdin.write(json.dumps(message | {"number": number}).encode() + b"\n")
         server.stdin.flush()
 
     say(0)
@@ -137,9 +137,9 @@ def main() -> None:
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit),
         ) as server:
             assert server.stderr is not None, "it tells there"
-            told = (json.loads(line) for line in server.stderr)
-            first = next(line for line in told if line["event"] == "serving")
-            reading = threading.Thread(target=lambda: [_complain(line, server) for line in told])
+            message = (json.loads(line) for line in server.stderr)
+            first = next(line for line in message if line["event"] == "serving")
+            reading = threading.Thread(target=lambda: [_complain(line, server) for line in message])
             reading.start()
             try:
                 asyncio.run(measure(options, first["url"], server))
@@ -148,9 +148,9 @@ def main() -> None:
                 reading.join()
 
 
-def _complain(told: dict[str, str], server: subprocess.Popen[bytes]) -> None:
-    if told["level"] == "error":
-        print(told["text"], file=sys.stderr)
+def _complain(message: dict[str, str], server: subprocess.Popen[bytes]) -> None:
+    if message["level"] == "error":
+        print(message["text"], file=sys.stderr)
         server.kill()
 
 

@@ -97,8 +97,8 @@ def lines(costs: Costs, within: float, longest: float) -> Iterator[str]:
         else:
             every = costs.interval(rate, cores, state)
             shortest, longer = (costs.written(rate, cores, state, each) / 1e6 for each in (0.0, MINUTE))
-            told = f"{every:.1f} s | {shortest:,.0f} | {longer:,.0f} | {24 * cores:,}"
-            yield f"| {daily:,} | {rate:,.0f} | {size} | {cores} | {told} |"
+            row = f"{every:.1f} s | {shortest:,.0f} | {longer:,.0f} | {24 * cores:,}"
+            yield f"| {daily:,} | {rate:,.0f} | {size} | {cores} | {row} |"
 
 
 def draw(costs: Costs, within: float, file: Path) -> None:

@@ -120,8 +120,8 @@ def feed(readings: IO[bytes], stations: int, rate: int, count: int) -> None:
 
 
 def _say(readings: IO[bytes], station: int, temp: int) -> None:
-    told = {"type": "reading", "time": datetime.now(UTC).isoformat(), "station": f"K{station:06}", "temp": temp}
-    readings.write(json.dumps(told).encode() + b"\n")
+    message = {"type": "reading", "time": datetime.now(UTC).isoformat(), "station": f"K{station:06}", "temp": temp}
+    readings.write(json.dumps(message).encode() + b"\n")
     readings.flush()
 
 
@@ -169,12 +169,12 @@ def _served(stations: int) -> Iterator[tuple[str, IO[bytes]]]:
         command += ["--port", "0", "--log", "json", "--rate", "0", "--state", f"{folder}/state"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as server:
             assert server.stdin is not None and server.stderr is not None, "they are pipes"
-            told = (json.loads(line) for line in server.stderr)
-            rest = threading.Thread(target=lambda: [_complain(line, server) for line in told])
+            message = (json.loads(line) for line in server.stderr)
+            rest = threading.Thread(target=lambda: [_complain(line, server) for line in message])
             try:
-                first = next(told)
+                first = next(message)
                 while "url" not in first and first["level"] != "error":
-                    first = next(told)
+                    first = next(message)
                 if "url" not in first:
                     raise SystemExit(first["text"])
                 rest.start()
@@ -185,9 +185,9 @@ def _served(stations: int) -> Iterator[tuple[str, IO[bytes]]]:
                     rest.join()
 
 
-def _complain(told: dict[str, str], server: subprocess.Popen[bytes]) -> None:
-    if told["level"] == "error":
-        print(told["text"], file=sys.stderr)
+def _complain(message: dict[str, str], server: subprocess.Popen[bytes]) -> None:
+    if message["level"] == "error":
+        print(message["text"], file=sys.stderr)
         server.kill()
 
 

@@ -240,11 +240,11 @@ def read(text: str) -> str:
 
     try:
         engine = Engine.from_text(text)
-        told = "\n".join(str(warning) for warning in engine.warnings)
+        answer = "\n".join(str(warning) for warning in engine.warnings)
     except CepError as error:
-        told = str(error)
-        return told.split("\n", 1)[0][-110:]
-    return "read" + (f", {len(told):,} characters of warnings" if told else "")
+        answer = str(error)
+        return answer.split("\n", 1)[0][-110:]
+    return "read" + (f", {len(answer):,} characters of warnings" if answer else "")
 
 
 def _here(kind: str, n: int, limit: int) -> None:
@@ -261,7 +261,7 @@ def _here(kind: str, n: int, limit: int) -> None:
 
 
 def measured(kind: str, n: int, limit: float) -> Read:
-    """One kind at one size; what takes longer than `limit` seconds of CPU, or dies, is told as such."""
+    """One kind at one size; what takes longer than `limit` seconds of CPU, or dies, is reported as such."""
     command = [sys.executable, "-m", "benchmarks.reading", "--here", kind, "--n", str(n), "--limit", str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):

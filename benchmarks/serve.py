@@ -80,8 +80,8 @@ def main() -> None:
         store.settle()
         store.flush()
         after = [ask(number) for number in range(50)]
-    told = f"{options.events:,} events in {seconds:.1f} s: {options.events / seconds:,.0f} a second"
-    print(f"{told} ({options.events / spent:,.0f} where they are made triples)")
+    summary = f"{options.events:,} events in {seconds:.1f} s: {options.events / seconds:,.0f} a second"
+    print(f"{summary} ({options.events / spent:,.0f} where they are made triples)")
     each = 1e6 / options.events
     print(
         f"microseconds of CPU an event: {making * each:.1f} to make triples, "

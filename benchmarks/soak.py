@@ -78,8 +78,8 @@ def write(folder: Path, number: int, rows: int, keys: int, seconds: float) -> No
 
 def memory(root: int) -> tuple[int, int]:
     """Bytes that a process and those below it hold: of Java, of all others."""
-    told = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,rss=,comm="], capture_output=True, text=True, check=True)
-    rows = [line.split(None, 3) for line in told.stdout.splitlines()]
+    output = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,rss=,comm="], capture_output=True, text=True, check=True)
+    rows = [line.split(None, 3) for line in output.stdout.splitlines()]
     below, java, others = {root}, 0, 0
     for _ in range(5):
         below |= {int(pid) for pid, parent, *_ in rows if int(parent) in below}
@@ -148,9 +148,9 @@ def soak(folder: Path, minutes: float, rate: int, keys: int, every: float) -> It
 def _urls(log: Path, child: subprocess.Popen[bytes]) -> Iterator[str]:
     while child.poll() is None:
         for line in log.read_text().splitlines():
-            told = json.loads(line)
-            if told["event"] == "metrics":
-                yield told["url"]
+            output = json.loads(line)
+            if output["event"] == "metrics":
+                yield output["url"]
         time.sleep(0.5)
     raise SystemExit(f"the run has not begun: {log.read_text()}")
 

@@ -150,8 +150,8 @@ def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
                 found[event].with_columns(milliseconds).write_csv(file, include_header=False)
     script = str(Path(__file__).with_name("flink.py"))
     command = [python, script, str(folder), "--within", str(load.within)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    times = json.loads(told.splitlines()[-1])
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    times = json.loads(output.splitlines()[-1])
     return {name: load.events * load.batches / times[name] for name in ("match", "scan")}
 
 

@@ -81,13 +81,13 @@ def run(
     """CPU seconds; `every`: updates between pushes. One update more, the first, is not measured: after it the engine
     knows what its tables depend on."""
     engine = Engine.from_text(PREFIX + rules, knowledge=known)
-    told, read = changes(count, stations), events(count, stations)
+    change_list, read = changes(count, stations), events(count, stations)
     engine.update(1, add="<urn:x:other> <urn:x:level> 7.5 .")
     engine.push([Event("r", ("S1", 0.0), 2, 2)])
     random = np.random.default_rng(3)
     began, found = process_time(), 0
     for at in range(0, count, every):
-        piece = told[at : at + every]
+        piece = change_list[at : at + every]
         if shuffled:
             piece = [piece[i] for i in random.permutation(len(piece))]
         if at_once:
@@ -102,10 +102,10 @@ def run(
 
 def endless(known: Any, count: int = 100_000, every: int = 5_000) -> int:
     """The most terms that are held while as many literals come and go."""
-    engine, told, most = Engine.from_text(PREFIX + LEVELS, knowledge=known, lateness=None), changes(count), 0
+    engine, change_list, most = Engine.from_text(PREFIX + LEVELS, knowledge=known, lateness=None), changes(count), 0
     for at in range(0, count, every):
-        engine.updates(told[at : at + every])
-        engine.advance(told[at + every - 1][0])
+        engine.updates(change_list[at : at + every])
+        engine.advance(change_list[at + every - 1][0])
         state: Any = engine.changes
         most = max(most, len(state._ahead.terms))
     return most

@@ -33,7 +33,7 @@ class SmallUnits:
             self._latest[name] = max(self._latest.get(name, latest), latest)
 
     def remarks(self) -> list[str]:
-        """What is told of those whose times are all of 1970, and would be of our days by a larger unit."""
+        """What is reported of those whose times are all of 1970, and would be of our days by a larger unit."""
         found = []
         for name, latest in sorted(self._latest.items()):
             unit = self.units[name]

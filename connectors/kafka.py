@@ -183,7 +183,7 @@ class TopicSource:
         self._topic = topic
         self._grouped = "group" in address.options
         self._start = topic.begin() | (topic.committed() if self._grouped else {}) | dict(place)
-        self._end = self._told = self._start
+        self._end = self._acknowledged = self._start
         self._most = 1 << 62  # messages of a poll, by how large they were
         bounded = address.choice("until", ("ever", "now")) == "now"
         self._target = topic.following(self._start, None) if bounded else None
@@ -225,9 +225,9 @@ class TopicSource:
         self._start = self._end
 
     def kept(self) -> None:
-        if self._grouped and self._start != self._told:
+        if self._grouped and self._start != self._acknowledged:
             self._topic.commit(self._start)
-            self._told = self._start
+            self._acknowledged = self._start
 
     def close(self) -> None:
         self._topic.close()

@@ -139,7 +139,7 @@ class Subscription:
         self._client.loop_stop()
 
     def _settle(self) -> None:
-        """Wait until the broker has worked off all that it was told: it answers in order, here a question that changes
+        """Wait until the broker has worked off all that it was sent: it answers in order, here a question that changes
         nothing. Without that, what is still on its way to us would reset the connection, and the last
         acknowledgements would be lost."""
         self._client.unsubscribe(_NOTHING)

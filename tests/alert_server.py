@@ -30,7 +30,7 @@ def rounds() -> Iterator[tuple[dict[str, pl.DataFrame], int]]:
 
 
 def expected() -> list[AlertChange]:
-    """What every receiver is to be told."""
+    """What every receiver is to be sent."""
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
     lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings())
     return [change for given, watermark in rounds() for change in lives.take(given, watermark)]
@@ -48,7 +48,7 @@ def serve(state: Path, feeds: list[str]) -> None:
         for given, watermark in rounds():
             outbox.add(lives.take(given, watermark), lives.reached)
             pause(0.02)
-        until(lambda: not any(one.waiting for one in outbox.statuses()), "all is told", every=0.05)
+        until(lambda: not any(one.waiting for one in outbox.statuses()), "all is reported", every=0.05)
     outbox.close()
     print("done", flush=True)
 

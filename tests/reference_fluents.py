@@ -113,15 +113,17 @@ def _instant(
     for name, event, asks in model.derived:
         out.events |= {(name, key, time) for e, key, _ in happened if e == event and holds(asks, key)}
     for fluent in model.fluents:
-        told = [
+        transitions = [
             (tell, key, x)
             for tell in model.tells
             for event, key, x in happened
             if tell.fluent == fluent and tell.event == event and tell.only in (None, x) and holds(tell.asks, key)
         ]
-        keys = {key for _, key, _ in told} | {k for (f, k), now in held.items() if f == fluent and now.due == time}
+        keys = {key for _, key, _ in transitions} | {
+            k for (f, k), now in held.items() if f == fluent and now.due == time
+        }
         for key in keys:
-            _decide(model, fluent, key, [(t, x) for t, k, x in told if k == key], time, held, out)
+            _decide(model, fluent, key, [(t, x) for t, k, x in transitions if k == key], time, held, out)
             now_holds, held_before = held.get((fluent, key)), (fluent, key) in before
             if held_before and (now_holds is None or now_holds.since == time):
                 happened.add((f"END OF {fluent}", key, 0))
@@ -133,7 +135,7 @@ def _decide(
     model: Model,
     fluent: str,
     key: Key,
-    told: Sequence[tuple[Tell, int]],
+    transitions: Sequence[tuple[Tell, int]],
     time: int,
     held: dict[tuple[str, Key], Now],
     out: Run,
@@ -141,9 +143,9 @@ def _decide(
     def value(tell: Tell, x: int) -> int | None:
         return x if tell.value == "X" else tell.value  # type: ignore[return-value]
 
-    initiated = {value(t, x) for t, x in told if t.verb == "initiate"}
-    terminated = {value(t, x) for t, x in told if t.verb == "terminate" and t.value != "_"}
-    every = any(t.verb == "terminate" and t.value == "_" for t, _ in told)
+    initiated = {value(t, x) for t, x in transitions if t.verb == "initiate"}
+    terminated = {value(t, x) for t, x in transitions if t.verb == "terminate" and t.value != "_"}
+    every = any(t.verb == "terminate" and t.value == "_" for t, _ in transitions)
     now = held.get((fluent, key))
     again = now is not None and now.value in initiated
     if now is not None and now.due == time:

@@ -109,12 +109,12 @@ def job(
     (folder / "state").mkdir(parents=True, exist_ok=True)
     places = str(folder / "derived"), str(folder / "state")
     if updates:
-        (folder / "updates.nq").write_text("".join(told(*update) for update in updates))
+        (folder / "updates.nq").write_text("".join(quads_of(*update) for update in updates))
         options["updates"] = (str(folder / "updates.nq"),)
     return Job(program, tuple(inputs), *places, program.outputs, **{"format": "jsonl"} | options)
 
 
-def told(time: int, add: Sequence[Any], remove: Sequence[Any]) -> str:
+def quads_of(time: int, add: Sequence[Any], remove: Sequence[Any]) -> str:
     """A change of knowledge as two graphs of N-Quads, of which one takes away what the other does not give."""
     when = f'"{iso(time)}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
     lines = []
@@ -132,7 +132,7 @@ def distributed(wanted: Job) -> list[Event]:
     def finished() -> int:
         return len(list(done.glob("**/commits/[0-9]*")))
 
-    run_query(lambda: start(spark(), wanted), stop, False, finished, lambda *told, **more: None)
+    run_query(lambda: start(spark(), wanted), stop, False, finished, lambda *quads_of, **more: None)
     return derived(wanted)
 
 

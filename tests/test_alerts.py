@@ -63,11 +63,11 @@ def test_a_program_with_alerts_runs_as_one_without() -> None:
     """Its alerts are checked, and make nothing unless they are asked for; a snapshot is of the one or the other."""
     events = [warning("kewr", 5, 60.0, 0, 1), warning("kjfk", 2, None, 2, 3)]
     plain, telling = Engine.from_text(PROGRAM), engine()
-    made, told = plain.push(events) | plain.close(), telling.push(events) | telling.close()
+    made, reported = plain.push(events) | plain.close(), telling.push(events) | telling.close()
     assert set(made) == {"strong"} and list(plain.outputs) == list(telling.outputs) == ["strong"]
     assert not plain.alerts and [alert.name for alert in telling.alerts] == ["storm", "wind"]
-    assert told["alert storm"].rows() == [(0, 1_000_000, "kewr", 5, 60.0, 40.7, -74.2, 40.7, -74.2, 40_000)]
-    assert plain.program == telling.program and told["strong"].equals(made["strong"])
+    assert reported["alert storm"].rows() == [(0, 1_000_000, "kewr", 5, 60.0, 40.7, -74.2, 40.7, -74.2, 40_000)]
+    assert plain.program == telling.program and reported["strong"].equals(made["strong"])
     with pytest.raises(CepError, match="another program"):
         plain.restore(telling.snapshot())
     assert engine().restore(telling.snapshot()).snapshot() == telling.snapshot()
@@ -85,8 +85,10 @@ def test_a_life() -> None:
     ]
     changes = lives.take(running.push(events), running.watermark)
     changes += lives.take(running.close(), END_OF_TIME)
-    told = [(c.time // 1_000_000, c.name, c.key.get("station"), c.state, c.revision, c.occurrences) for c in changes]
-    assert told == [
+    reported = [
+        (c.time // 1_000_000, c.name, c.key.get("station"), c.state, c.revision, c.occurrences) for c in changes
+    ]
+    assert reported == [
         (2, "storm", "kewr", "firing", 0, 1),
         (2, "wind", None, "firing", 0, 1),
         (5, "storm", "kjfk", "firing", 0, 1),
@@ -189,9 +191,9 @@ def test_another_program_ends_what_was_open(tmp_path: Path) -> None:
         outbox.add(lives.take(tables([(0, "kewr", 3, 0, 4)], -1, 100), 4_000_000), lives.reached)
         outbox.close()
     outbox = Outbox(path)
-    told = [(entry.change.state, entry.change.alert[:4]) for entry in outbox.after(0)]
-    one, two = told[0][1], told[2][1]
-    assert told == [("firing", one), ("resolved", one), ("firing", two), ("resolved", two)] and one != two
+    reported = [(entry.change.state, entry.change.alert[:4]) for entry in outbox.after(0)]
+    one, two = reported[0][1], reported[2][1]
+    assert reported == [("firing", one), ("resolved", one), ("firing", two), ("resolved", two)] and one != two
     assert [entry.change.withdrawn for entry in outbox.after(0)] == [False, True, False, True]
     with pytest.raises(CepError, match="cannot be opened"):
         Outbox(path)
@@ -323,7 +325,7 @@ def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_c
     assert alerting.lifecycle.unplaced == {"a": 2}
     assert [fields for _, fields in warned] == [{"alert": "a"}] and "no place on earth" in warned[0][0]
     assert len([entry for entry in outbox.after(0) if entry.change.state == "firing"]) == 4, (
-        "they are told all the same"
+        "they are reported all the same"
     )
 
 
@@ -337,8 +339,12 @@ def test_what_to_do_how_soon_and_how_sure_are_told_in_every_feed() -> None:
     tables = running.push([Event("leak", ("lab", 9), 0, 1_000_000)]) | running.advance(2_000_000)
     outbox.add(lives.take(tables, 2_000_000) + lives.take({}, END_OF_TIME), lives.reached)
     first, over = outbox.after(0)
-    told = document(first.change)
-    assert [told[name] for name in ("urgency", "certainty", "instruction")] == ["Expected", "Likely", "Leave lab: 9"]
+    reported = document(first.change)
+    assert [reported[name] for name in ("urgency", "certainty", "instruction")] == [
+        "Expected",
+        "Likely",
+        "Leave lab: 9",
+    ]
     assert AlertChange.load(first.change.dump()) == first.change
     origin = Publisher("p.cep", sender="a@example.org", name=parse_sender("Weather Service <a@example.org>")[0])
     messages = [etree.fromstring(cap.to_xml(entry, origin, [])) for entry in (first, over)]

@@ -45,9 +45,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert {name: Path(name).read_text() for name in NAMES} == NAMES, "nothing was written over"
 
 
-def refused(*arguments: str, told: str) -> None:
+def refused(*arguments: str, message: str) -> None:
     result = CliRunner().invoke(app, list(arguments))
-    assert (result.exit_code, told in result.stderr) == (2, True), result.output
+    assert (result.exit_code, message in result.stderr) == (2, True), result.output
     assert "Traceback" not in result.output
 
 
@@ -71,27 +71,27 @@ def alike(name: str, how: str) -> str:
 @pytest.mark.parametrize("what", READS)
 @pytest.mark.parametrize("option", ["--output", "--dead-letter"])
 def test_a_run_writes_over_nothing_that_it_reads(option: str, what: str, how: str) -> None:
-    refused("run", *RUN, option, alike(READS[what], how), told=f"is {what} as well")
+    refused("run", *RUN, option, alike(READS[what], how), message=f"is {what} as well")
 
 
 @pytest.mark.parametrize("what", READS)
 @pytest.mark.parametrize("option", ["--output", "--dead-letter", "--checkpoint"])
 def test_nor_does_one_on_spark(option: str, what: str) -> None:
     places = {"--output": "out", "--checkpoint": "state"} | {option: READS[what]}
-    refused(*SPARK, *(part for pair in places.items() for part in pair), told=f"{option}: `{READS[what]}` is {what}")
+    refused(*SPARK, *(part for pair in places.items() for part in pair), message=f"{option}: `{READS[what]}` is {what}")
     Path("all").mkdir()
     Path("all", "deep").mkdir()
     Path(READS[what]).rename(Path("all", "deep", READS[what]))
     Path(READS[what]).symlink_to(Path("all", "deep", READS[what]))
     places[option] = "all"
-    refused(*SPARK, *(part for pair in places.items() for part in pair), told=f"{option}: the folder `all` holds")
+    refused(*SPARK, *(part for pair in places.items() for part in pair), message=f"{option}: the folder `all` holds")
 
 
 @pytest.mark.parametrize("what", [*READS, "the file of the token"])
 @pytest.mark.parametrize("option", ["--dead-letter", "--state"])
 def test_nor_does_a_server(option: str, what: str) -> None:
     name = READS.get(what, "token")
-    refused("serve", *RUN, "--token-file", "token", option, name, told=f"is {what} as well")
+    refused("serve", *RUN, "--token-file", "token", option, name, message=f"is {what} as well")
 
 
 def test_files_by_folder_and_by_pattern_are_read_too() -> None:
@@ -100,25 +100,25 @@ def test_files_by_folder_and_by_pattern_are_read_too() -> None:
     os.link("days/one.jsonl", "other.jsonl")
     for given in ("days", "days/*.jsonl", "a=days", "a=days/*"):
         for written in ("days/one.jsonl", "other.jsonl"):
-            refused("run", "rules.cep", "-i", given, "-o", written, told="is an input as well")
-        refused("run", "rules.cep", "-i", given, "-o", "days/new.jsonl", told="would be an input as well")
+            refused("run", "rules.cep", "-i", given, "-o", written, message="is an input as well")
+        refused("run", "rules.cep", "-i", given, "-o", "days/new.jsonl", message="would be an input as well")
     assert [path.name for path in Path("days").iterdir()] == ["one.jsonl"]
-    refused("run", "rules.cep", "-i", "days/one.jsonl", "-o", "days/", told="the folder `days/` holds")
+    refused("run", "rules.cep", "-i", "days/one.jsonl", "-o", "days/", message="the folder `days/` holds")
 
 
 def test_the_files_of_several_types_are_looked_at_one_by_one() -> None:
     Path("out.b.csv").write_text("time,v\n1,2\n")
-    refused("run", "rules.cep", "-i", "out.b.csv", "-o", "out.csv", told="`out.b.csv` is an input as well")
+    refused("run", "rules.cep", "-i", "out.b.csv", "-o", "out.csv", message="`out.b.csv` is an input as well")
     assert Path("out.b.csv").read_text() == "time,v\n1,2\n"
-    refused("run", *RUN, "-o", "out.csv", "--dead-letter", "out.c.csv", told="is the file of --dead-letter as well")
+    refused("run", *RUN, "-o", "out.csv", "--dead-letter", "out.c.csv", message="is the file of --dead-letter as well")
 
 
 @pytest.mark.parametrize("how", ["same", "path", "link", "hard"])
 def test_two_outputs_are_two_files(how: str) -> None:
     Path("out.jsonl").touch()
     other = alike("out.jsonl", how)
-    refused("run", *RUN, "-o", "out.jsonl", "--dead-letter", other, told="is the file of --output as well")
-    refused("demo", "blizzard", "--output", "out.jsonl", "--map", other, told="as well")
+    refused("run", *RUN, "-o", "out.jsonl", "--dead-letter", other, message="is the file of --output as well")
+    refused("demo", "blizzard", "--output", "out.jsonl", "--map", other, message="as well")
 
 
 def test_what_lies_in_a_folder_of_state_is_not_written_by_another_option() -> None:
@@ -128,11 +128,11 @@ def test_what_lies_in_a_folder_of_state_is_not_written_by_another_option() -> No
     Path("link").symlink_to("state")
     for place in ("state/events.nq", "link/new.jsonl", "state/deep/new.jsonl"):
         refused(
-            "serve", *RUN, "--state", "state", "--dead-letter", place, told="lies in the folder of --state, `state`"
+            "serve", *RUN, "--state", "state", "--dead-letter", place, message="lies in the folder of --state, `state`"
         )
-        told = "lies in the folder of --checkpoint, `state`"
-        refused(*SPARK, "--checkpoint", "state", "--output", place, told=told)
-        refused(*SPARK, "--checkpoint", "state", "--output", "out", "--dead-letter", place, told=told)
+        message = "lies in the folder of --checkpoint, `state`"
+        refused(*SPARK, "--checkpoint", "state", "--output", place, message=message)
+        refused(*SPARK, "--checkpoint", "state", "--output", "out", "--dead-letter", place, message=message)
     assert Path("state", "events.nq").read_text() == "kept"
 
 
@@ -145,7 +145,7 @@ def test_a_pattern_of_folders_finds_the_output_too() -> None:
         ("days/*/*.jsonl", "days/one/new.jsonl"),
         ("d*s/one/*.jsonl", "days/one/../one/new.jsonl"),
     ):
-        refused("run", "rules.cep", "-i", pattern, "-o", place, told="would be an input as well")
+        refused("run", "rules.cep", "-i", pattern, "-o", place, message="would be an input as well")
     assert not list(Path("days").rglob("new*"))
     for pattern, place in (("days/*/*.jsonl", "days/new.jsonl"), ("days/**/*.jsonl", "new.jsonl")):
         result = CliRunner().invoke(app, ["run", "rules.cep", "-i", pattern, "-o", place])
@@ -157,7 +157,7 @@ def test_a_demo_does_not_write_over_its_own_files() -> None:
 
     program = Path(demos.__path__[0], "blizzard", "areas.cep")
     before = program.read_bytes()
-    refused("demo", "blizzard", "--output", str(program), told="is a file of the demo as well")
+    refused("demo", "blizzard", "--output", str(program), message="is a file of the demo as well")
     assert program.read_bytes() == before
 
 

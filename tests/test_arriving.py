@@ -29,7 +29,7 @@ PROGRAM = """PREFIX k: <http://k/>
 event a(n: int).
 e(N, X) <- a(N) WHERE { ?s k:limit ?X }.
 none(N) <- a(N) WHERE not { ?s k:limit ?x }."""
-Told = tuple[int, str]  # seconds, lines
+TimedLines = tuple[int, str]  # seconds, lines
 
 
 class Patient:
@@ -52,7 +52,7 @@ def holds(name: str, limits: tuple[int, ...]) -> str:
 @st.composite
 def streams(draw: st.DrawFn) -> str:
     """Graphs that come, and go later or not, and removals, in the order of time; sometimes a time alone."""
-    blocks: list[Told] = []
+    blocks: list[TimedLines] = []
     for i in range(draw(st.integers(1, 7))):
         second, limits = draw(st.integers(1, 12)), tuple(draw(st.lists(st.integers(0, 4), max_size=3)))
         kind = draw(st.sampled_from(("comes", "comes and goes", "goes later", "removes", "passes")))

@@ -67,7 +67,7 @@ def test_clients_take_turns_and_none_has_all_the_places() -> None:
 
 
 def test_one_client_does_not_keep_the_others_from_asking(store: StoreProcess) -> None:
-    """Without places that are left to others this would wait for an hour; nor does it need the server to be told."""
+    """Without places that are left to others this would wait for an hour; nor does the server need to hear of it."""
     flood = [store.ask(endless("greedy")) for _ in range(16)]
     assert store.ask(MANY).result().body.split() == [b"n", b"300"]
     for future in flood:
@@ -84,9 +84,9 @@ def test_one_client_does_not_keep_the_others_from_asking(store: StoreProcess) ->
 def test_the_time_of_a_question_counts_from_when_it_comes(store: StoreProcess) -> None:
     flood = [store.ask(endless("greedy")) for _ in range(SHARE)]
     behind = store.ask(Question("ASK {}", seconds=0.2, client="greedy"))
-    with pytest.raises(QueryRefused, match=r"waited for others, longer than 0\.2 s") as told:
+    with pytest.raises(QueryRefused, match=r"waited for others, longer than 0\.2 s") as raised:
         behind.result()
-    assert told.value.code == "slow" and not any(future.done() for future in flood)
+    assert raised.value.code == "slow" and not any(future.done() for future in flood)
     with pytest.raises(QueryRefused, match=r"longer than 0\.3 s"):
         store.ask(Question(PRODUCT, seconds=0.3)).result()
     store.close()
@@ -207,12 +207,12 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     for name in ("fork", "pipe"):
-        with monkeypatch.context() as patch, pytest.raises(QueryRefused, match="no room for another process") as told:
+        with monkeypatch.context() as patch, pytest.raises(QueryRefused, match="no room for another process") as raised:
             patch.setattr(os, name, full)
             QueryProcess().answer(lambda: 1, gate, later, 0, [])
-        assert told.value.code == "busy"
+        assert raised.value.code == "busy"
     with monkeypatch.context() as patch, pytest.raises(QueryRefused, match="broke its process"):
-        patch.setattr(pickle, "dumps", lambda told: b"\x80\x04\x95\xff")
+        patch.setattr(pickle, "dumps", lambda raised: b"\x80\x04\x95\xff")
         QueryProcess().answer(lambda: 1, gate, later, 0, [])
 
     changing, made = iter((True, True)), 0  # as the knowledge is half way through a change, seen twice

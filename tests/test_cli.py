@@ -246,21 +246,21 @@ def test_a_misspelt_event_is_not_silent() -> None:
     Path("slip.cep").write_text("event smoke(room: string).\na(R) <- smok(R).\nb(R) <- smoke(R) SEQ smoke(R).\n")
     Path("smoke.jsonl").write_text(jsonl([{"type": "smoke", "time": 1, "room": "attic"}]))
     result = cep("run", "slip.cep", "--input", "smoke.jsonl")
-    told = result.stderr.splitlines()
-    assert told[:2] == [
+    messages = result.stderr.splitlines()
+    assert messages[:2] == [
         "slip.cep:2:9: warning: `smok` is neither declared nor derived",
         "2 warnings in all, `cep check slip.cep` explains",
     ]
-    assert told[2].startswith("1 record, no `smok` in the input, no derived events, ")
+    assert messages[2].startswith("1 record, no `smok` in the input, no derived events, ")
 
 
 def test_many_warnings_are_a_few_lines() -> None:
     rules = "".join(f"e{n}(R) <- smoke(R) SEQ hea{n}t(R, _) WITHIN 1 s.\n" for n in "bcdfg")
     Path("slips.cep").write_text(f"event heat(room: string, temp: float).\nevent smoke(room: string).\n{rules}")
     Path("smoke.jsonl").write_text(jsonl([{"type": "smoke", "time": 1, "room": "attic"}]))
-    told = cep("run", "slips.cep", "--input", "smoke.jsonl").stderr.splitlines()
-    assert len(told) == 5 and told[3] == "5 warnings in all, `cep check slips.cep` explains"
-    assert told[4].startswith("1 record, no `heat`, `heabt`, `heact` or 3 others in the input, no derived events, ")
+    messages = cep("run", "slips.cep", "--input", "smoke.jsonl").stderr.splitlines()
+    assert len(messages) == 5 and messages[3] == "5 warnings in all, `cep check slips.cep` explains"
+    assert messages[4].startswith("1 record, no `heat`, `heabt`, `heact` or 3 others in the input, no derived events, ")
 
 
 def test_what_never_forgets_is_no_matter_of_a_run() -> None:
@@ -271,11 +271,13 @@ def test_what_never_forgets_is_no_matter_of_a_run() -> None:
 
 def test_events_that_the_input_lacks_are_told() -> None:
     Path("other.jsonl").write_text(jsonl([EVENTS[0], {"type": "haet", "time": 2, "room": "attic", "temp": 80}]))
-    told = cep("run", "fire.cep", "--input", "other.jsonl").stderr
-    assert told.startswith("2 records, 1 dead letter (1 of a wrong type), no readable `heat` in the input, no derived")
+    messages = cep("run", "fire.cep", "--input", "other.jsonl").stderr
+    assert messages.startswith(
+        "2 records, 1 dead letter (1 of a wrong type), no readable `heat` in the input, no derived"
+    )
     Path("none.jsonl").write_text("")
-    told = cep("run", "fire.cep", "--input", "none.jsonl").stderr
-    assert told.startswith("no records, nothing in `none.jsonl`, no derived events")
+    messages = cep("run", "fire.cep", "--input", "none.jsonl").stderr
+    assert messages.startswith("no records, nothing in `none.jsonl`, no derived events")
 
 
 def test_outputs_are_tried_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +296,7 @@ FEW_RECORDS = ("", False)
     "runs", [[FEW_RECORDS], pytest.param([("compiled", True), ("compiled", False)], marks=pytest.mark.long)]
 )
 def test_the_first_run_says_what_takes_so_long(runs: list[tuple[str, bool]], tmp_path: Path) -> None:
-    for mode, told in runs:
+    for mode, messages in runs:
         ran = subprocess.run(
             [sys.executable, "-m", "cep", "run", "fire.cep", "--input", "events.jsonl"],
             env={
@@ -308,7 +310,7 @@ def test_the_first_run_says_what_takes_so_long(runs: list[tuple[str, bool]], tmp
             text=True,
         )
         assert [json.loads(line) for line in ran.stdout.splitlines()] == [FIRE]
-        assert ran.stderr.startswith(COMPILING) == told, ran.stderr
+        assert ran.stderr.startswith(COMPILING) == messages, ran.stderr
 
 
 def test_kernels_of_an_earlier_version_do_not_count_as_compiled(tmp_path: Path) -> None:
@@ -346,14 +348,14 @@ def test_no_folder_for_kernels_is_told() -> None:
 def test_facts_that_no_rule_asks_for_are_warned_of() -> None:
     Path("links.csv").write_text("one,other\nattic,cellar\n")
     Path("linked.cep").write_text(PROGRAM + "near(R) <- heat(R, _) WHERE linked(R, _).\n")
-    told = "warning: --facts liked: no rule of linked.cep asks for `liked`\n"
+    messages = "warning: --facts liked: no rule of linked.cep asks for `liked`\n"
     result = cep("run", "linked.cep", "--input", "events.jsonl", "--facts", "linked=links.csv")
     assert result.exit_code == 0 and "--facts" not in result.stderr
     given = ["--facts", "linked=links.csv", "--facts", "liked=links.csv"]
     result = cep("run", "linked.cep", "--input", "events.jsonl", *given)
-    assert result.exit_code == 0 and result.stderr.startswith(told), result.stderr
+    assert result.exit_code == 0 and result.stderr.startswith(messages), result.stderr
     result = cep("check", "linked.cep", *given)
-    assert result.exit_code == 0 and result.stderr == told + "hint: did you mean `linked`?\n"
+    assert result.exit_code == 0 and result.stderr == messages + "hint: did you mean `linked`?\n"
     assert result.stdout.endswith("1 warning\n")
     hint = "hint: a condition asks for them: `WHERE linked(...)`\n"
     assert cep("check", "fire.cep", "--facts", "linked=links.csv").stderr.endswith(hint)
@@ -364,8 +366,8 @@ def test_facts_that_no_rule_asks_for_are_warned_of() -> None:
 def test_an_output_that_is_a_link_to_itself(option: str, output: str) -> None:
     Path("loop").symlink_to("loop")
     result = cep("run", "fire.cep", "--input", "events.jsonl", option, output)
-    told = f"cannot write {output}: the link leads back to itself\nhint: name another file, or remove the link\n"
-    assert (result.exit_code, result.stderr) == (2, told)
+    messages = f"cannot write {output}: the link leads back to itself\nhint: name another file, or remove the link\n"
+    assert (result.exit_code, result.stderr) == (2, messages)
 
 
 def test_a_state_that_is_a_link_to_itself() -> None:
@@ -387,8 +389,8 @@ def test_idle_ends_the_latest_instant() -> None:
         running.stdin.write(jsonl([EVENTS[1], {**EVENTS[0], "time": 5}, {**EVENTS[1], "time": 6}]))
         running.stdin.close()
         assert [one["start"] for one in events(running.stdout.read())] == [1, 5]
-        told = running.stderr.read().removeprefix(COMPILING)
-    assert told.startswith("5 records, 1 dead letter (1 late), 3 derived events"), told
+        messages = running.stderr.read().removeprefix(COMPILING)
+    assert messages.startswith("5 records, 1 dead letter (1 late), 3 derived events"), messages
 
 
 # --- run: what is no event ---
@@ -424,17 +426,17 @@ def test_dead_letters_are_kept_with_their_reasons() -> None:
 
 def test_the_first_dead_letter_is_told_where_none_are_kept() -> None:
     Path("bad.jsonl").write_text(jsonl(BAD))
-    told = cep("run", "fire.cep", "--input", "bad.jsonl").stderr.splitlines()
-    assert len(told) == 2 and told[1].startswith("the first dead letter is bad.jsonl:4: `temp`")
-    assert told[1].endswith("; `--dead-letter FILE` keeps them")
+    messages = cep("run", "fire.cep", "--input", "bad.jsonl").stderr.splitlines()
+    assert len(messages) == 2 and messages[1].startswith("the first dead letter is bad.jsonl:4: `temp`")
+    assert messages[1].endswith("; `--dead-letter FILE` keeps them")
     assert len(cep("run", "fire.cep", "--input", "bad.jsonl", "--dead-letter", "d").stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", [json.dumps(EVENTS), json.dumps(EVENTS, indent=2)], ids=["a line", "lines"])
 def test_a_list_of_records_is_told(text: str) -> None:
     Path("list.json").write_text(text)
-    told = cep("run", "fire.cep", "--input", "list.json").stderr
-    assert "first dead letter is list.json:1:" in told and "one object a line" in told
+    messages = cep("run", "fire.cep", "--input", "list.json").stderr
+    assert "first dead letter is list.json:1:" in messages and "one object a line" in messages
 
 
 @pytest.mark.parametrize(
@@ -455,8 +457,8 @@ def test_other_separators_are_told(name: str, header: str, hint: str) -> None:
 
 def test_times_of_the_basic_form_are_told() -> None:
     Path("basic.jsonl").write_text(jsonl([{**EVENTS[0], "time": "20240501T080000Z"}]))
-    told = cep("run", "fire.cep", "--input", "basic.jsonl").stderr
-    assert "in the basic form; the extended is read, as 2024-05-01T08:00:00Z" in told
+    messages = cep("run", "fire.cep", "--input", "basic.jsonl").stderr
+    assert "in the basic form; the extended is read, as 2024-05-01T08:00:00Z" in messages
 
 
 def test_a_dead_letter_is_the_very_record() -> None:
@@ -478,7 +480,7 @@ def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "messages"),
     [
         ([], "there is no --input"),
         (["--input", "no.jsonl"], "no.jsonl: no such file"),
@@ -513,12 +515,12 @@ def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
         (["--input", "events.jsonl", "--speed", "9"], "--speed"),
     ],
 )
-def test_a_bad_option_ends_with_2(arguments: list[str], told: str) -> None:
+def test_a_bad_option_ends_with_2(arguments: list[str], messages: str) -> None:
     Path("events.txt").write_text("")
     before = Path("events.jsonl").read_text()
     result = cep("run", "fire.cep", *arguments)
     assert result.exit_code == 2, result.output
-    assert told in result.stderr
+    assert messages in result.stderr
     assert "Traceback" not in result.stderr
     assert Path("events.jsonl").read_text() == before
 
@@ -585,11 +587,11 @@ def test_a_full_disk_of_dead_letters_is_one_line() -> None:
 def test_a_standard_output_that_cannot_be_written_is_told(command: list[str]) -> None:
     words = f"{sys.executable} -m cep {' '.join(command)}"
     root = str(Path(__file__).parent.parent)
-    for place, told in ((">/dev/full", FULL.format("standard output")), (">&-", "it is closed\n")):
+    for place, messages in ((">/dev/full", FULL.format("standard output")), (">&-", "it is closed\n")):
         shell = ["sh", "-c", f"{words} {place}"]
         ran = subprocess.run(shell, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE, text=True)
         said = ran.stderr.removeprefix(COMPILING)
-        assert ran.returncode == 2 and said.endswith(told) and said.count("\n") == 1, ran.stderr
+        assert ran.returncode == 2 and said.endswith(messages) and said.count("\n") == 1, ran.stderr
 
 
 @pytest.mark.parametrize("words", ["--help", "run --help"])
@@ -625,11 +627,11 @@ def test_a_huge_program_is_refused_at_once(command: str) -> None:
 def test_a_program_without_rules_is_told() -> None:
     Path("empty.cep").write_text("")
     Path("bare.cep").write_text("event heat(room: string, temp: float).\n")
-    told = "warning: {} has no rules, so it derives nothing\n"
+    messages = "warning: {} has no rules, so it derives nothing\n"
     result = cep("check", "empty.cep")
-    assert (result.exit_code, result.stderr) == (0, told.format("empty.cep"))
+    assert (result.exit_code, result.stderr) == (0, messages.format("empty.cep"))
     assert result.stdout == "empty.cep: no rules, no event types, no errors, 1 warning\n"
-    assert cep("run", "bare.cep", "--input", "heat=events.jsonl").stderr.startswith(told.format("bare.cep"))
+    assert cep("run", "bare.cep", "--input", "heat=events.jsonl").stderr.startswith(messages.format("bare.cep"))
 
 
 def test_check_says_what_an_undeclared_event_holds() -> None:
@@ -673,13 +675,13 @@ def test_what_holds_nothing_is_told() -> None:
     )
     for name, text in (("empty.csv", ""), ("blank.csv", "\n \n"), ("header.csv", "time,room,temp\n")):
         Path(name).write_text(text)
-        told = cep("run", "heat.cep", "--input", name).stderr
-        assert told.startswith(f"no records, nothing in `{name}`, no derived events")
+        messages = cep("run", "heat.cep", "--input", name).stderr
+        assert messages.startswith(f"no records, nothing in `{name}`, no derived events")
     Path("some.csv").write_text("time,room,temp\n1,attic,80\n")
-    told = cep("run", "heat.cep", "--input", "some.csv", "--input", "empty.csv", "--input", "heat=blank.csv").stderr
-    assert told.startswith("1 record, nothing in `empty.csv` or `blank.csv`, 1 derived event: hot 1")
-    told = cep("run", "heat.cep", "--input", "-", input="").stderr
-    assert told.startswith("no records, nothing in standard input, no derived events")
+    messages = cep("run", "heat.cep", "--input", "some.csv", "--input", "empty.csv", "--input", "heat=blank.csv").stderr
+    assert messages.startswith("1 record, nothing in `empty.csv` or `blank.csv`, 1 derived event: hot 1")
+    messages = cep("run", "heat.cep", "--input", "-", input="").stderr
+    assert messages.startswith("no records, nothing in standard input, no derived events")
     Path("plain.csv.gz").write_text("time,room,temp\n1,attic,80\n")
     result = cep("run", "heat.cep", "--input", "plain.csv.gz")
     assert result.exit_code == 2
@@ -706,8 +708,8 @@ def test_a_link_that_leads_back_to_itself_is_called_one(arguments: list[str]) ->
     result = cep(*arguments)
     assert (result.exit_code, "the link leads back to itself" in result.stderr) == (2, True), result.output
     Path("gone.jsonl").symlink_to("nowhere.jsonl")
-    told = cep("run", "fire.cep", "--input", "gone.jsonl").stderr
-    assert told == "gone.jsonl: the link leads to `nowhere.jsonl`, which is not there\n"
+    messages = cep("run", "fire.cep", "--input", "gone.jsonl").stderr
+    assert messages == "gone.jsonl: the link leads to `nowhere.jsonl`, which is not there\n"
 
 
 @pytest.mark.parametrize(
@@ -751,9 +753,9 @@ def test_ctrl_c_ends_a_run_that_waits() -> None:
         wait_for(Path("out.jsonl"))
         running.send_signal(signal.SIGINT)
         assert running.wait(300) == 130
-        told = running.stderr.read().removeprefix(COMPILING)
-    assert told.startswith("stopped: 3 records, 1 derived event: fire 1")
-    assert "Traceback" not in told
+        messages = running.stderr.read().removeprefix(COMPILING)
+    assert messages.startswith("stopped: 3 records, 1 derived event: fire 1")
+    assert "Traceback" not in messages
     assert events(Path("out.jsonl").read_text()) == [FIRE]
 
 

@@ -95,7 +95,7 @@ def test_changes_need_knowledge_times_and_graphs() -> None:
     Path("nowhere.nq").write_text("<urn:a> <urn:b> <urn:c> .\n")
     Path("wrong.nq").write_text(UPDATES.replace("2024-01-01T01:00:00Z", "yesterday", 1))
     Path("backwards.nq").write_text(UPDATES.replace("03:00:00", "00:30:00"))
-    for file, told in (
+    for file, message in (
         ("timeless.nq", "timeless.nq: the graph <urn:g> has no time"),
         ("nowhere.nq", "nowhere.nq: <urn:a> <urn:b> <urn:c> is in no graph, so it has no time"),
         ("wrong.nq", "wrong.nq: `yesterday` is no time"),
@@ -104,7 +104,7 @@ def test_changes_need_knowledge_times_and_graphs() -> None:
     ):
         result = cep(*run, file)
         assert result.exit_code == 2
-        assert result.stderr.splitlines()[0] == told
+        assert result.stderr.splitlines()[0] == message
 
 
 def test_stats_counts_what_is_said_and_what_follows() -> None:
@@ -250,9 +250,11 @@ def test_imports_that_were_not_loaded_are_told() -> None:
     owl = "@prefix owl: <http://www.w3.org/2002/07/owl#> .\n"
     Path("top.ttl").write_text(owl + "<urn:top> a owl:Ontology ; owl:imports <urn:parts>, <urn:parts/2> .\n")
     Path("parts.ttl").write_text(owl + "<urn:p> a owl:Ontology ; owl:versionIRI <urn:parts/2> .\n")
-    told = cep("check", "rules.cep", "-k", "weather.ttl", "-k", "top.ttl", "-k", "parts.ttl")
-    assert told.exit_code == 0
-    assert "warning: <urn:parts> is imported (owl:imports) and was not loaded\nhint: nothing is fetched" in told.stderr
+    message = cep("check", "rules.cep", "-k", "weather.ttl", "-k", "top.ttl", "-k", "parts.ttl")
+    assert message.exit_code == 0
+    assert (
+        "warning: <urn:parts> is imported (owl:imports) and was not loaded\nhint: nothing is fetched" in message.stderr
+    )
     both = cep("run", "rules.cep", "-i", "events.jsonl", "-k", "weather.ttl", "-k", "top.ttl")
     assert "<urn:parts>, <urn:parts/2> are imported" in both.stderr
     Path("whole.ttl").write_text(owl + "<urn:parts> a owl:Ontology .\n")
@@ -268,10 +270,10 @@ def test_values_of_another_kind_are_told() -> None:
         "high(S) <- level(S, V) WHERE { ?S ex:warn ?W }, V > W.\n"
     )
     result = cep("check", "warn.cep", "-k", "mixed.ttl")
-    told = '`?W` is a float 2 times, a string once: "3,0", where `?S` is <http://example.org/c>'
-    assert result.exit_code == 0 and told in result.stderr and "warn.cep:3:" in result.stderr
+    message = '`?W` is a float 2 times, a string once: "3,0", where `?S` is <http://example.org/c>'
+    assert result.exit_code == 0 and message in result.stderr and "warn.cep:3:" in result.stderr
     Path("levels.csv").write_text("of,v,t\nhttp://example.org/a,5.0,2024-01-01T00:00:00Z\n")
-    assert told in cep("run", "warn.cep", "-i", "level=levels.csv", "-k", "mixed.ttl").stderr
+    assert message in cep("run", "warn.cep", "-i", "level=levels.csv", "-k", "mixed.ttl").stderr
     Path("mixed.ttl").write_text("@prefix ex: <http://example.org/> .\nex:a ex:warn 4.0 . ex:b ex:warn 3 .\n")
     assert "`?W` is" not in cep("check", "warn.cep", "-k", "mixed.ttl").stderr
 

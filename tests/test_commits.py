@@ -122,8 +122,8 @@ def spark(checkpoint: Path, finished: range, begun: range) -> Path:
     for log, numbers in (("commits", finished), ("offsets", begun)):
         (checkpoint / "spark" / log).mkdir(parents=True, exist_ok=True)
         for number in numbers:
-            told = f'v1\n{{"batchWatermarkMs":{number},"batchTimestampMs":{id(numbers)}}}\n{{"files": {number}}}'
-            (checkpoint / "spark" / log / str(number)).write_text(told)
+            entry = f'v1\n{{"batchWatermarkMs":{number},"batchTimestampMs":{id(numbers)}}}\n{{"files": {number}}}'
+            (checkpoint / "spark" / log / str(number)).write_text(entry)
     return checkpoint / "spark"
 
 

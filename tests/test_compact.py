@@ -75,10 +75,10 @@ def test_as_people_read_it() -> None:
         _:one k:near _:two . _:two k:near _:one . _:shared k:of k:milk .
         k:fish k:has _:shared . k:milk k:has _:shared ."""
     made = to_json_ld((quad.triple for quad in ox.parse(text, ox.RdfFormat.TURTLE)), PREFIXES)
-    told = json.loads(made)
-    assert told["@context"] == {name: PREFIXES[name] for name in ("k", "kk", "xsd")}
-    shared = told["@graph"][0]["k:has"]["@id"]
-    assert told["@graph"][0] == {
+    log = json.loads(made)
+    assert log["@context"] == {name: PREFIXES[name] for name in ("k", "kk", "xsd")}
+    shared = log["@graph"][0]["k:has"]["@id"]
+    assert log["@graph"][0] == {
         "@id": "k:milk",
         "@type": ["k:Fridge", "kk:Thing"],
         "k:limit": 7,
@@ -90,5 +90,5 @@ def test_as_people_read_it() -> None:
         },
         "k:has": {"@id": shared},
     }
-    assert len(told["@graph"]) == 5 and shared.startswith("_:")
+    assert len(log["@graph"]) == 5 and shared.startswith("_:")
     assert isomorphic(Graph().parse(data=made, format="json-ld"), Graph().parse(data=text, format="turtle"))

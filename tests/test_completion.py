@@ -1,4 +1,4 @@
-"""Completion of the command line, by a bash that is asked as a Tab asks it, and by what zsh and fish are told."""
+"""Completion of the command line, by a bash that is asked as a Tab asks it, and by what zsh and fish are given."""
 
 from __future__ import annotations
 

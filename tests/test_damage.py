@@ -1,4 +1,4 @@
-"""State on disk that is not what was written: every flipped bit is told, or changes nothing, and no kernel writes
+"""State on disk that is not what was written: every flipped bit is reported, or changes nothing, and no kernel writes
 beside what it has."""
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def test_seals() -> None:
 
 
 def test_records_of_which_any_bit_may_flip() -> None:
-    """A flipped bit is told wherever it is; only what is cut short, or was never on disk, is torn."""
+    """A flipped bit is reported wherever it is; only what is cut short, or was never on disk, is torn."""
     whole = [checksum.record(b"head %d" % n, bytes(n) + b"x" * n) for n in range(4)]
     data = b"".join(whole)
     ends = [len(b"".join(whole[: n + 1])) for n in range(4)]

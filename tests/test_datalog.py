@@ -1,4 +1,4 @@
-"""Static rules: closed tables are what a naive evaluation over a small domain gives; mistakes are told."""
+"""Static rules: closed tables are what a naive evaluation over a small domain gives; mistakes are reported."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def test_areas_of_any_warnings_are_as_by_hand(line: Knowledge, warnings: list[Se
     assert sorted(joined) == sorted(
         (area.opener, station, hour) for area in areas for station, hour in area.joined.items()
     )
-    told = [
+    reported = [
         (event.args[0], event.args[2], event.args[3], event.end // HOUR)
         for event in derived
         if event.type == "affected"
@@ -243,7 +243,7 @@ def test_areas_of_any_warnings_are_as_by_hand(line: Knowledge, warnings: list[Se
                 if metres(LINE[station], LINE[other]) < 30_000:
                     expected.setdefault((number, other + "ville"), (area.opener, other + "ville", "P", hour))
                     expected.setdefault((number, other + "port"), (area.opener, other + "port", "S.AIRP", hour))
-    assert sorted(told) == sorted(expected.values())
+    assert sorted(reported) == sorted(expected.values())
     whole = [(event.args[0], event.args[1], event.args[2]) for event in derived if event.type == "area"]
     assert sorted(whole) == sorted(
         (area.opener, f"|{'|'.join(area.joined)}|", len(area.joined)) for area in areas if len(area.joined) > 1
@@ -285,11 +285,11 @@ def test_places_are_as_by_hand(found: demo.Weather) -> None:
             for (iri, name, code, _), away in near[station].items():
                 if away <= 40_000:
                     expected.setdefault(iri, (name, code, hour, away))
-        told = {place.iri: (place.name, place.code, place.time // HOUR, place.metres) for place in actual.places}
-        assert told.keys() == expected.keys() and len(told) == len(actual.places)
+        reported = {place.iri: (place.name, place.code, place.time // HOUR, place.metres) for place in actual.places}
+        assert reported.keys() == expected.keys() and len(reported) == len(actual.places)
         for iri, (name, code, hour, away) in expected.items():
-            assert told[iri][:3] == (name, code, hour)
-            assert told[iri][3] == pytest.approx(away, abs=1e-3)
+            assert reported[iri][:3] == (name, code, hour)
+            assert reported[iri][3] == pytest.approx(away, abs=1e-3)
 
 
 def test_there_was_no_official_blizzard() -> None:
@@ -331,6 +331,6 @@ def test_what_people_are_told_is_what_the_rules_measure() -> None:
     """Readings have wind, sight and temperature; readings that count need not follow each other."""
     folder = Path(__file__).parent.parent / "demos" / "blizzard"
     for program in (folder / "alerts.cep", folder / "areas.cep"):
-        told = " ".join(re.findall(r'(?:TITLE|TEXT) "(.*?)"', program.read_text(encoding="utf-8")))
-        assert "strong wind, poor sight and frost" in told
-        assert not re.search("snow|in a row", told)
+        reported = " ".join(re.findall(r'(?:TITLE|TEXT) "(.*?)"', program.read_text(encoding="utf-8")))
+        assert "strong wind, poor sight and frost" in reported
+        assert not re.search("snow|in a row", reported)

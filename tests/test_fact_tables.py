@@ -1,4 +1,4 @@
-"""Tables of facts as they are: other marks, other capitals, other names; what fits nothing is told."""
+"""Tables of facts as they are: other marks, other capitals, other names; what fits nothing is reported."""
 
 from __future__ import annotations
 

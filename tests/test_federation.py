@@ -146,7 +146,7 @@ def test_what_gets_through_reaches_nobody(tmp_path: Path, listener: Listener) ->
         there.close()
         connection = Connection(here.detach())
 
-        def told() -> tuple[int, str, object]:
+        def next_event() -> tuple[int, str, object]:
             assert connection.poll(120.0)
             return connection.recv()  # type: ignore[no-any-return]
 
@@ -157,11 +157,11 @@ def test_what_gets_through_reaches_nobody(tmp_path: Path, listener: Listener) ->
                 text = query.replace("URL", listener.url)
                 question = Question(text, seconds=60.0)
                 connection.send((number, ("ask", question), 60.0))
-                answers.append(told()[1:])
+                answers.append(next_event()[1:])
             assert ("refused", ("failed", "Permission denied (os error 13)")) in answers
             assert any(kind == "done" for kind, _ in answers), "SILENT: no answer is one"
             connection.send((-1, ("ask", Question("ASK {}")), 60.0))
-            assert told()[:2] == (-1, "done")
+            assert next_event()[:2] == (-1, "done")
         finally:
             process.kill()
             connection.close()

@@ -136,7 +136,7 @@ def test_an_archive_never_changes_while_it_is_there() -> None:
     there = [page for page in seen if client.get(f"/feeds/atom?page={page}").status_code == 200]
     assert there == [page for page in seen if page * 100 - 99 >= outbox.first] and there[-1] == 8
     assert b"page=8" in client.get("/feeds/atom").content
-    assert outbox.live() == stayed and outbox.after(0, 1) == stayed, "what is open is told to whoever comes"
+    assert outbox.live() == stayed and outbox.after(0, 1) == stayed, "what is open is sent to whoever comes"
 
     async def all_of(number: int) -> list[int]:
         ids: list[int] = []
@@ -166,10 +166,10 @@ def test_cap_messages_are_valid_and_refer_to_those_before() -> None:
         SCHEMA.assertValid(message)
         kind = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}[change.state]
         assert message.findtext("c:msgType", namespaces=CAP) == kind
-        told = (message.findtext("c:references", namespaces=CAP) or "").split()
-        assert len(told) == min(change.revision, 2)
-        if told:
-            sender, identifier, sent = told[-1].split(",")
+        received = (message.findtext("c:references", namespaces=CAP) or "").split()
+        assert len(received) == min(change.revision, 2)
+        if received:
+            sender, identifier, sent = received[-1].split(",")
             before = etree.fromstring(client.get(f"/feeds/cap/{change.alert}/{change.revision - 1}").content)
             assert [sender, identifier, sent] == [
                 before.findtext(f"c:{name}", namespaces=CAP) for name in ("sender", "identifier", "sent")
@@ -267,8 +267,8 @@ def test_an_event_stream_goes_on_where_it_broke() -> None:
 
 
 def test_an_alertmanager_is_told_every_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of alerts that are over by the time they are told, and of one that was followed by another of its key; in
-    order, and never two of one key at once. What it once refused is told as it is by now."""
+    """Also of alerts that are over by the time they are sent, and of one that was followed by another of its key; in
+    order, and never two of one key at once. What it once refused is reported as it is by now."""
     posts: list[list[dict[str, Any]]] = []
     monkeypatch.setattr(alertmanager, "post", lambda to, path, body, headers: posts.append(json.loads(body)))
     delivery = Alertmanager(target("alertmanager+http://localhost:9093"), ORIGIN, outbox := filled(WHOLE))
@@ -277,15 +277,15 @@ def test_an_alertmanager_is_told_every_change(monkeypatch: pytest.MonkeyPatch) -
     before = time.time()
     for start in range(0, len(entries), delivery.most):
         delivery.give(entries[start : start + delivery.most])
-    told = [
+    received = [
         (one["annotations"]["alert"], datetime.fromisoformat(one["endsAt"]).timestamp() > before + 60)
         for sent in posts
         for one in sent
     ]
     expected = [(change.alert, change.state != "resolved") for change in WHOLE]
-    assert sorted(told) == sorted(expected)
+    assert sorted(received) == sorted(expected)
     for name in {change.alert for change in WHOLE}:
-        assert [one for one in told if one[0] == name] == [one for one in expected if one[0] == name]
+        assert [one for one in received if one[0] == name] == [one for one in expected if one[0] == name]
     for sent in posts:
         labels = [json.dumps(one["labels"]) for one in sent]
         assert len(set(labels)) == len(labels)
@@ -303,11 +303,11 @@ def test_an_alertmanager_is_told_every_change(monkeypatch: pytest.MonkeyPatch) -
 def test_the_schema_of_a_change_is_that_of_its_document() -> None:
     kinds = {"string": str, "integer": int, "boolean": bool, "object": dict}
     for change in WHOLE:
-        told = document(change)
-        assert told.keys() == SCHEMA_OF_CHANGES["properties"].keys()
+        received = document(change)
+        assert received.keys() == SCHEMA_OF_CHANGES["properties"].keys()
         for name, schema in SCHEMA_OF_CHANGES["properties"].items():
-            assert type(told[name]) is kinds[schema["type"]], name
-            assert told[name] in schema.get("enum", [told[name]])
+            assert type(received[name]) is kinds[schema["type"]], name
+            assert received[name] in schema.get("enum", [received[name]])
 
 
 def test_what_a_broker_once_refused_does_not_open_what_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_what_is_open_at_the_end_of_the_input_is_told_as_long_as_it_lasts(monkey
 
 
 def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) -> None:
-    taken, told, outbox = tmp_path / "taken", [], Outbox(None)
+    taken, received, outbox = tmp_path / "taken", [], Outbox(None)
     server = receiver(0, taken, random.Random(0), 1.0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     feed = f"alertmanager+http://127.0.0.1:{server.server_port}/am/#every=1"
@@ -357,7 +357,7 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     outbox.receiver(targets([feed])[0].name, start=True)
     ended = [c for c in WHOLE if c.alert == WHOLE[1].alert]
     outbox.add(ended, {"p": 0})
-    with sending(outbox, targets([feed]), ORIGIN, lambda *said, **fields: told.append(said)):
+    with sending(outbox, targets([feed]), ORIGIN, lambda *said, **fields: received.append(said)):
         waited(lambda: taken.exists() and outbox.statuses()[0].waiting == 0)
         outbox.add(WHOLE[:1], {"p": 0})
         waited(lambda: len(taken.read_text().splitlines()) >= len(ended) + 3)

@@ -76,7 +76,7 @@ def random_pieces(rng: random.Random) -> list[Piece]:
         end = None if rng.random() < 0.1 else start + rng.choice((0, 1, 1, 2, 3, 7))
         bounds = "[]" if end == start else rng.choice(("[]", "[]", "[)", "(]", "()"))
         made.append((rng.choice("pq"), rng.choice("xyz"), start, end, bounds[0] + ")" if end is None else bounds))
-    # a piece that is told twice is closed by what has its start, so starts of a tuple are told apart
+    # a piece that is reported twice is closed by what has its start, so starts of a tuple are distinguished
     return list({piece[:3]: piece for piece in made}.values())
 
 
@@ -85,24 +85,24 @@ def test_records_against_points_and_gaps(seed: int) -> None:
     rng = random.Random(seed)
     pieces = random_pieces(rng)
     pings = [(rng.choice("pq"), rng.randint(0, LAST - 1)) for _ in range(rng.randint(0, 20))]
-    told: list[tuple[int, str, dict]] = [(time, "ping", {"a": a, "time": time}) for a, time in pings]
+    pushed: list[tuple[int, str, dict]] = [(time, "ping", {"a": a, "time": time}) for a, time in pings]
     for a, b, start, end, bounds in pieces:
         row = {"a": a, "b": b, "start": start, "end": end, "bounds": bounds}
         if end is not None and end > start and rng.random() < 0.4:  # open at first, closed when it ends
-            told.append((start, "near", row | {"end": None, "bounds": bounds[0] + rng.choice(")]")}))
-            told.append((end, "near", row))
+            pushed.append((start, "near", row | {"end": None, "bounds": bounds[0] + rng.choice(")]")}))
+            pushed.append((end, "near", row))
         else:
-            told.append((start, "near", row))
-    told.sort(key=lambda each: each[0])
+            pushed.append((start, "near", row))
+    pushed.sort(key=lambda each: each[0])
     intervals, events = expected(pieces, pings)
     engine = Engine.from_text(PROGRAM, lateness=0)
     tables: list[dict[str, pl.DataFrame]] = []
-    while told:
+    while pushed:
         count = rng.choice((1, 2, 5, 60))
         batch: dict[str, list[dict]] = {}
-        for place, (_, name, row) in enumerate(told[:count]):
+        for place, (_, name, row) in enumerate(pushed[:count]):
             batch.setdefault(name, []).append(row | {"@order": engine.position + place})
-        told = told[count:]
+        pushed = pushed[count:]
         schema = {"start": pl.Int64, "end": pl.Int64}
         tables.append(engine.push({n: pl.DataFrame(r, schema_overrides=schema) for n, r in batch.items()}))
         assert not engine.take_dead()
@@ -147,7 +147,7 @@ def test_a_record_that_is_wrong_is_a_dead_letter() -> None:
 
 
 def test_records_of_files(tmp_path: Path) -> None:
-    """JSON Lines, CSV and Parquet, with columns and a range of the declaration; a value is told beside others."""
+    """JSON Lines, CSV and Parquet, with columns and a range of the declaration; a value is reported beside others."""
     program = """fluent zone(a: string FROM who) = room: int IN 1..9 START since END till FORMAT "%d.%m.%Y".
 moved(A, R) <- BEGIN OF zone(A) = R.
 """

@@ -46,12 +46,12 @@ def test_the_page_is_told_what_holds_and_when_it_ends(tmp_path: Path) -> None:
             (first[1]["id"], EIGHT, EIGHT + 60 * SECOND)
         ]  # fmt: skip
         assert {s["key"]: s.get("holds") for s in stations} == {"vie": None}
-        assert not one.outbox.live(), "it lasted a minute, longer than it was told for, and is resolved"
-        told = httpx.get(f"{one.url}/api/state").json()
-        assert [alert["state"] for alert in told["alerts"]] == ["firing", "resolved"]
-        assert told["alerts"][-1]["time"] == "2024-05-01T08:01:00Z"
-        assert told["alerts"][0]["first"] == first[1]["id"], "an alert names what it is on"
-        assert told["numbers"]["derived"] == {"warm": 1}
+        assert not one.outbox.live(), "it lasted a minute, longer than its FOR, and is resolved"
+        answer = httpx.get(f"{one.url}/api/state").json()
+        assert [alert["state"] for alert in answer["alerts"]] == ["firing", "resolved"]
+        assert answer["alerts"][-1]["time"] == "2024-05-01T08:01:00Z"
+        assert answer["alerts"][0]["first"] == first[1]["id"], "an alert names what it is on"
+        assert answer["numbers"]["derived"] == {"warm": 1}
 
 
 def until(tab: Page, condition: str) -> None:

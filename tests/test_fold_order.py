@@ -44,25 +44,25 @@ def written(folder: Path, moments: list[datetime]) -> Path:
 @given(st.sets(st.integers(0, 12 * 60), min_size=1), st.lists(st.integers(0, 60), max_size=6))
 def test_a_logger_that_writes_in_order_is_read_right_however_it_is_cut(minutes: set[int], cuts: list[int]) -> None:
     moments = [BEGIN + timedelta(minutes=each) for each in sorted(minutes)]
-    told = [each.astimezone(ZURICH).replace(tzinfo=None) for each in moments]
-    pairs = list(zip(told, told[1:]))
+    shown = [each.astimezone(ZURICH).replace(tzinfo=None) for each in moments]
+    pairs = list(zip(shown, shown[1:]))
     hour = datetime(2024, 10, 27, 2), datetime(2024, 10, 27, 3)
     first = [
         each
-        for each, real in zip(told, moments)
+        for each, real in zip(shown, moments)
         if hour[0] <= each < hour[1] and real < datetime(2024, 10, 27, 1, tzinfo=UTC)
     ]
     second = [
         each
-        for each, real in zip(told, moments)
+        for each, real in zip(shown, moments)
         if hour[0] <= each < hour[1] and real >= datetime(2024, 10, 27, 1, tzinfo=UTC)
     ]
     seen = any(a > b for a, b in pairs)
     expected = [ticks(each) for each in moments]
     if second and not seen:  # nothing tells which pass it was
-        expected = [ticks(each.replace(tzinfo=ZURICH).astimezone(UTC)) for each in told]
+        expected = [ticks(each.replace(tzinfo=ZURICH).astimezone(UTC)) for each in shown]
     assert seen == bool(first and second and min(second) < max(first))
-    earlier = np.array([ticks(each.replace(tzinfo=ZURICH).astimezone(UTC)) for each in told], np.int64)
+    earlier = np.array([ticks(each.replace(tzinfo=ZURICH).astimezone(UTC)) for each in shown], np.int64)
     series = OrderedTimes("Europe/Zurich")
     found = [series.settled(part) for part in np.split(earlier, sorted(cut for cut in cuts if cut < len(earlier)))]
     assert np.concatenate(found).tolist() == expected
@@ -108,7 +108,7 @@ def test_what_says_its_instant_is_no_record_of_an_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clause", "told"),
+    ("clause", "shown"),
     [
         ("", "4 times that Europe/Zurich has twice read as the earlier (FOLD says which)"),
         (" FOLD earlier", None),
@@ -116,13 +116,13 @@ def test_what_says_its_instant_is_no_record_of_an_order(tmp_path: Path) -> None:
         (" FOLD order", None),
     ],
 )
-def test_times_that_are_there_twice_are_counted(tmp_path: Path, clause: str, told: str | None) -> None:
+def test_times_that_are_there_twice_are_counted(tmp_path: Path, clause: str, shown: str | None) -> None:
     moments = [BEGIN + timedelta(minutes=30 * each) for each in range(20)]
     rules = tmp_path / "p.cep"
     rules.write_text(PROGRAM.replace(" FOLD order", clause))
     result = CliRunner().invoke(app, ["run", str(rules), "--input", str(written(tmp_path, moments))])
     assert result.exit_code == 0
-    assert (told in result.stderr) if told else "twice" not in result.stderr
+    assert (shown in result.stderr) if shown else "twice" not in result.stderr
 
 
 def test_times_with_offsets_are_in_no_doubt(tmp_path: Path) -> None:

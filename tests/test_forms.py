@@ -48,8 +48,8 @@ READINGS = [(0, "a", 8.0), (20, "a", 1e-7), (40, "b", 1e22), (61, "b", 2e22)]
 
 
 def run(rules: Path, out: Path | str, *more: str) -> bytes:
-    told = CliRunner().invoke(app, ["run", str(rules), "-o", str(out), *more])
-    assert told.exit_code == 0, told.output
+    outcome = CliRunner().invoke(app, ["run", str(rules), "-o", str(out), *more])
+    assert outcome.exit_code == 0, outcome.output
     return Path(out).read_bytes() if Path(out).is_file() else b""
 
 
@@ -113,8 +113,8 @@ def spark(folder: Path, out: Path | str, *more: str) -> list[bytes]:
     spark_runs.spark()
     given = ["run", str(folder / "fridge.cep"), "--on", "spark", "-o", str(out), "--buckets", "2"]
     given += ["--checkpoint", str(folder / "state"), "--dead-letter", str(folder / "dead"), *more]
-    told = CliRunner().invoke(app, given)
-    assert told.exit_code == 0, told.output
+    outcome = CliRunner().invoke(app, given)
+    assert outcome.exit_code == 0, outcome.output
     return [line for file in Path(out).glob("[!._]*") for line in file.read_bytes().splitlines()]
 
 
@@ -143,8 +143,8 @@ def test_what_comes_live_writes_them_as_its_first_record_does_unless_there_is_a_
     text = "time,fridge,temp\nnever,a,8\n1714550400,a,8\n2024-05-01T09:00:00Z,a,8\n"
     for source, form in (([], int), (["-i", f"reading={folder}/texts.csv"], str)):
         given = ["run", str(folder / "fridge.cep"), "-i", "reading=-", "--format", "csv", *source]
-        told = CliRunner().invoke(app, given, input=text)
-        assert told.exit_code == 0 and {type(one) for one in times(told.stdout.encode().splitlines())} == {form}
+        outcome = CliRunner().invoke(app, given, input=text)
+        assert outcome.exit_code == 0 and {type(one) for one in times(outcome.stdout.encode().splitlines())} == {form}
 
 
 @needs_java
@@ -237,5 +237,5 @@ def test_it_is_the_form_of_the_first_record_of_the_first_file(tmp_path: Path, fi
     found = inputs([f"a={tmp_path}" if csv else str(tmp_path)], schemas)
     assert time_format.form(found, schemas) == ("seconds" if form == "s" else form)
     for chunk in () if csv else (1, 1 << 20):
-        told = [batch.times for batch in read([str(tmp_path)], schemas, chunk=chunk) if batch.times]
-        assert told[0] == time_format.form(found, schemas)
+        outcome = [batch.times for batch in read([str(tmp_path)], schemas, chunk=chunk) if batch.times]
+        assert outcome[0] == time_format.form(found, schemas)

@@ -93,10 +93,10 @@ class Program:
                     events.append(Event(f"ends{number}", each.args, each.end, each.end))
                 if each.start is not None and each.end is not None:
                     events.append(Event(f"whole{number}", each.args, each.start, each.end))
-        told = [("b", k, x, t) for e, k, x, t in self.records if e == "b"]
-        told += [("asks", *each.args, 0, each.end) for each in events if each.type == "asks"]
+        transitions = [("b", k, x, t) for e, k, x, t in self.records if e == "b"]
+        transitions += [("asks", *each.args, 0, each.end) for each in events if each.type == "asks"]
         z = Model(("z",), frozenset(), (Tell("initiate", "z", None, "asks"), Tell("terminate", "z", None, "b")))
-        intervals = simple.run(z, sorted(told, key=lambda row: row[3])).intervals
+        intervals = simple.run(z, sorted(transitions, key=lambda row: row[3])).intervals
         every = expected(self.model, self.rules, self.records, [], intervals)
         return every, in_order(set(events))
 
@@ -138,7 +138,7 @@ def test_events_ask_what_formulas_define_and_formulas_what_those_begin(seed: int
 
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_all_that_begins_at_an_instant_is_seen_there(pieces: int) -> None:
-    """Also where beginnings are told as well."""
+    """Also where beginnings are reported as well."""
     program = """event a(k: string) TIME time.
 fluent d(k: string).
 d(K) WHILE a(K).

@@ -11,7 +11,7 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 from tests.test_snapshot_before import begun, given, stream
 
 
-def told(engine: Engine, size: int, restarts: int = 0) -> list[tuple[Any, ...]]:
+def derived_of(engine: Engine, size: int, restarts: int = 0) -> list[tuple[Any, ...]]:
     """All that is derived of the stream in pieces of a size, with its columns of lineage; from time to time another
     engine goes on."""
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
@@ -28,4 +28,4 @@ def told(engine: Engine, size: int, restarts: int = 0) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("size", "restarts"), [(1, 0), (7, 0), (13, 1), (1, 4)])
 def test_lineage_is_named_by_content(size: int, restarts: int) -> None:
-    assert told(begun(explain=True), size, restarts) == told(begun(explain=True), 90)
+    assert derived_of(begun(explain=True), size, restarts) == derived_of(begun(explain=True), 90)

@@ -92,19 +92,19 @@ def test_what_accept_encoding_means() -> None:
         assert not takes_coding(Headers({"accept-encoding": text}), "gzip"), text
 
 
-def places(told: dict[str, Any], method: str) -> list[str]:
+def places(openapi: dict[str, Any], method: str) -> list[str]:
     """Addresses that are there, of all paths that take a method."""
     filled = {"{alert}": "0" * 32, "{revision}": "0", "{name}": "style.css", "{id}": "0" * 32, "{part}": "2024-05-01"}
     query = {"/why-not": "?event=hot&at=2024-05-01", "/api/station": "?key=vie", "/sparql": "?query=ASK%20%7B%7D"}
     found = []
-    for path, methods in told["paths"].items():
+    for path, methods in openapi["paths"].items():
         if method.lower() in methods:
             found.append(re.sub(r"{\w+}", lambda each: filled[each[0]], path) + query.get(path, ""))
     return found
 
 
 def test_what_cannot_be_had_is_not_sent(page: Shown, fridges: Served) -> None:
-    """By any path, also where what there is has one form only, or never ends; a mistake is told in any case."""
+    """By any path, also where what there is has one form only, or never ends; a mistake is reported in any case."""
     for one in (page, fridges):
         with httpx.Client(base_url=one.url) as client:
             for place in places(client.get("/openapi.json").json(), "get"):
@@ -149,8 +149,8 @@ def test_queries_and_pages_of_events_negotiate_alike(fridges: Served) -> None:
 def test_every_path_answers_head_and_options(page: Shown, fridges: Served) -> None:
     for one in (page, fridges):
         with httpx.Client(base_url=one.url) as client:
-            told = client.get("/openapi.json").json()
-            for place in places(told, "get"):
+            openapi = client.get("/openapi.json").json()
+            for place in places(openapi, "get"):
                 head = client.head(place)
                 assert not head.content and "405" not in str(head.status_code), place
                 if "events" in place or "stream" in place or "subscribe" in place:
@@ -161,7 +161,7 @@ def test_every_path_answers_head_and_options(page: Shown, fridges: Served) -> No
                 changing = ("date", "content-length") if "/metrics" in place else ("date",)
                 seen = [{k: v for k, v in each.headers.items() if k not in changing} for each in (head, whole)]
                 assert seen[0] == seen[1], place
-            for path, methods in told["paths"].items():
+            for path, methods in openapi["paths"].items():
                 allowed = (
                     {method.upper() for method in methods} | {"OPTIONS"} | ({"HEAD"} if "get" in methods else set())
                 )
@@ -335,7 +335,7 @@ def test_all_that_is_served_is_described(page: Shown, fridges: Served) -> None:
     """Each route with its parameters, media types and refusals; for people without a script, and without a network."""
     for one in (page, fridges):
         with httpx.Client(base_url=one.url) as client:
-            told = client.get("/openapi.json").json()
+            openapi = client.get("/openapi.json").json()
             docs = client.get("/docs")
             assert docs.headers["content-type"].startswith("text/html") and "script-src" not in docs.text
             read = Links()
@@ -345,7 +345,7 @@ def test_all_that_is_served_is_described(page: Shown, fridges: Served) -> None:
                 assert link.startswith("#") or "//" not in link, link
                 if not link.startswith("#") and one is page:
                     assert client.get(f"/{link}").status_code == 200, link
-            for path, methods in told["paths"].items():
+            for path, methods in openapi["paths"].items():
                 for method, operation in methods.items():
                     assert f"{method.upper()} {path}" in read.text
                     assert operation["description"].strip(), path
@@ -359,10 +359,10 @@ def test_all_that_is_served_is_described(page: Shown, fridges: Served) -> None:
                             assert list(answer["content"]) == ["text/plain"], (path, status)
                     names = {each["name"] for each in operation.get("parameters", ())}
                     assert set(re.findall(r"{(\w+)}", path)) <= names, path
-            assert "HTTPValidationError" not in str(told)
-    told = httpx.get(page.url + "/openapi.json").json()
+            assert "HTTPValidationError" not in str(openapi)
+    openapi = httpx.get(page.url + "/openapi.json").json()
     for path in ("/", "/docs", "/openapi.json", "/metrics", "/feeds/atom", "/api/state", "/why/{id}", "/why-not"):
-        assert path in told["paths"], path
+        assert path in openapi["paths"], path
     other = httpx.get(fridges.url + "/openapi.json").json()["paths"]
     assert {"/sparql", "/sparql/subscribe", "/ldes", "/ldes/{part}"} <= other.keys()
     assert set(other["/sparql"]["post"]["requestBody"]["content"]) == {
@@ -375,14 +375,16 @@ def test_what_is_described_is_what_is_answered(page: Shown, fridges: Served) -> 
     """By each path a status and a media type that stand there."""
     for one in (page, fridges):
         with httpx.Client(base_url=one.url) as client:
-            told = client.get("/openapi.json").json()
-            addresses = dict(zip([path for path, each in told["paths"].items() if "get" in each], places(told, "get")))
+            openapi = client.get("/openapi.json").json()
+            addresses = dict(
+                zip([path for path, each in openapi["paths"].items() if "get" in each], places(openapi, "get"))
+            )
             for path, place in addresses.items():
                 if "events" in path or "stream" in path or "subscribe" in path:
                     continue
                 for more in ("", "&most=0&page=0&after=-1&limit=x&key="):
                     answer = client.get(place + (more if "?" in place else more.replace("&", "?", 1)))
-                    said = told["paths"][path]["get"]["responses"][str(answer.status_code)]
+                    said = openapi["paths"][path]["get"]["responses"][str(answer.status_code)]
                     assert answer.headers["content-type"].partition(";")[0] in said["content"], (place, answer)
 
 
@@ -390,8 +392,10 @@ def test_a_token_is_part_of_the_description(tmp_path: Path) -> None:
     token = "a-secret-of-the-house"
     with shown(tmp_path, limits=Limits(token, rate=0)) as one:
         good = {"Authorization": f"Bearer {token}"}
-        told = httpx.get(one.url + "/openapi.json", headers=good).json()
-        assert set(told["components"]["securitySchemes"]) == {"bearer", "cookie", "address"}
-        assert told["paths"]["/feeds/alerts"]["get"]["security"] and "401" in told["paths"]["/"]["get"]["responses"]
-        assert "security" not in told["paths"]["/health"]["get"]
+        openapi = httpx.get(one.url + "/openapi.json", headers=good).json()
+        assert set(openapi["components"]["securitySchemes"]) == {"bearer", "cookie", "address"}
+        assert (
+            openapi["paths"]["/feeds/alerts"]["get"]["security"] and "401" in openapi["paths"]["/"]["get"]["responses"]
+        )
+        assert "security" not in openapi["paths"]["/health"]["get"]
         assert httpx.get(one.url + "/docs").status_code == 401

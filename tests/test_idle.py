@@ -43,8 +43,8 @@ class Hand:
         return self.time
 
 
-@pytest.mark.parametrize(("idle", "told"), [(0.25, [0.25, 1.25, 2.25, 3.25]), (1.5, [1.5, 3.0]), (None, [])])
-def test_a_silence_is_told_again_and_again(idle: float | None, told: list[float]) -> None:
+@pytest.mark.parametrize(("idle", "reported"), [(0.25, [0.25, 1.25, 2.25, 3.25]), (1.5, [1.5, 3.0]), (None, [])])
+def test_a_silence_is_told_again_and_again(idle: float | None, reported: list[float]) -> None:
     hand = Hand()
     silence = IdleTimer(idle, hand)
     for _ in range(2):  # the second begins when something has come
@@ -54,7 +54,7 @@ def test_a_silence_is_told_again_and_again(idle: float | None, told: list[float]
             if silence.due():
                 assert silence.length == quarter * SECOND // 4
                 found.append(quarter / 4)
-        assert found == told
+        assert found == reported
         silence.reset()
     assert silence.remaining == idle
 
@@ -157,5 +157,5 @@ def test_a_pipe_falls_silent(tmp_path: Path) -> None:
         smoke(90, "kitchen")
         assert json.loads(running.stdout.readline())["end"] == 91
         running.stdin.close()
-        told = running.stderr.read()
-    assert "3 records, 1 dead letter (1 late), 2 derived events" in told, told
+        reported = running.stderr.read()
+    assert "3 records, 1 dead letter (1 late), 2 derived events" in reported, reported

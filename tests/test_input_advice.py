@@ -1,4 +1,4 @@
-"""Input that is read and can hardly be meant, or cannot be read: what is told besides, and what is written instead."""
+"""Input that is read and can hardly be meant, or cannot be read: what is reported, and what is written instead."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_a_table_that_is_edited_is_one_of_its_rows(
     def table(some: list[int]) -> tuple[list[Any], int]:
         return [pool.encode_values([values[i][j] for i in some]) for j in range(2)], len(some)
 
-    def told(columns: list[Any]) -> list[tuple[Any, ...]]:
+    def rows_of(columns: list[Any]) -> list[tuple[Any, ...]]:
         return list(zip(*(pool.decode_values(column) for column in columns)))
 
     edited, times = MaterializedRelation("t", ("any", "any")), Counter(first)
@@ -227,11 +227,11 @@ def test_a_table_that_is_edited_is_one_of_its_rows(
         columns, count = table(sorted(+times))
         order = sorting(columns, edited.types, count, pool)
         columns = [column[order] for column in columns]
-        assert edited.count == count and told(edited.all()[0]) == told(columns)  # type: ignore[arg-type]
-        assert told(probes[0].answers([], 1)[1]) == told(columns)
+        assert edited.count == count and rows_of(edited.all()[0]) == rows_of(columns)  # type: ignore[arg-type]
+        assert rows_of(probes[0].answers([], 1)[1]) == rows_of(columns)
         key = pool.encode_values(["p", "none", "q"])
         index, found = probes[1].answers([key], 3)
-        expected = [[row[0] for row in told(columns) if row[1] == each] for each in ("p", "none", "q")]
+        expected = [[row[0] for row in rows_of(columns) if row[1] == each] for each in ("p", "none", "q")]
         assert [[v for i, v in zip(index, pool.decode_values(found[0])) if i == n] for n in range(3)] == expected
         assert probes[2].holds([key], 3).tolist() == [bool(each) for each in expected]
         found = before.answers([key], 3)[1]
@@ -298,23 +298,23 @@ def test_rules_see_what_they_would_in_knowledge_loaded_afresh(
         return knowledge_of({*state, *SOME}, "none")
 
     loaded = {line for line in lines if "<x:" not in line and f" <{EX}g> ." not in line}
-    state, told, expected, found = set(loaded), [], [], []
+    state, rows_of, expected, found = set(loaded), [], [], []
     for n, (more, chosen) in enumerate(steps, 1):
         add = [line for line in more if f" <{EX}g> ." not in line and "XMLSchema" not in line]
         there = sorted(state)
         remove = [there[one % len(there)] if isinstance(one, int) else one for one in chosen if there]
         remove = [line for line in remove if line not in SOME]
         state = after(state, add, remove)
-        told.append((n * 10, "\n".join(add), "\n".join(remove)))
+        rows_of.append((n * 10, "\n".join(add), "\n".join(remove)))
         fresh = Engine.from_text(PROGRAM, knowledge=known_of(state), lateness=None)
         expected += rows(fresh.push([Event("e", (n,), n * 10 + 5, n * 10 + 5)])) + rows(fresh.close())
     with always():
         engine = program()
         if way == "at once":
-            engine.updates(told)
-        for each in data.draw(st.permutations(told)) if way == "in another order" else ():
+            engine.updates(rows_of)
+        for each in data.draw(st.permutations(rows_of)) if way == "in another order" else ():
             engine.update(*each)
-        for i, each in enumerate(told):
+        for i, each in enumerate(rows_of):
             if way == "as they come":
                 engine.update(*each)
             engine.receive([Event("e", (i + 1,), each[0] + 5, each[0] + 5)])

@@ -136,13 +136,13 @@ def test_changes(program: Program, updates: tuple[tuple[int, str, str], ...], da
     engine = start(program)
     for piece in cut(data, events):
         due = max([event.end for event in piece], default=-1)
-        told, rest = [], []
+        sent, rest = [], []
         for update in waiting:  # those that the piece brings the time of, and perhaps others
-            (told if update[0] < due + 2 or data.draw(st.booleans()) else rest).append(update)
+            (sent if update[0] < due + 2 or data.draw(st.booleans()) else rest).append(update)
         if data.draw(st.booleans()):
-            engine.updates(told)
+            engine.updates(sent)
         else:
-            for update in told:
+            for update in sent:
                 engine.update(*update)
         waiting = rest
         found += push(engine, piece)

@@ -54,19 +54,19 @@ def test_answers_hold_from_when_until_when(
     if reasoning == "owlrl":  # to which a literal that is ill-formed is a contradiction
         lines = [line for line in lines if '"no"' not in line]
         steps = [([line for line in add if '"no"' not in line], remove) for add, remove in steps]
-    knowledge, pool, now, told = knowledge_of(set(lines), reasoning), Pool(), 0, []
+    knowledge, pool, now, changes_of = knowledge_of(set(lines), reasoning), Pool(), 0, []
     for (add, remove), wait in zip(steps, apart):
         now += wait
         gone = [sorted(lines)[one % len(lines)] if isinstance(one, int) else one for one in remove if lines]
-        told.append((now, knowledge.change("\n".join(add), "\n".join(gone))))
+        changes_of.append((now, knowledge.change("\n".join(add), "\n".join(gone))))
     basic = [pattern(each) for each in (text, *ASKED) if knowledge.by_difference(pattern(each))]
     asked = {f"{i}": each for i, each in enumerate([*basic, *TRIPLES])}
     for each in basic:
         asked_of(knowledge, each, pool)
-    found = knowledge.over(told, asked, pool)
+    found = knowledge.over(changes_of, asked, pool)
     state = knowledge.fork()
     for time in range(-1, now + 1):
-        for when, change in told:
+        for when, change in changes_of:
             if when == time:
                 state.apply(change)
         for name, each in asked.items() if found else ():
@@ -108,7 +108,7 @@ moves = st.lists(
 readings = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3), st.integers(0, 6)), max_size=25)
 
 
-def told(moves: list[tuple[int, int, int, str]]) -> list[tuple[int, str | None, str | None]]:
+def changes_of(moves: list[tuple[int, int, int, str]]) -> list[tuple[int, str | None, str | None]]:
     made: list[tuple[int, str | None, str | None]] = []
     for time, station, level, kind in moves:
         here = P + f"x:s{station} x:level {level}.5 ."
@@ -125,7 +125,7 @@ def test_many_changes_in_one_push_are_those_of_one_push_a_change(
     snapshot: bool,
     data: st.DataObject,
 ) -> None:
-    updates = told(moves)
+    updates = changes_of(moves)
     events = [Event("r", (f"S{s}", v + 0.75), t * 500_000, t * 500_000) for t, s, v in sorted(readings)]
     one = Engine.from_text(RULES, knowledge=known(LOADED), lateness=None)
     expected: list[Event] = []

@@ -125,7 +125,7 @@ def test_rules_and_goals_by_name() -> None:
     with serving(meter, "0") as url:
         found = scraped(url)
     rules = {rule: number for (_, rule, _), number in found["semcep_rule_out_total"].items()}
-    # two rules of one line are told apart; a recursion that runs in a kernel counts what it adds
+    # two rules of one line are distinguished; a recursion that runs in a kernel counts what it adds
     assert rules == {"fires": 3, "line 4": 0, "line 5:1": 2, "line 5:60": 2, "line 5:85": 1}
     into = {goal: number for (goal, *_), number in found["semcep_goal_in_total"].items()}
     assert into["fires"] == 4 and into["line 5:1"] == 3
@@ -160,10 +160,10 @@ def test_what_a_bucket_holds_is_as_its_last_report_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, told", [("9464", ("127.0.0.1", 9464)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:80", ("::1", 80))]
+    "text, logged", [("9464", ("127.0.0.1", 9464)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:80", ("::1", 80))]
 )
-def test_ports(text: str, told: tuple[str, int]) -> None:
-    assert host_and_port(text) == told
+def test_ports(text: str, logged: tuple[str, int]) -> None:
+    assert host_and_port(text) == logged
 
 
 def test_ports_that_are_none_or_taken() -> None:
@@ -189,21 +189,21 @@ def test_a_log_is_an_object_a_line() -> None:
 
 
 def test_progress_is_told_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, Any]] = []
+    logged: list[dict[str, Any]] = []
 
     def log(event: str, text: str | None, level: str = "info", /, **fields: object) -> None:
-        told.append({"event": event, **fields})
+        logged.append({"event": event, **fields})
 
     def batches() -> Iterator[Batch]:
         for time in (1, 2, 3):
             yield Batch({"smoke": _table(Event("smoke", ("attic",), time, time))}, [], ())
 
     for pause, lines in ((0.0, 4), (3600.0, 0)):
-        told.clear()
+        logged.clear()
         engine = Engine.from_text(PROGRAM)
         one = watch.Watch(charts(engine.plan), RunStats(), log, pause)
         pipeline.flow(engine, batches(), one.stats, lambda *_: None, _Nothing(), pipeline.Interrupt(), one)
-        progress_lines = [line for line in told if line["event"] == "progress"]
+        progress_lines = [line for line in logged if line["event"] == "progress"]
         assert len(progress_lines) == lines
     assert plain("progress", None) is None
 

@@ -10,7 +10,7 @@ from connectors.inputs import inputs
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "hints"),
     [
         ("x(K) <- a(k, V).", ["hint: `k` is a constant; a variable begins with a capital: `K`"]),
         ("x(K) <- a(K, V) WHERE near(K, 5).",
@@ -21,10 +21,10 @@ from connectors.inputs import inputs
          ["unknown function `lenght`", "did you mean `length`?", "unknown predicate `nearr`", "did you mean `near`?"]),
     ],
 )  # fmt: skip
-def test_what_was_meant(rule: str, told: list[str]) -> None:
+def test_what_was_meant(rule: str, hints: list[str]) -> None:
     with pytest.raises(CepError) as found:
         compile("event a(k: string, v: int).\n" + rule)
-    for one in told:
+    for one in hints:
         assert one in str(found.value)
 
 

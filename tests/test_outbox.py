@@ -109,7 +109,7 @@ def test_flipped_bits_of_an_outbox(tmp_path: Path) -> None:
             live, reached = outbox.begin({"wind": "one"})
             return [outbox.after(0), outbox.dead("x"), outbox.statuses(), outbox.live(), live, reached, outbox.id]
 
-    whole, wanted, told = path.read_bytes(), held(), 0
+    whole, wanted, reported = path.read_bytes(), held(), 0
     for place, damaged in [*flipped(whole, 150, random.Random(1)), *enumerate(cut(whole, random.Random(2)))]:
         path.write_bytes(damaged)
         path.with_name("alerts.db-wal").unlink(missing_ok=True)
@@ -119,19 +119,19 @@ def test_flipped_bits_of_an_outbox(tmp_path: Path) -> None:
             assert held() == wanted, place
         except CepError as error:
             assert str(path) in error.message and error.code == "outbox"
-            told += 1
-    assert told > 50, "the rest is room that holds nothing"
+            reported += 1
+    assert reported > 50, "the rest is room that holds nothing"
 
 
 def test_old_changes_are_verified_after_the_outbox_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest, and those of open alerts, before; what is damaged among the rest is told, and to who reads it."""
+    """The newest, and those of open alerts, before; what is damaged among the rest is reported, and to who reads it."""
     path, whole = tmp_path / "alerts.db", expected()
     monkeypatch.setattr(outbox_tables, "NEWEST", 10)
     monkeypatch.setattr("connectors.alerts.outbox._VERIFIED", 7)
     with closing(Outbox(path)) as outbox:
         outbox.add(whole, {"p": 0})
         (opened,) = outbox._sqlite.execute("select min(number) from live").fetchone() or (None,)
-    told: list[str] = []
+    reported: list[str] = []
     for number in range(1, len(whole) + 1):
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             base.execute("update changes set came = came + 1 where number = ?", (number,))
@@ -140,27 +140,27 @@ def test_old_changes_are_verified_after_the_outbox_is_open(tmp_path: Path, monke
                 Outbox(path)
         else:
             with closing(Outbox(path)) as outbox:
-                outbox.verify(lambda error: told.append(error.message))
-                assert told and told.pop().endswith(f"the outbox is damaged: in changes, at {number}")
+                outbox.verify(lambda error: reported.append(error.message))
+                assert reported and reported.pop().endswith(f"the outbox is damaged: in changes, at {number}")
                 with pytest.raises(CepError, match=f"at {number}"):
                     outbox.between(number, number)
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             base.execute("update changes set came = came - 1 where number = ?", (number,))
     with closing(Outbox(path)) as outbox:
-        outbox.verify(lambda error: told.append(error.message))
-        assert told == [] and [entry.change for entry in outbox.after(0)] == whole
+        outbox.verify(lambda error: reported.append(error.message))
+        assert reported == [] and [entry.change for entry in outbox.after(0)] == whole
     values = (1, 'a"ä\\\n\x00\x1f\x7f\ud800\U0001f300', None, -(2**60), "")
     told_as = json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass")
     assert outbox_tables.row_hash(*values) == checksum.digest(told_as), "as the version before has written it"
 
 
 def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so many answers; one that is not there is waited for. What was before it was known, it is not told.
+    """After so many answers; one that is not there is waited for. What was before it was known, it is not reported.
 
     A receiver in trouble is waited for as well, unless it takes what comes next and still not this one. Whoever looks
     finds what was refused, and can have it sent again.
     """
-    whole, told = expected()[:6], []
+    whole, reported = expected()[:6], []
     port, taken = free_port(), tmp_path / "taken"
     monkeypatch.setattr(http_post, "TIMEOUT", 0.3)
     outbox = Outbox(None)
@@ -183,11 +183,11 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
     all_there = threading.Event()
 
     def tell(name: str, text: str, /, **fields: str) -> None:
-        told.append((text, fields))
+        reported.append((text, fields))
 
     with sending(outbox, targets(feeds), Publisher("p.cep"), tell) as (sender,):
         outbox.add(whole[1:4], {"p": 0})
-        while not told:
+        while not reported:
             all_there.wait(0.02)
         thread.start()  # the connection waits in the queue of the socket until then
         while outbox.statuses()[0].waiting != 1:
@@ -200,10 +200,10 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
         letters = outbox.dead(sender.name)
         assert [letter.entry.change for letter in letters] == [whole[1], whole[3]]
         assert "422" in letters[0].reason and "500" in letters[1].reason and "the next one" in letters[1].reason
-        gone = [fields for text, fields in told if "gave up on" in text]
+        gone = [fields for text, fields in reported if "gave up on" in text]
         assert [(one["change"], one["alert"]) for one in gone] == [(w.id, w.alert) for w in (whole[1], whole[3])]
-        assert "secret" not in sender.name + str(told) and "/in" not in sender.name
-        assert not any(sender.name in text for text, _ in told), "it is a field"
+        assert "secret" not in sender.name + str(reported) and "/in" not in sender.name
+        assert not any(sender.name in text for text, _ in reported), "it is a field"
 
         app = FastAPI()
         app.include_router(router(outbox, Publisher("p.cep"), stream := Stream(outbox)))
@@ -359,9 +359,9 @@ def test_a_webhook_is_asked_first_whether_it_wants_to_be_told(tmp_path: Path) ->
     server.RequestHandlerClass.do_OPTIONS = options  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     feed = f"cloudevents+http://127.0.0.1:{port}/in#private=yes&origin=alerts.example&attempts=1"
-    told: list[str] = []
+    reported: list[str] = []
     with closing(Outbox(None)) as outbox:
-        with sending(outbox, targets([feed]), Publisher("p.cep"), lambda name, text, **more: told.append(text)):
+        with sending(outbox, targets([feed]), Publisher("p.cep"), lambda name, text, **more: reported.append(text)):
             outbox.add(expected()[:3], {"p": 0})
             while outbox.statuses()[0].waiting:
                 outbox.wait(outbox.last, 0.02)
@@ -369,15 +369,15 @@ def test_a_webhook_is_asked_first_whether_it_wants_to_be_told(tmp_path: Path) ->
     server.shutdown()
     server.server_close()
     assert asked == ["alerts.example"] * 3 and len(taken.read_text().splitlines()) == 3
-    assert "may not send" in told[0] and told[-1] == "answers again"
+    assert "may not send" in reported[0] and reported[-1] == "answers again"
 
 
 def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
-    """It is told, and when there is room the receiver has had each change once; what it refuses is noted, too."""
+    """It is reported, and when there is room the receiver has had each change once; what it refuses is noted, too."""
     whole, pause = expected()[:9], threading.Event()
     path = tmp_path / "alerts.db"
     given: list[str] = []
-    told: list[tuple[str, dict[str, str]]] = []
+    reported: list[tuple[str, dict[str, str]]] = []
 
     class Fussy:
         most = 2
@@ -394,14 +394,14 @@ def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
             outbox.live()
 
         def close(self) -> None:
-            told.append(("closed", {}))
+            reported.append(("closed", {}))
 
     def heard(number: int) -> None:
         for _ in range(1000):
-            if len(told) >= number:
+            if len(reported) >= number:
                 return
             pause.wait(0.02)
-        raise AssertionError(told)
+        raise AssertionError(reported)
 
     def full() -> None:
         """The log of the database, in which all is written first, may grow no more."""
@@ -409,7 +409,7 @@ def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with closing(Outbox(path)) as outbox:
-        one = Sender(outbox, "x", Fussy(), lambda name, text, /, **more: told.append((text, more)), attempts=1)  # type: ignore[arg-type]
+        one = Sender(outbox, "x", Fussy(), lambda name, text, /, **more: reported.append((text, more)), attempts=1)  # type: ignore[arg-type]
         outbox.add(whole, {"p": 0})
         try:
             full()
@@ -423,7 +423,7 @@ def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
             pause.wait(0.02)
         heard(3)
         one.stop()
-    texts = [text for text, _ in told]
+    texts = [text for text, _ in reported]
     assert "cannot be noted" in texts[0] and "alerts cannot be written" in texts[0], texts
     assert texts[1] == "the outbox works again" and "not this one" in texts[2] and texts[-1] == "closed"
     assert given == [change.id for change in whole if change != whole[4]], "each once"

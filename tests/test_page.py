@@ -1,4 +1,4 @@
-"""The live page: what it is told, where stations are, and the page itself in a real browser."""
+"""The live page: what it is sent, where stations are, and the page itself in a real browser."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def test_what_is_served(tmp_path: Path) -> None:
         program = client.get("/api/program").json()
         (rule, alert) = program["rules"]
         assert set(program["words"]) >= {*BINARY_OPERATORS, "NOT", "not", "event", "in"}
-        told = outline(one.scene.service, EventVocabulary("http://e.org/"))
-        event = next(each for each in told["events"] if each["name"] == "warm")
-        assert (told["base"], event["iri"]) == ("http://e.org/", "http://e.org/type/warm")
+        outlined = outline(one.scene.service, EventVocabulary("http://e.org/"))
+        event = next(each for each in outlined["events"] if each["name"] == "warm")
+        assert (outlined["base"], event["iri"]) == ("http://e.org/", "http://e.org/type/warm")
         assert event["attributes"][0]["iri"] == "http://e.org/attribute/warm/station"
         lines = program["text"].splitlines()
         assert lines[rule["line"] - 1].startswith("rising: warm") and lines[alert["line"] - 1].startswith("ALERT hot")

@@ -47,8 +47,8 @@ def line(stage: Stage) -> str:
 def reasons(text: str) -> list[str]:
     """Why rules of a program run in one place, each with its line."""
     plan = Engine.from_text(text).plan
-    told = [reason for stage in partition(plan) for reason in stage.reasons]
-    return [f"{plan.rules.rules[reason.rule].span.line}: {reason.text}" for reason in told]
+    unsplit = [reason for stage in partition(plan) for reason in stage.reasons]
+    return [f"{plan.rules.rules[reason.rule].span.line}: {reason.text}" for reason in unsplit]
 
 
 def derived(program: str, events: list[Event], count: int, seed: int = 0, **options: Any) -> list[Event]:

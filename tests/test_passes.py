@@ -149,8 +149,8 @@ def show(value: Any) -> str:
             return str(value)
     if not is_dataclass(value):
         return repr(value)
-    told = [f"{name}={show(part)}" for name, part in parts(value)]
-    return f"{type(value).__name__}({', '.join(told)})"
+    shown = [f"{name}={show(part)}" for name, part in parts(value)]
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 def tree(value: Any) -> Iterator[str]:

@@ -17,12 +17,12 @@ OTHER = CepError("the query has failed: no space left on device", code="failed")
 
 
 class Asked:
-    """Fails as it is told, or finishes so many micro-batches."""
+    """Fails as it is scripted, or finishes so many micro-batches."""
 
     def __init__(self, *ends: CepError | int) -> None:
         self.ends: Iterator[CepError | int] = iter(ends)
         self.times = self.finished = self.signal = 0
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def begun(self, begin: Callable[[], object]) -> object:
         return begin()
@@ -40,7 +40,7 @@ class Asked:
             self.times += 1
 
         def log(event: str, text: str | None, *level: str) -> None:
-            self.told.append(event)
+            self.reported.append(event)
 
         run_query(begin, cast(Any, self), True, lambda: self.finished, cast(Any, log))
 
@@ -48,7 +48,7 @@ class Asked:
 def test_it_begins_again_where_the_machine_was_slow() -> None:
     one = Asked(BUSY, BUSY, 7, *[BUSY] * (TRIES - 2), 3, BUSY, 1)
     one.run()
-    assert (one.times, one.finished, one.told) == (TRIES + 4, 11, ["again"] * (TRIES + 3))
+    assert (one.times, one.finished, one.reported) == (TRIES + 4, 11, ["again"] * (TRIES + 3))
     for failing, begun in ((Asked(*[BUSY] * TRIES), TRIES), (Asked(BUSY, OTHER), 2)):
         with pytest.raises(CepError, match="the query has failed"):
             failing.run()

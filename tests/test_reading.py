@@ -31,7 +31,7 @@ OTHERS = {
     "rules in a ring": 0.5,
     "operators in a row": 0.2,
     "alternatives of OR": 0.2,
-    "mistakes: names of attributes": 0.4,  # beyond the hundred that are told
+    "mistakes: names of attributes": 0.4,  # beyond the hundred that are reported
     "mistakes: predicates nearly known": 0.4,
 }
 
@@ -110,8 +110,8 @@ def test_times_within_times_is_refused_where_it_makes_too_many_events() -> None:
     text = "a(X)"
     for _ in range(7):
         text = f"({text} TIMES 100)"
-    told = read(f"event a(x: int) TIME t. o(1) <- {text} WITHIN 1 h.")
-    assert told.endswith("this TIMES makes a pattern of more than 20,000 events")
+    answer_text = read(f"event a(x: int) TIME t. o(1) <- {text} WITHIN 1 h.")
+    assert answer_text.endswith("this TIMES makes a pattern of more than 20,000 events")
     assert read("event a(x: int) TIME t. o(1) <- ((a(X) TIMES 10) TIMES 10) WITHIN 1 h.").startswith("read")
 
 

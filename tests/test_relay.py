@@ -74,15 +74,15 @@ def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> Non
 
 def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(tmp_path, 0, range(100))
-    told: Received[str] = Received()
+    reported: Received[str] = Received()
     with monkeypatch.context() as hasty:
         hasty.setattr("connectors.kafkasender.ANSWER", 0.2)
         with (
             pytest.raises(CepError, match=r"no answer: .*\n.*2 files wait in .*; the same command sends") as failed,
-            relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, told.append),
+            relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, reported.append),
         ):
-            told.at_least(1)
-    assert failed.value.code == "failed" and len(told) == 1
+            reported.at_least(1)
+    assert failed.value.code == "failed" and len(reported) == 1
     cluster = Cluster("derived")
     place = f"kafka://{cluster.servers}/derived"
     with relaying(tmp_path, place, SCHEMAS, print):

@@ -109,7 +109,7 @@ def _without(whole: list[str], names: set[str]) -> list[str]:
 
 
 def test_what_comes_is_written_between_two_steps(tmp_path: Path) -> None:
-    """Four thousand events go, more than an hour's at once: what came after that was told is there first."""
+    """Four thousand events go, more than an hour's at once: what came after that was reported is there first."""
     with closing(StoreProcess(tmp_path / "events", EventVocabulary())) as store:
         store.add(written([(n // 10, 0, 0) for n in range(4_000)]))
         store.flush()
@@ -135,10 +135,10 @@ def test_who_writes_does_not_wait_while_little_is_waiting(tmp_path: Path) -> Non
 
 def test_what_could_not_be_stored_is_told_once() -> None:
     """A disk that is full: who starts the server sees it, not only who asks `/ready`."""
-    history, told = object.__new__(StoreListener), list[str]()
-    history._trouble, history._listeners, history.troubled = None, [], told.append
+    history, reported = object.__new__(StoreListener), list[str]()
+    history._trouble, history._listeners, history.troubled = None, [], reported.append
     failed = Future[None]()
     failed.set_exception(OSError("No space left on device"))
     history._notify(failed, "events", [])
     history._notify(failed, "events", [])
-    assert told == ["events were not stored: No space left on device"]
+    assert reported == ["events were not stored: No space left on device"]

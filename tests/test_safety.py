@@ -1,4 +1,4 @@
-"""Static mistakes and warnings: how they are told, and that what is said never to hold never does."""
+"""Static mistakes and warnings: how they are reported, and that what is said never to hold never does."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.cases_format import FOLDER, read_case
 SECOND = 1_000_000
 
 
-def told(program: str) -> list[tuple[str, str]]:
+def warnings_of(program: str) -> list[tuple[str, str]]:
     """The codes and messages of a program's warnings."""
     return [(warning.code, warning.message) for warning in Engine.from_text(program).warnings]
 
 
-# --- how mistakes are told ---
+# --- how mistakes are reported ---
 
 
 LONG = "infinite_static"  # a hundred thousand rounds; tests/test_cases.py has them too
@@ -76,7 +76,7 @@ def test_names_that_are_taken_get_a_number() -> None:
     [("Staton", "Station"), ("Statiion", "Station"), ("Sattion", "Station"), ("Stetion", "Station"), ("WInd", "Wind")],
 )
 def test_slips(name: str, other: str) -> None:
-    found = told(f"e({other}) <- (a({other}) AND b({name})) WITHIN 1 h.")
+    found = warnings_of(f"e({other}) <- (a({other}) AND b({name})) WITHIN 1 h.")
     assert found == [("slip", f"`{name}` stands here only, and is nearly `{other}`")]
 
 
@@ -85,22 +85,22 @@ def test_slips(name: str, other: str) -> None:
     [("Temp2", "Temp1"), ("WindB", "WindA"), ("MinT", "MaxT"), ("Id", "Ia"), ("Wind", "Winds"), ("ATemp", "BTemp")],
 )
 def test_no_slips(name: str, other: str) -> None:
-    assert told(f"e({other}) <- (a({other}) AND b({name})) WITHIN 1 h.") == []
+    assert warnings_of(f"e({other}) <- (a({other}) AND b({name})) WITHIN 1 h.") == []
 
 
 def test_a_variable_used_twice_is_meant() -> None:
-    assert told("e(Station) <- (a(Station) AND b(Staton)) WITHIN 1 h WHERE Staton > 3.") == []
+    assert warnings_of("e(Station) <- (a(Station) AND b(Staton)) WITHIN 1 h WHERE Staton > 3.") == []
     start = "event a(x: int). event b(x: int). e(Station) <- (a(Station) AND b(Staton)) WITHIN 1 h"
-    assert [code for code, _ in told(f"{start} POLICY recent(by Station).")] == ["slip"]
-    assert told(f"{start} POLICY recent(by Staton).") == []
+    assert [code for code, _ in warnings_of(f"{start} POLICY recent(by Station).")] == ["slip"]
+    assert warnings_of(f"{start} POLICY recent(by Staton).") == []
 
 
 def test_an_event_that_comes_from_outside_can_start() -> None:
     rule = "x(C + 1) <- (x(C) SEQ a(C)) WITHIN 1 h."
-    assert told(rule) == [("unstarted", "`x` can never occur: it takes one to make one")]
-    assert told(f"{rule} x(0) <- start.") == []
-    assert told(f"event x(c: int). {rule}") == []
-    assert told(f"{rule} x(C) <- y(C). y(C) <- x(C) OR z(C).") == []
+    assert warnings_of(rule) == [("unstarted", "`x` can never occur: it takes one to make one")]
+    assert warnings_of(f"{rule} x(0) <- start.") == []
+    assert warnings_of(f"event x(c: int). {rule}") == []
+    assert warnings_of(f"{rule} x(C) <- y(C). y(C) <- x(C) OR z(C).") == []
 
 
 # --- what never holds ---
@@ -111,7 +111,7 @@ def test_conditions_that_never_hold_are_those_that_never_do() -> None:
     conditions = [f"X {operator} {n}" for operator in ("<", "<=", "=", ">=", ">") for n in (1, 2)]
     for one, two in itertools.product(conditions, repeat=2):
         program = f"e(X) <- a(X) WHERE {one}, {two}."
-        never = [code for code, _ in told(program)] == ["never"]
+        never = [code for code, _ in warnings_of(program)] == ["never"]
         assert never == (not detect(program, events)), program
 
 
@@ -119,7 +119,7 @@ def test_durations_that_never_are() -> None:
     events = [Event("a", (), 0, n * SECOND) for n in range(6)]
     for operator, n, within in itertools.product(("<", "<=", "=", ">=", ">"), (0, 2, 3), (2, 3)):
         program = f"e <- a WITHIN {within} s WHERE duration() {operator} {n}."
-        never = [code for code, _ in told(program)] == ["never"]
+        never = [code for code, _ in warnings_of(program)] == ["never"]
         assert never == (not detect(program, events)), program
 
 
@@ -137,5 +137,5 @@ def test_relations_of_instants(relation: str, points: str) -> None:
         for i, (start, end) in enumerate(spans)
         if start == end or name not in points
     ]
-    never = [code for code, _ in told(program)] == ["never"]
+    never = [code for code, _ in warnings_of(program)] == ["never"]
     assert never == (not detect(program, events))

@@ -155,7 +155,7 @@ def queries(draw: Callable[..., Any]) -> str:
     return f"{head} {{ {' '.join(draw(st.permutations(parts)))} }}{order}"
 
 
-def told(store: ox.Store, text: str, index: TimeIndex | None) -> Any:
+def answer_of(store: ox.Store, text: str, index: TimeIndex | None) -> Any:
     """The answer, without what is left open."""
     try:
         answer = evaluate(store, Question(text, prefixes=tuple(PLACES.items())), index)
@@ -185,10 +185,10 @@ def test_rows_are_those_of_the_query_as_it_stands(made: Any, places: Known, text
         store, index = filled(made)
         told_of(store, places)
         for text in texts:
-            found = told(store, text, index)
+            found = answer_of(store, text, index)
             with pytest.MonkeyPatch.context() as plain:
                 plain.setattr(evaluation, "near", lambda text, names: text)
-                assert found == told(store, text, None), text
+                assert found == answer_of(store, text, None), text
 
 
 def ways(index: TimeIndex, text: str) -> list[time_index.Rewritten]:
@@ -211,7 +211,7 @@ def test_the_newest_of_those_few_that_are_known_begins_with_these() -> None:
     last = newest.replace("?f k", f'FILTER(?t > "{moment(100)[:19]}Z"^^xsd:dateTime) ?f k').split(" ORDER")[0]
     assert [begun in way.text for way in ways(index, last)] == [True]
     for text in (newest, again, last):
-        assert told(store, text, index) == told(store, text, None)
+        assert answer_of(store, text, index) == answer_of(store, text, None)
     for text in (
         newest.replace("?e <", "OPTIONAL { ?x k:none ?n } ?e <"),
         newest.replace("?f k", "FILTER(1 = 1) MINUS { } ?f k"),
@@ -236,8 +236,8 @@ def test_what_is_near_is_looked_up_by_its_place() -> None:
     for query in (text, numbers):
         for way in ways(index, query):
             assert 2 <= way.text.count("<urn:p") < 40, "of 2,000 places"
-        assert len(told(store, query, index)) >= 3
-        assert told(store, query, index) == told(store, query, None)
+        assert len(answer_of(store, query, index)) >= 3
+        assert answer_of(store, query, index) == answer_of(store, query, None)
     text = numbers.replace("{ ?p", "{ OPTIONAL { ?q k:none ?p } ?p")
     assert not ways(index, text), "something may have looked at it before"
     assert "COALESCE(ABS((45) - (?y)) <= " in near(numbers, PLACES)
@@ -266,8 +266,8 @@ def test_of_many_points_each_has_what_is_near_it() -> None:
     for query, start in ((few, "VALUES (?f ?p) { (<urn:"), (text, 'VALUES (?lat ?long ?p) { ("4')):
         (way,) = ways(index, query)
         assert start in way.text and 150 < way.text.count("<urn:p") < 1_500
-        assert told(store, query, index) == told(store, query, None)
-        assert len(told(store, query, index)) > 600, "each event, and more"
+        assert answer_of(store, query, index) == answer_of(store, query, None)
+        assert len(answer_of(store, query, index)) > 600, "each event, and more"
 
 
 def test_places_that_come_later_are_near_as_well(tmp_path: Path) -> None:

@@ -48,15 +48,15 @@ class Server:
             command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
         self.running.append(self.process)
-        self.told: list[dict[str, Any]] = []
+        self.logged: list[dict[str, Any]] = []
         self.lines = self._lines()
         self.url = next(line["url"] for line in self.lines if line["event"] in ("serving", "error")).rstrip("/")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.told.append(json.loads(line))
-            yield self.told[-1]
+            self.logged.append(json.loads(line))
+            yield self.logged[-1]
 
     def rows(self, query: str = IDS, count: int | None = None) -> list[list[str]]:
         """The answer's rows; as soon as there are so many."""
@@ -130,8 +130,8 @@ def test_files_killed_and_served_again(tmp_path: Path) -> None:
     ((last,),) = second.rows(LAST)
     second.look(f"/why/{last.rpartition('/')[2]}", bool)  # as soon as the input is read again
     assert second.rows() == found, "the same input gives the same events, by the same names"
-    told = httpx.get(f"{second.url}/why/{found[0][0].rpartition('/')[2]}").json()
-    assert told["parts"][0]["record"]["file"] == "reading.csv" and told["parts"][0]["record"]["line"] > 1
+    logged = httpx.get(f"{second.url}/why/{found[0][0].rpartition('/')[2]}").json()
+    assert logged["parts"][0]["record"]["file"] == "reading.csv" and logged["parts"][0]["record"]["line"] > 1
     assert second.end(signal.SIGTERM) == 0
 
 
@@ -157,10 +157,10 @@ def test_live_input_goes_on_where_it_was(tmp_path: Path) -> None:
     watching.start()
     assert first.end(signal.SIGTERM) == 0
     watching.join()
-    queries = [line for line in first.told if line["event"] == "query"]
+    queries = [line for line in first.logged if line["event"] == "query"]
     assert [line["status"] for line in queries if line["query"] == "SELECT {"] == [400]
     assert all(line["seconds"] >= 0 and line["bytes"] for line in queries)
-    assert [line for line in first.told if line["level"] == "error"] == []
+    assert [line for line in first.logged if line["level"] == "error"] == []
     second = Server(*arguments)
     second.say(4, "milk", 5.0)
     second.say(5, "fish", 1.0)
@@ -196,11 +196,11 @@ def test_killed_between_messages(tmp_path: Path) -> None:
                 pause(chance.uniform(0, 0.5))
                 assert server.end(signal.SIGKILL) == -signal.SIGKILL
         assert len(server.rows(count=29)) == 29, "the last one waits for a later record"
-        until(lambda: len({line.split("\t")[1] for line in taken.read_text().splitlines()}) >= 29, "29 are told")
+        until(lambda: len({line.split("\t")[1] for line in taken.read_text().splitlines()}) >= 29, "29 are reported")
         assert server.end(signal.SIGTERM) == 0
         hook.shutdown()
-    told = [json.loads(line.split("\t")[3])["data"] for line in taken.read_text().splitlines()]
-    assert {one["state"] for one in told} == {"firing"} and len({one["alert"] for one in told}) == 29
+    logged = [json.loads(line.split("\t")[3])["data"] for line in taken.read_text().splitlines()]
+    assert {one["state"] for one in logged} == {"firing"} and len({one["alert"] for one in logged}) == 29
 
 
 @pytest.mark.long
@@ -217,7 +217,7 @@ def test_an_edited_program_goes_on(tmp_path: Path) -> None:
     for turn, program in enumerate((text + more, edited + more, last + more)):
         rules.write_text(program)
         server = Server(*arguments)
-        assert any(line["event"] == "idle" for line in server.told)
+        assert any(line["event"] == "idle" for line in server.logged)
         if turn == 0:
             server.say(0, "milk", 4.0)
             server.say(1, "milk", 5.0)
@@ -230,10 +230,10 @@ def test_an_edited_program_goes_on(tmp_path: Path) -> None:
         alerts = server.look("/feeds/alerts", lambda alerts, wanted=wanted: len(alerts) == wanted)
         states.append({(one["name"], one["title"], one["alert"]) for one in alerts})
         assert server.end(signal.SIGTERM) == 0
-        told = {line["event"]: line for line in server.told}
-        assert ("changed" in told) is (turn == 2) and ("carried" in told) is (turn > 0)
+        logged = {line["event"]: line for line in server.logged}
+        assert ("changed" in logged) is (turn == 2) and ("carried" in logged) is (turn > 0)
         if turn:
-            assert (told["carried"]["empty"] == []) is (turn == 1), told["carried"]
+            assert (logged["carried"]["empty"] == []) is (turn == 1), logged["carried"]
     assert set(map(tuple, found[0])) < set(map(tuple, found[1])) and found[1] == found[2], "history stays"
     assert states[0] < states[1] and {name for name, _, _ in states[1]} == {"hot", "cold"}
     assert states[2] < states[1] and {name for name, _, _ in states[2]} == {"cold"}
@@ -241,7 +241,7 @@ def test_an_edited_program_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_what_a_job_derived_elsewhere(tmp_path: Path) -> None:
-    """A folder as Spark lays it out, which grows while it is served; after a restart alerts are not told again."""
+    """A folder as Spark lays it out, which grows while it is served; after a restart alerts are not reported again."""
     (tmp_path / "pairs.cep").write_text(PAIRS)
     engine = Engine.from_text(PAIRS)
     sink = Sink(tmp_path / "out", engine.outputs, "jsonl")
@@ -259,14 +259,14 @@ def test_what_a_job_derived_elsewhere(tmp_path: Path) -> None:
     work((3, 2.5), (4, 4.0))
     work((9, 0.0))
     assert len(found := first.rows(count=9)) == 9 and set(map(tuple, before)) <= set(map(tuple, found))
-    told = first.look("/feeds/alerts", lambda alerts: [one["occurrences"] for one in alerts] == [9])
-    assert [one["title"] for one in told] == ["milk"]
+    logged = first.look("/feeds/alerts", lambda alerts: [one["occurrences"] for one in alerts] == [9])
+    assert [one["title"] for one in logged] == ["milk"]
     assert first.end(signal.SIGINT) == 0
     second = Server(*arguments)
     work((10, 1.0))
     work((11, -1.0))
     assert len(second.rows(count=10)) == 10
-    alert = second.look(f"/feeds/alerts/{told[0]['alert']}", lambda alert: alert[-1]["occurrences"] == 10)
+    alert = second.look(f"/feeds/alerts/{logged[0]['alert']}", lambda alert: alert[-1]["occurrences"] == 10)
     assert [one["revision"] for one in alert] == list(range(len(alert)))
     assert second.end(signal.SIGTERM) == 0
     readings = [*arguments, "--readings"]

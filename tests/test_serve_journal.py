@@ -266,7 +266,7 @@ def test_damage_is_told_and_what_is_torn_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_and_a_journal_that_are_not_of_one_another(tmp_path: Path) -> None:
-    """One damaged, missing, or of another folder: it is told, and nothing is begun anew in its place."""
+    """One damaged, missing, or of another folder: it is reported, and nothing is begun anew in its place."""
     engines = [Engine.from_text(PROGRAM) for _ in range(2)]
     folders = [tmp_path / name for name in ("a", "b")]
     for number, (folder, engine) in enumerate(zip(folders, engines)):
@@ -277,8 +277,8 @@ def test_a_snapshot_and_a_journal_that_are_not_of_one_another(tmp_path: Path) ->
             journal.add(readings(1, (number, "milk", 1.0)))
     saved, kept = ((folders[0] / name).read_bytes() for name in ("snapshot", "journal"))
 
-    def refused(told: str) -> None:
-        with pytest.raises(CepError, match=f"--state: .*{told}"):
+    def refused(message: str) -> None:
+        with pytest.raises(CepError, match=f"--state: .*{message}"):
             Journal(folders[0], engines[0].inputs)
         (folders[0] / "snapshot").write_bytes(saved)
         assert (folders[0] / "journal").read_bytes() == kept, "nothing is begun anew"
@@ -318,7 +318,7 @@ def test_a_journal_of_the_version_before_goes_on(tmp_path: Path) -> None:
 
 def test_what_a_broker_is_told_when(tmp_path: Path) -> None:
     """Kafka is read on from what the folder knows, also where the group knows less, as after an end between the two;
-    of what a program failed at nothing is told."""
+    of what a program failed at nothing is reported."""
     cluster, schemas = Cluster("readings"), Engine.from_text(PROGRAM).inputs
     place = f"kafka://{cluster.servers}/readings?group=g&until=now"
     for number in range(8):

@@ -91,7 +91,7 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
         for at, fridge, temp in readings
     ]
     (tmp_path / "rules.cep").write_text(PROGRAM)
-    told: list[tuple[str, bytes]] = []
+    received: list[tuple[str, bytes]] = []
     stream, reader = Stream(), Reader()
     hook = receiver(0, tmp_path / "taken", random.Random(KILLS), 0.95)
     threading.Thread(target=hook.serve_forever, daemon=True).start()
@@ -106,7 +106,7 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
         for turn in range(KILLS):
             sent, beyond = cuts[turn], cuts[turn + 1]
             some = (sent + beyond) // 2
-            with subscribed(port, "alerts/#", told):
+            with subscribed(port, "alerts/#", received):
                 publish(port, [("readings/a", record) for record in records[sent:some]])
                 if turn % 3 == 2:
                     begin_and_kill(arguments, chance.uniform(0.5, 4))
@@ -123,18 +123,18 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
                     reader.read(server.url)
             pause(chance.uniform(0, 0.3))
             assert server.end(signal.SIGKILL) == -signal.SIGKILL
-        with subscribed(port, "alerts/#", told):
+        with subscribed(port, "alerts/#", received):
             publish(port, [("readings/a", record) for record in records[cuts[-2] :]])
             server = Server(*arguments)
             stream.url = server.url
             until(lambda: len(stream.found) >= len(whole), "the stream has all")
-            until(lambda: len({body for _, body in told}) > len(whole), "the subscriber has all")
+            until(lambda: len({body for _, body in received}) > len(whole), "the subscriber has all")
             fresh = Reader()
             assert fresh.read(server.url) > 2 and fresh.read(server.url) == 1, "it goes back as far as it must"
             reader.read(server.url)
             assert list(reader.found.items()) == list(fresh.found.items()), "what was read never changes"
             receivers = f"{server.url}/feeds/receivers"
-            until(lambda: not any(one["waiting"] for one in reader.get(receivers).json()), "all is told")
+            until(lambda: not any(one["waiting"] for one in reader.get(receivers).json()), "all is reported")
             assert [one["dead"] for one in reader.get(receivers).json()] == [0, 0]
             stream.over.set()
             assert server.end(signal.SIGTERM) == 0
@@ -152,9 +152,9 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
     assert [json.loads(body)["data"] for body in posted.values()] == documents and len(taken) > len(posted)
     assert [number for number, _ in stream.found] == list(range(1, len(whole) + 1))
     assert [one for _, one in stream.found] == documents, "each once"
-    given = [json.loads(body) for _, body in told if body]
+    given = [json.loads(body) for _, body in received if body]
     assert list({one["id"]: one for one in given}.values()) == documents, "each at least once, by its id"
-    assert {topic for topic, _ in told} == {f"alerts/{change.name}/{change.key['f']}" for change in whole}
+    assert {topic for topic, _ in received} == {f"alerts/{change.name}/{change.key['f']}" for change in whole}
     assert retained == [("alerts/over", b"over")], "nothing stands there of what is over"
     assert list(reader.found) == [f"urn:semcep:alert/{change.alert}/{change.revision}" for change in whole]
     kinds = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}

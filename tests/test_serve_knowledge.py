@@ -1,4 +1,4 @@
-"""Knowledge that changes while it is served: answers go with it, those who watch are told, a restart begins anew."""
+"""Knowledge that changes while it is served: answers go with it, who watches hears of it, a restart begins anew."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TTL = "@prefix : <http://example.org/kitchen#> .\n@prefix rdfs: <http://www.w3.o
 
 
 def test_a_query_joined_with_knowledge_that_changes(tmp_path: Path) -> None:
-    """At the time of the change by the clock of events; with what is inferred; and also those are told who watch a
+    """At the time of the change by the clock of events; with what is inferred; and also those hear of it who watch a
     query that names an event."""
     query = K + "SELECT ?who { ?e a k:Warming ; k:name ?n . ?f k:name ?n ; a k:Fridge ; k:keeper ?who }"
     seen = K + "SELECT ?f { ?f a k:Fridge }"
@@ -46,16 +46,16 @@ def test_a_query_joined_with_knowledge_that_changes(tmp_path: Path) -> None:
         with client.stream("GET", one.url + "/sparql/subscribe", params={"query": query}) as stream:
             lines = (line for line in stream.iter_lines() if line and not line.startswith(":"))
 
-            def told() -> tuple[str, dict[str, list[object]]]:
+            def next_event() -> tuple[str, dict[str, list[object]]]:
                 return next(lines).removeprefix("event: "), json.loads(next(lines).removeprefix("data: "))
 
-            assert told()[0] == "answer"
+            assert next_event()[0] == "answer"
             one.push((6, "milk", 1.0))
-            kind, found = told()
+            kind, found = next_event()
             assert kind == "change" and len(found["added"]) == 2 and found["removed"] == []
             assert rows(query) == ["Ada", "Ada"] and rows(K + "SELECT ?n { [] k:likes/k:name ?n }") == ["dairy"]
             one.push((10, "milk", 1.0))
-            kind, found = told()
+            kind, found = next_event()
             assert (len(found["added"]), len(found["removed"])) == (0, 2)
         assert rows(seen) == ["http://example.org/kitchen#f2"]
         assert rows(K + "SELECT ?f { ?f a k:Cold }") == ["http://example.org/kitchen#f1"]
@@ -83,7 +83,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[EventStore, Knowle
 def test_a_store_that_learns_has_what_one_has_that_is_filled_anew(
     loaded: tuple[EventStore, Knowledge, Path], steps: Steps
 ) -> None:
-    """Also where a process ends in between and is told again; and it finds back."""
+    """Also where a process ends in between and is begun again; and it finds back."""
     store, knowledge, noted = loaded
     now, followed = knowledge.fork(), StoreFollower(knowledge)
     for add, remove in steps:

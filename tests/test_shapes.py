@@ -1,4 +1,4 @@
-"""Registers of stations against their shapes: what is wrong is told with the node and what would be right."""
+"""Registers of stations against their shapes: what is wrong is reported with the node and what would be right."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("right, wrong, told", WRONG)
-def test_what_is_wrong_is_told(right: str, wrong: str, told: str) -> None:
+@pytest.mark.parametrize("right, wrong, message", WRONG)
+def test_what_is_wrong_is_told(right: str, wrong: str, message: str) -> None:
     assert right in STATION
     graph = turtle(STATION.replace(right, wrong))
-    assert [str(problem) for problem in validate(graph)] == [told]
-    assert [str(problem) for problem in validate(Knowledge.of(graph))] == [told]
+    assert [str(problem) for problem in validate(graph)] == [message]
+    assert [str(problem) for problem in validate(Knowledge.of(graph))] == [message]
     assert validate(turtle(STATION)) == []
 
 

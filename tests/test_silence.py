@@ -20,7 +20,7 @@ NOTHING = "this pattern has no answers: nothing in the knowledge fits"
 TOGETHER = "this pattern has no answers: its parts have some, but none together"
 
 
-def told(pattern: str) -> list[tuple[str, str, str | None]]:
+def warnings_of(pattern: str) -> list[tuple[str, str, str | None]]:
     """Of each warning the message, the text it points at, and the hint."""
     text = f"{PREFIX}e <- a(S) WHERE {pattern}."
     warnings = Engine.from_text(text, knowledge=known(KNOWLEDGE)).warnings
@@ -47,7 +47,7 @@ def told(pattern: str) -> list[tuple[str, str, str | None]]:
     ],
 )  # fmt: skip
 def test_a_name_that_is_nowhere(pattern: str, at: str, hint: str | None) -> None:
-    assert told(pattern) == [(f"`{at}` is nowhere in the knowledge, so there are no answers", at, hint)]
+    assert warnings_of(pattern) == [(f"`{at}` is nowhere in the knowledge, so there are no answers", at, hint)]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_name_that_is_nowhere(pattern: str, at: str, hint: str | None) -> None
     ],
 )
 def test_a_part_that_nothing_fits(pattern: str, part: str) -> None:
-    assert told(pattern) == [(f"{NOTHING} `{part}`", part, None)]
+    assert warnings_of(pattern) == [(f"{NOTHING} `{part}`", part, None)]
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_a_part_that_nothing_fits(pattern: str, part: str) -> None:
     ],
 )
 def test_parts_that_have_no_answer_together(pattern: str) -> None:
-    assert [(message, at) for message, at, _ in told(pattern)] == [(TOGETHER, pattern)]
+    assert [(message, at) for message, at, _ in warnings_of(pattern)] == [(TOGETHER, pattern)]
 
 
 def test_what_has_answers_or_is_denied_is_no_matter() -> None:
-    assert told("not { ?x wt:nowhere ?y }, { ?x wt:code ?S OPTIONAL { ?x wt:nowhere ?y } }") == []
+    assert warnings_of("not { ?x wt:nowhere ?y }, { ?x wt:code ?S OPTIONAL { ?x wt:nowhere ?y } }") == []
 
 
 def test_the_same_pattern_is_told_once() -> None:
-    assert len(told("{ ?x wt:nowhere ?y }, not { ?x wt:odd ?y }, { ?x wt:nowhere ?y }")) == 1
-    assert told("triple(_, wt:nowhere, S), not triple(_, wt:odd, S)")[0][1] == "triple(_, wt:nowhere, S)"
+    assert len(warnings_of("{ ?x wt:nowhere ?y }, not { ?x wt:odd ?y }, { ?x wt:nowhere ?y }")) == 1
+    assert warnings_of("triple(_, wt:nowhere, S), not triple(_, wt:odd, S)")[0][1] == "triple(_, wt:nowhere, S)"

@@ -85,7 +85,7 @@ def readings(first: int, count: int) -> pl.DataFrame:
     )
 
 
-def told(rounds: list[Round]) -> dict[str, list[tuple[object, ...]]]:
+def rows_of(rounds: list[Round]) -> dict[str, list[tuple[object, ...]]]:
     found: dict[str, list[tuple[object, ...]]] = {}
     for one in rounds:
         for name, table in one.derived.items():
@@ -120,13 +120,15 @@ def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: st
         read += _take(folder, teller, there)
         assert list(folder.new()) == []
         changes = [[entry.change for entry in outbox.between(0, outbox.last)] for outbox in (mine, other)]
-    assert read > 20 and told(rounds[1]) == told(rounds[0])
-    assert sum(map(len, told(rounds[0]).values())) > 200
+    assert read > 20 and rows_of(rounds[1]) == rows_of(rounds[0])
+    assert sum(map(len, rows_of(rounds[0]).values())) > 200
     tall = [change for change in changes[0] if change.name == "tall"]
     assert any(change.state == "resolved" for change in tall)
     last = tall[-1].time
     assert [c for c in changes[1] if c.time < last] == [c for c in tall if c.time < last]
-    assert elsewhere.watermark == teller.watermark == max(end for rows in told(rounds[0]).values() for end, _ in rows)
+    assert (
+        elsewhere.watermark == teller.watermark == max(end for table in rows_of(rounds[0]).values() for end, _ in table)
+    )
 
 
 def _take(folder: SinkReader, teller: Engine, service: Relay) -> int:

@@ -88,8 +88,8 @@ def test_a_feed_that_goes_away_is_opened_again_behind_what_was_done() -> None:
             feed.kept()
     assert found == [b"%d" % number for number in range(1, 9)], "each once, none left out"
     assert first.closed and opened[0].closed and not opened[-1].closed
-    told = list(dict.fromkeys(reasons))
-    assert told[0] is None and set(told) <= {None, "nobody answers", "not yet"} and len(told) > 1
+    reported = list(dict.fromkeys(reasons))
+    assert reported[0] is None and set(reported) <= {None, "nobody answers", "not yet"} and len(reported) > 1
     feed.close()
     assert opened[-1].closed
 
@@ -121,11 +121,11 @@ def line(minute: int, room: str) -> bytes:
 
 def test_a_connection_that_is_closed_is_lost_and_made_again() -> None:
     """Nothing is told of the silence meanwhile, and lines have their numbers on."""
-    door, told = Door(), []
+    door, reported = Door(), []
     schemas = Engine.from_text(READINGS).inputs
 
     def tell(source: str, text: str, /, *, lost: bool) -> None:
-        told.append((source, text.partition(";")[0], lost))
+        reported.append((source, text.partition(";")[0], lost))
 
     known = Sources(tell, lasting=True)
     batches = read([f"reading={door.place}"], schemas, idle=0.02, sources=known)
@@ -173,7 +173,7 @@ def test_a_connection_that_is_closed_is_lost_and_made_again() -> None:
     assert found[-1].rows == 1 and found[-1].blocks[0].place(found[-1].blocks[0].first) == (door.place, 3)
     assert all(batch.silence < 5_000_000 for batch in quiet)
     why = "the source is lost: the other side has closed the connection"
-    assert told[:2] == [(door.place, why, True), (door.place, "the source is there again", False)]
+    assert reported[:2] == [(door.place, why, True), (door.place, "the source is there again", False)]
     batches.close()  # type: ignore[attr-defined]
 
 
@@ -226,13 +226,13 @@ def test_a_server_says_source_lost_not_resolved(tmp_path: Path) -> None:
         (alert,) = server.look("/feeds/alerts", lambda alerts: len(alerts) == 1 and alerts[0]["occurrences"] >= 1)
         assert "lost" not in alert
         door.shut()
-    lost = server.look("/ready", lambda told: told.get("lost"))
+    lost = server.look("/ready", lambda reported: reported.get("lost"))
     assert lost["status"] == "ok" and list(lost["lost"]) == [door.place]
     (alert,) = server.look("/feeds/alerts", lambda alerts: alerts and alerts[0].get("lost"))
     assert alert["lost"] == [door.place] and alert["state"] != "resolved"
     door.there_again()
     again = door.opened()
-    server.look("/ready", lambda told: told == {"status": "ok"})
+    server.look("/ready", lambda reported: reported == {"status": "ok"})
     metrics = httpx.get(server.url + "/metrics").text
     assert f'semcep_source_up{{source="{door.place}"}} 1.0' in metrics
     assert f'semcep_source_losses_total{{source="{door.place}"}} 1.0' in metrics
@@ -242,14 +242,14 @@ def test_a_server_says_source_lost_not_resolved(tmp_path: Path) -> None:
     server.look(f"/feeds/alerts/{alert['alert']}", lambda life: life[-1]["state"] == "resolved")
     again.close()
     assert server.end(2) == 0
-    told = [entry for entry in server.told if entry["event"] == "source"]
-    assert [entry["lost"] for entry in told[:2]] == [True, False] and told[0]["level"] == "warning"
-    assert told[0]["source"] == door.place and "tried again" in told[0]["text"]
-    assert "the other side has closed the connection" in told[0]["text"]
+    reported = [entry for entry in server.logged if entry["event"] == "source"]
+    assert [entry["lost"] for entry in reported[:2]] == [True, False] and reported[0]["level"] == "warning"
+    assert reported[0]["source"] == door.place and "tried again" in reported[0]["text"]
+    assert "the other side has closed the connection" in reported[0]["text"]
 
 
 def test_a_server_waits_for_sources_that_are_not_there_yet() -> None:
-    """A machine that begins starts its services in any order; a run in a terminal is told at once instead."""
+    """A machine that begins starts its services in any order; a run in a terminal fails at once instead."""
     port = free_port()
     place = f"tcp://127.0.0.1:{port}"
     for there in (place, f"mqtt://127.0.0.1:{port}/rooms"):

@@ -18,7 +18,7 @@ from knowledge.updates import FROM, UNTIL
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND
-from tests.spark_runs import alone, distributed, job, line, told
+from tests.spark_runs import alone, distributed, job, line, quads_of
 from tests.test_arriving import holds, said
 from tests.test_spark import EACH, GENERATED, LATENESS, events
 
@@ -60,9 +60,9 @@ def test_changes_come_while_a_query_lives(buckets: int, tmp_path: Path) -> None:
         latest = max(event.end for event in part)
         now = [update for update in left if update[0] <= latest or random.random() < 0.5 or turn == 2]
         left = [update for update in left if update not in now]
-        text = "".join(told(*update) for update in now)
+        text = "".join(quads_of(*update) for update in now)
         if turn == 1:
-            text += told(reached - LATENESS - SECOND, [floor("a", 9)], []) + "none\n"  # late; no change at all
+            text += quads_of(reached - LATENESS - SECOND, [floor("a", 9)], []) + "none\n"  # late; no change at all
             (changes / "more.nq").write_text(text)
         else:
             with (changes / "all.nq").open("a") as file:

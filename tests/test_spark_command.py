@@ -113,8 +113,11 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     assert run(*options).stderr == "1 record, 1 derived event: fire 1\n", "what this run did"
     table = pl.read_parquet("out/part-*.parquet")
     assert sorted(table.select("room", "temp").rows()) == [("attic", 70.0), ("attic", 75.0)]
-    told = run(*options).stderr.splitlines()
-    assert told[0].endswith("has ended: there is nothing new to read") and told[1] == "no records, no derived events"
+    messages = run(*options).stderr.splitlines()
+    assert (
+        messages[0].endswith("has ended: there is nothing new to read")
+        and messages[1] == "no records, no derived events"
+    )
     day("4.jsonl", ("smoke", 90, "attic", None))
     for refused in (run(*options), run("--lateness", "5 s", "--input", "smoke=rate://10")):
         assert refused.exit_code == 2
@@ -181,8 +184,8 @@ def test_knowledge_and_its_changes(session: None) -> None:
     knowledge = ["--knowledge", "rooms.ttl", "--knowledge-updates", "more.trig"]
     files = ["--input", "heat=heat.csv", "--output-format", "jsonl"]
     result = run(*files, *knowledge, "--strict", rules="floors.cep", dead=None)
-    told = "5 records, 1 dead letter (1 with a wrong time), 4 derived events: hot 4\n"
-    assert (result.exit_code, result.stderr) == (1, told)
+    messages = "5 records, 1 dead letter (1 with a wrong time), 4 derived events: hot 4\n"
+    assert (result.exit_code, result.stderr) == (1, messages)
     assert sorted((hot["n"], hot["f"], hot["end"]) for hot in lines("out")) == [
         ("attic", 3, 4),
         ("attic", 3, 75),

@@ -127,8 +127,8 @@ def each(folder: Path) -> list[str]:
 
 
 def test_flipped_bits(whole: Path) -> None:
-    """A hundred of each kind of file: each is told with the file's name, whatever it would have changed."""
-    wanted, random, told = read(whole), Random(1), Counter[str]()
+    """A hundred of each kind of file: each is reported with the file's name, whatever it would have changed."""
+    wanted, random, reported = read(whole), Random(1), Counter[str]()
     assert read(whole) == wanted
     for name in each(whole):
         path, data = whole / name, (whole / name).read_bytes()
@@ -138,15 +138,15 @@ def test_flipped_bits(whole: Path) -> None:
                 assert read(whole) == wanted, (name, place)
             except CepError as error:
                 assert str(path) in error.message and error.hint, (name, place, error.message)
-                told[name] += 1
+                reported[name] += 1
         path.write_bytes(data)
     assert read(whole) == wanted
-    quiet = {name for name in each(whole) if told[name] < 20}
-    assert quiet <= {"state/files.jsonl", "state/changes.jsonl"}, told  # of one that is torn at its end more is told
+    quiet = {name for name in each(whole) if reported[name] < 20}
+    assert quiet <= {"state/files.jsonl", "state/changes.jsonl"}, reported  # more is said of one torn at its end
 
 
 def test_what_is_cut_short_emptied_or_missing(whole: Path, tmp_path: Path) -> None:
-    """It is told; a last line or message that was half written was told to no one, but a run knows how many there
+    """It is reported; a last line or message that was half written was told to no one, but a run knows how many there
     were."""
     wanted = read(whole)
     for name in each(whole):
@@ -302,7 +302,7 @@ def sealed_crc(data: bytes) -> bytes:
 
 
 def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path) -> None:
-    """Else the checkpoint would be lost: what counts and is not there is told each time."""
+    """Else the checkpoint would be lost: what counts and is not there is reported each time."""
     ledger = CommitLog(tmp_path)
     at = ledger.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)

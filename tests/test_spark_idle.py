@@ -79,5 +79,5 @@ def test_time_goes_on_while_nothing_comes(tmp_path: Path) -> None:
     assert {event.type for event in expected} == {"calm", "many", "rest"}
     assert difference(expected, derived(wanted)) == ""
     offsets = [json.loads(file.read_text().splitlines()[-1]) for file in (log / "offsets").glob("[0-9]*")]
-    told = [offset["time"] for offset in offsets if "time" in offset]
-    assert 1000 * SECOND < min(told) < 5000 * SECOND < max(told)
+    reached = [offset["time"] for offset in offsets if "time" in offset]
+    assert 1000 * SECOND < min(reached) < 5000 * SECOND < max(reached)

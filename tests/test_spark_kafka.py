@@ -1,4 +1,4 @@
-"""Kafka through Spark's own connector: what it is told, whether it is there, and its rows as events.
+"""Kafka through Spark's own connector: its options, whether it is there, and its rows as events.
 
 The connector is a jar of Maven. Where `SEMCEP_KAFKA_JARS` names it, and the jars it needs, by their files with commas
 between, it is tried itself; everywhere a source of the same columns stands in for it.
@@ -99,7 +99,7 @@ def test_what_an_address_says_in_the_words_of_the_connector(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "refusal"),
     [
         ("kafka://one", "kafka://one: it names no topic"),
         ("kafka://one/a?group.id=b", "`group.id` cannot be set by an address: Spark's connector sets it"),
@@ -108,10 +108,10 @@ def test_what_an_address_says_in_the_words_of_the_connector(tmp_path: Path) -> N
         ("kafka://one/a?from=now", "`from=now` is not known"),
     ],
 )
-def test_what_an_address_may_not_say(text: str, told: str) -> None:
+def test_what_an_address_may_not_say(text: str, refusal: str) -> None:
     with pytest.raises(CepError) as refused:
         kafka_connector.options(address(text), None)
-    assert told in refused.value.message
+    assert refusal in refused.value.message
 
 
 def test_which_of_the_two_reads(tmp_path: Path) -> None:
@@ -138,11 +138,11 @@ def test_which_of_the_two_reads(tmp_path: Path) -> None:
     (tmp_path / "spark/offsets/0").touch()
     kafka_connector.note_topics(tmp_path, {1: topic, 2: topic})
     kafka_connector.check_same_topics(tmp_path, {1: topic})
-    for places, told in (
+    for places, refusal in (
         (set[int](), "input 2 was kafka://one/a through Spark's own connector, and is not any more"),
         ({1, 2}, "input 3 was not read through Spark's own connector, and would be now"),
     ):
-        with pytest.raises(CepError, match=told):
+        with pytest.raises(CepError, match=refusal):
             kafka_connector.check_same_topics(tmp_path, places)
     kafka_connector.check_same_reader(tmp_path, 1, spark, True)
     with pytest.raises(
@@ -184,8 +184,8 @@ def test_packages_that_cannot_be_had(tmp_path: Path) -> None:
     )
     found = unresolved(said(log, 0) or "")
     assert found is not None and unresolved("Invalid maximum heap size: -Xmxmuch") is None
-    told = "--packages: org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 cannot be downloaded from any repository"
-    assert found.message == told
+    refusal = "--packages: org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 cannot be downloaded from any repository"
+    assert found.message == refusal
 
 
 def test_a_busy_topic_is_no_silence(tmp_path: Path) -> None:
@@ -325,13 +325,13 @@ def test_topics_come_and_go_with_a_new_checkpoint_alone(tmp_path: Path, monkeypa
 
     refused = run("two", f"{topic}&gone=never", files, once=False)
     assert refused.exit_code == 2 and "has no end" in refused.stderr, "before anything is asked for"
-    for name, before, now, told in (
+    for name, before, now, refusal in (
         ("one", [files], [files, topic], "input 2 was not read through Spark's own connector, and would be now"),
         ("two", [topic, files], [files], "and is not any more"),
     ):
         assert (first := run(name, *before)).exit_code == 0, first.stderr
         changed = run(name, *now)
-        assert changed.exit_code == 2 and told in " ".join(changed.stderr.split()), changed.stderr
+        assert changed.exit_code == 2 and refusal in " ".join(changed.stderr.split()), changed.stderr
         hinted = "--migrate" in run(name, *before, rules="other.cep").stderr
         assert hinted == (topic not in before), "what would be refused as well"
     assert (again := run("one", files)).exit_code == 0, again.stderr

@@ -246,9 +246,11 @@ def test_what_never_pauses_is_taken_so_far(tmp_path: Path, monkeypatch: pytest.M
             MessageLog(tmp_path / f"input-{number}", timeout=0).close()
 
 
-@pytest.mark.parametrize("failure, told", [(IndexError("of a library"), "of a library"), (None, "nothing is received")])
+@pytest.mark.parametrize(
+    "failure, message", [(IndexError("of a library"), "of a library"), (None, "nothing is received")]
+)
 def test_an_input_that_ends_unasked_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None, message: str
 ) -> None:
     def take(self: Connection, most: int, seconds: float) -> None:
         if failure is not None:
@@ -259,7 +261,7 @@ def test_an_input_that_ends_unasked_is_told(
         place = address(f"tcp://127.0.0.1:{server.getsockname()[1]}")
         one = Input(place.text, "jsonl", "bell", True, place)
         post = live_input(one, 0, tmp_path)
-        with pytest.raises((CepError, IndexError), match=told):
+        with pytest.raises((CepError, IndexError), match=message):
             while True:
                 post.latest(0, None)
         post.stop()

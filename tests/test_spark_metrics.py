@@ -40,7 +40,7 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
     late = '{"type": "heat", "time": 1, "room": "cellar", "temp": 8}\n'
     Path("days/2.jsonl").write_text(late + Path("days/2.jsonl").read_text() + "{]\n")
     seen: list[dict[str, Sample]] = []
-    told = listener.QueryListener.onQueryProgress
+    on_progress = listener.QueryListener.onQueryProgress
     urls: list[str] = []
     log = watch.objects
 
@@ -49,7 +49,7 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
         log(event, *said, **fields)
 
     def looking(self: listener.QueryListener, event: Any) -> None:
-        told(self, event)
+        on_progress(self, event)
         seen.append(scraped(urls[0]))
 
     monkeypatch.setattr("cep.app.run_options.LOGS", {"json": noted})

@@ -33,14 +33,14 @@ def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "told"),
+    ("number", "code", "refusal"),
     [
         (errno.ENOSPC, "failed", "cannot be written: no space left on device"),
         (errno.EROFS, "option", "cannot be made or written: read-only file system"),
     ],
 )
 def test_a_disk_that_is_full_may_have_room_again(
-    number: int, code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, code: str, refusal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[Path] = []
 
@@ -52,7 +52,7 @@ def test_a_disk_that_is_full_may_have_room_again(
     (tmp_path / SINK_LOG).mkdir()
     with pytest.raises(CepError) as refused:
         disk.check_writable("--output", tmp_path)
-    assert (refused.value.message, refused.value.code) == (f"--output: {tmp_path} {told}", code)
+    assert (refused.value.message, refused.value.code) == (f"--output: {tmp_path} {refusal}", code)
     assert [path.parent for path in tried] == [tmp_path / SINK_LOG], "where tasks write"
 
 
@@ -85,10 +85,10 @@ def test_a_full_disk_of_spark_itself_is_named() -> None:
 
 
 def test_what_a_worker_says_is_a_sentence_and_a_hint() -> None:
-    told = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
-    told += "cep.core.errors.CepError: --output: /out cannot be written: no space left on device\n"
-    told += "hint: make room on its disk"
-    raised = SimpleNamespace(getMessage=lambda: f"{told}\n SQLSTATE: 38000", getCause=lambda: None)
+    refusal = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
+    refusal += "cep.core.errors.CepError: --output: /out cannot be written: no space left on device\n"
+    refusal += "hint: make room on its disk"
+    raised = SimpleNamespace(getMessage=lambda: f"{refusal}\n SQLSTATE: 38000", getCause=lambda: None)
     error: Any = SimpleNamespace(_origin=raised)
     found = failed(error, "spark.log")
     assert found.message == "the query has failed: --output: /out cannot be written: no space left on device"

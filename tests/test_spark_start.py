@@ -99,14 +99,14 @@ def test_a_checkpoint_in_which_nothing_was_begun_is_no_ones(tmp_path: Path) -> N
 def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "state"
-    told = r"--checkpoint: .*/file/state cannot be made or written: not a directory"
-    with pytest.raises(CepError, match=told), checkpoint_errors(folder):
+    refusal = r"--checkpoint: .*/file/state cannot be made or written: not a directory"
+    with pytest.raises(CepError, match=refusal), checkpoint_errors(folder):
         claim(folder, kept(READING + RISE, tmp_path))
 
 
 @needs_java
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "refusal"),
     [
         (["--master", "loal[2]"], "--master: `loal[2]` is none (`local` comes near)"),
         pytest.param(
@@ -117,7 +117,7 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
         (["--conf", "spark.driver.memory=much"], "Spark cannot be started: Invalid maximum heap size: -Xmxmuch\n"),
     ],
 )
-def test_the_command_says_why_in_a_sentence(tmp_path: Path, options: list[str], told: str) -> None:
+def test_the_command_says_why_in_a_sentence(tmp_path: Path, options: list[str], refusal: str) -> None:
     (tmp_path / "rise.cep").write_text(READING + RISE)
     (tmp_path / "a.jsonl").write_text("")
     command = "from cep.command import main; main()"
@@ -132,8 +132,10 @@ def test_the_command_says_why_in_a_sentence(tmp_path: Path, options: list[str], 
         check=False,
     )
     assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
-    assert found.stderr.startswith(told) and "\nhint: " in found.stderr, found.stderr
-    assert (tmp_path / "state").exists() is ("cannot be started" in told), "nothing is claimed before it is looked at"
+    assert found.stderr.startswith(refusal) and "\nhint: " in found.stderr, found.stderr
+    assert (tmp_path / "state").exists() is ("cannot be started" in refusal), (
+        "nothing is claimed before it is looked at"
+    )
 
 
 @needs_java
@@ -147,9 +149,9 @@ def test_a_new_checkpoint_is_of_the_run_that_locks_it(tmp_path: Path, monkeypatc
     Path("other/letter.txt").touch()
     command = ["run", "rise.cep", "--on=spark", "--input=a=a.jsonl", "--output=out"]
     with locked(Path("state")):
-        for name, told in (("state", "is in use by another run"), ("other", "is not empty, and no checkpoint")):
+        for name, refusal in (("state", "is in use by another run"), ("other", "is not empty, and no checkpoint")):
             found = CliRunner().invoke(app, [*command, f"--checkpoint={name}"], prog_name="cep")
-            assert found.exit_code == 2 and told in found.stderr, found.stderr
+            assert found.exit_code == 2 and refusal in found.stderr, found.stderr
     assert sorted(path.name for path in Path("state").iterdir()) == ["lock", "turn"]
     assert [path.name for path in Path("other").iterdir()] == ["letter.txt"], "nothing is put into a folder of others"
 

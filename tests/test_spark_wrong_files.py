@@ -86,8 +86,8 @@ def test_a_file_that_a_worker_alone_does_not_have_is_not_lost(tmp_path: Path) ->
     path.unlink()  # or not mounted, or of another user
     with pytest.raises(CepError) as failed:
         list(file_blocks(program(), 0, planned.input, f"{tmp_path}/dead/ab-", planned.there))
-    told = f"{path} cannot be read by a worker on {socket.gethostname()}: no such file or directory; where the query"
-    assert failed.value.code == DEVICE and failed.value.message.startswith(told) and failed.value.hint
+    logged = f"{path} cannot be read by a worker on {socket.gethostname()}: no such file or directory; where the query"
+    assert failed.value.code == DEVICE and failed.value.message.startswith(logged) and failed.value.hint
     assert not list(tmp_path.glob("dead/*"))
     # Gone before it was planned, or planned anew, it is a dead letter.
     (planned,) = (one.seen() for one in journal.entries(0, 1))
@@ -129,8 +129,8 @@ def test_what_a_file_holds_may_be_unsure_until_it_is_read(tmp_path: Path) -> Non
         (files[0], "a file of format csv holds one event type"),
         (files[2], "the format is not known"),
     ]:
-        _, ((code, _, told),), _ = taken(file, tmp_path / "dead")
-        assert code == "file" and told.startswith(reason)
+        _, ((code, _, logged),), _ = taken(file, tmp_path / "dead")
+        assert code == "file" and logged.startswith(reason)
 
 
 def test_a_disk_that_fails_is_no_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,12 +164,12 @@ def test_the_query_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("days/2.parquet").write_bytes(b"no Parquet")
     result = run("one", "days/*.jsonl", "a=days/*.parquet")
     assert result.exit_code == 1, result.stderr
-    told = [json.loads(line) for line in result.stderr.splitlines()]
-    (warned,) = [each for each in told if each["event"] == "unread"]
+    logged = [json.loads(line) for line in result.stderr.splitlines()]
+    (warned,) = [each for each in logged if each["event"] == "unread"]
     assert warned["level"] == "warning" and warned["text"].startswith(
         f"not read: {tmp_path}/days/2.parquet: no Parquet"
     )
-    assert told[-1]["records"] == 3 and told[-1]["dead"] == {"file": 1}
+    assert logged[-1]["records"] == 3 and logged[-1]["dead"] == {"file": 1}
     # Another query has the same folder of dead letters, and its own files there.
     (first,) = Path("dead").iterdir()
     before = first.read_text()

@@ -227,26 +227,26 @@ def test_a_subscription_tells_what_comes_and_what_goes(tmp_path_factory: pytest.
             assert stream.headers["content-type"].startswith("text/event-stream")
             lines = (line for line in stream.iter_lines() if line and not line.startswith(":"))
 
-            def told() -> tuple[str, dict]:  # type: ignore[type-arg]
+            def next_event() -> tuple[str, dict]:  # type: ignore[type-arg]
                 return next(lines).removeprefix("event: "), json.loads(next(lines).removeprefix("data: "))
 
-            kind, found = told()
+            kind, found = next_event()
             assert kind == "answer" and [r["n"]["value"] for r in found["results"]["bindings"]] == ["milk"]
             one.push((2, "milk", 9.0), (3, "milk", 1.0))
-            kind, found = told()
+            kind, found = next_event()
             assert kind == "change"
             assert [r["most"]["value"] for r in found["added"]] == ["9"] and [
                 r["most"]["value"] for r in found["removed"]
             ] == ["8"]
             one.push((4, "milk", 8.5), (5, "fish", 3.0), (6, "milk", 1.0))
-            assert [r["n"]["value"] for r in told()[1]["added"]] == ["fish"]
+            assert [r["n"]["value"] for r in next_event()[1]["added"]] == ["fish"]
         assert asyncio.run(_all_watch(one)) == 30
         for bad, status in (("ASK {}", 400), ("SELECT * { ?x a }", 400), ("SELECT * { SERVICE ?x {} }", 403)):
             assert client.get(one.url + "/sparql/subscribe", params={"query": bad}).status_code == status
 
 
 async def _all_watch(one: Served) -> int:
-    """How many that come at once are told the same of one query, which is asked but once for all of them, until it
+    """How many that come at once are sent the same of one query, which is asked but once for all of them, until it
     changes."""
     times = 0
 
@@ -276,7 +276,7 @@ async def _all_watch(one: Served) -> int:
 
 
 def test_a_subscription_that_cannot_go_on_ends() -> None:
-    """After three problems of its own, one after the other; and whatever goes wrong, who waits is told."""
+    """After three problems of its own, one after the other; and whatever goes wrong, who waits hears of it."""
     asyncio.run(_ends())
 
 
@@ -302,15 +302,15 @@ async def _ends() -> None:
     watched = Subscriptions(history, {}, PollingRate(0.01, 0.01))  # type: ignore[arg-type]
     question = Question("SELECT ?n {}")
     queue = await watched.watch(question)
-    told = []
+    sent = []
     while (message := await asyncio.wait_for(queue.get(), 60)) is not None:
-        told.append(message)
+        sent.append(message)
         if "problem" not in message:
             heard[0](None)
-    kinds = [message.split("\n")[0].removeprefix("event: ") for message in told]
+    kinds = [message.split("\n")[0].removeprefix("event: ") for message in sent]
     assert kinds == ["answer", "problem", "problem", "change", *["problem"] * 5]
-    assert '"added": [{"n": {"type": "literal", "value": "fish"}}]' in told[3] and '"code": "slow"' in told[-1]
-    assert '"code": "failed"' in told[2] and watched.clients == 0
+    assert '"added": [{"n": {"type": "literal", "value": "fish"}}]' in sent[3] and '"code": "slow"' in next_event[-1]
+    assert '"code": "failed"' in sent[2] and watched.clients == 0
     for what in ("JSONDecodeError", "RuntimeError: x"):
         with pytest.raises(QueryRefused, match=what):
             await asyncio.wait_for(watched.watch(question), 60)
@@ -347,11 +347,11 @@ def test_pages_of_events_by_time(fridges: Served) -> None:
         assert {q.object.datatype for q in quads if q.predicate.value.endswith("#inXSDDateTimeStamp")} == {compared}
         assert "immutable" in found.headers["cache-control"]
         members += [q.object.value for q in quads if q.predicate.value == tree + "member"]
-        assert set(members[-1:]) <= {getattr(q.subject, "value", "") for q in quads}, "members are told in full"
+        assert set(members[-1:]) <= {getattr(q.subject, "value", "") for q in quads}, "members are reported in full"
     assert len(members) == len(set(members)) == 6
-    told = httpx.get(hours[0], headers={"Accept": "application/ld+json"}).json()
-    assert {"ldes", "time", "tree"} <= set(told["@context"])
-    assert any(node.get("@type") == "http://example.org/kitchen#Warming" for node in told["@graph"])
+    next_event = httpx.get(hours[0], headers={"Accept": "application/ld+json"}).json()
+    assert {"ldes", "time", "tree"} <= set(next_event["@context"])
+    assert any(node.get("@type") == "http://example.org/kitchen#Warming" for node in next_event["@graph"])
     for path in ("/ldes/2024-05-01T23", "/ldes/x", "/ldes/2024-05-01T08?page=9", "/ldes/2024-99-99"):
         assert httpx.get(fridges.url + path).status_code == 404, path
 

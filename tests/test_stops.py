@@ -84,8 +84,8 @@ def stopped(name: str, folder: Path, count: int, number: signal.Signals) -> list
             pause(part * lasts)
             if running.poll() is None:
                 running.send_signal(number)
-                out, told = running.communicate(timeout=300)
-                ended.append((running.returncode, out, told))
+                out, errors = running.communicate(timeout=300)
+                ended.append((running.returncode, out, errors))
                 whole(folder)
             else:
                 running.communicate()
@@ -113,9 +113,11 @@ def test_ctrl_c_at_any_moment_is_130(name: str, folder: Path) -> None:
     count = MOMENTS if name == "run" else max(2, MOMENTS // 5)
     ended = stopped(name, folder, count, signal.SIGINT)
     odd = [
-        (status, told)
-        for status, _, told in ended
-        if b"Traceback" in told or b"rror" in told or (status != 130 and not (status == 0 and b" records, " in told))
+        (status, errors)
+        for status, _, errors in ended
+        if b"Traceback" in errors
+        or b"rror" in errors
+        or (status != 130 and not (status == 0 and b" records, " in errors))
     ]  # 0: all was written and said before the signal came
     assert not odd, f"{len(odd)} of {count}: {odd[:3]}"
     assert any(status == 130 for status, _, _ in ended)
@@ -134,8 +136,8 @@ def test_a_second_one_ends_it_at_once(folder: Path) -> None:
         pause(part)
         for _ in range(20):
             running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=300)
-        assert (running.returncode, b"Traceback" in told) == (130, False)
+        _, errors = running.communicate(timeout=300)
+        assert (running.returncode, b"Traceback" in errors) == (130, False)
         whole(folder)
 
 
@@ -170,5 +172,5 @@ def test_what_waits_for_input_is_woken(waiting: list[str], tmp_path: Path) -> No
         pause(0.5)  # it reads, by then; no sign tells so
         running.send_signal(signal.SIGINT)
         assert running.wait(300) == 130
-        told = running.stderr.read()
-        assert b"Traceback" not in told and b"stopped" in told
+        errors = running.stderr.read()
+        assert b"Traceback" not in errors and b"stopped" in errors

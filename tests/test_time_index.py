@@ -163,7 +163,7 @@ def queries(draw: Callable[..., Any]) -> str:
     return f"{head} {group}{order}{limit}"
 
 
-def told(store: ox.Store, text: str, index: TimeIndex | None) -> tuple[Any, list[str]]:
+def answer_of(store: ox.Store, text: str, index: TimeIndex | None) -> tuple[Any, list[str]]:
     """The answer, without what is left open: in what order rows come, and which of those that are equal in what they
     are ordered by are among so many."""
     question = Question(text, prefixes=tuple(PREFIXES.items()), graph="nt")
@@ -197,7 +197,7 @@ def test_rows_are_those_of_the_query_as_it_stands(made: Rows, texts: list[str]) 
         patch.setattr(time_index, "_MINUTES", 120)
         store, index = filled(made)
         for text in texts:
-            assert told(store, text, index) == told(store, text, None), text
+            assert answer_of(store, text, index) == answer_of(store, text, None), text
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -220,7 +220,7 @@ def test_the_newest_are_the_newest_of_all(seed: int, monkeypatch: pytest.MonkeyP
     ):
         text = f"SELECT * {{ {about} {more} }} ORDER BY {order}"
         enough += any(each.enough for each in ways(index, text))
-        assert told(store, text, index) == told(store, text, None), text
+        assert answer_of(store, text, index) == answer_of(store, text, None), text
     assert enough > 24, "of 48"
 
 
@@ -286,4 +286,4 @@ def test_no_text_is_read_otherwise_than_it_is(text: str) -> None:
     found = timed(query, PREFIXES)
     if found is not None:
         store, index = filled([(0, 1, 0, "a", 1), (1, 700, 3, "b", 1)])
-        assert told(store, query, index) == told(store, query, None), query
+        assert answer_of(store, query, index) == answer_of(store, query, None), query

@@ -1,4 +1,4 @@
-"""Units: the table is the ontology's, conversion is exact arithmetic rounded once or twice, mistakes are told."""
+"""Units: the table is the ontology's, conversion is exact arithmetic rounded once or twice, mistakes are reported."""
 
 from __future__ import annotations
 

@@ -274,9 +274,9 @@ warm("milk", 8) at 2024-05-01T08:10:00Z
 """
     )
     assert cep(tmp_path, text.split()[4]) == text, "by its id"
-    (told,) = json.loads(cep(tmp_path, "warm(milk, 8)", "--format", "json"))
-    assert told["parts"][0]["record"]["line"] == 3 and "@" + told["id"] == text.split()[4]
-    facts = told["conditions"][0]["because"][0]["triples"]
+    (answer,) = json.loads(cep(tmp_path, "warm(milk, 8)", "--format", "json"))
+    assert answer["parts"][0]["record"]["line"] == 3 and "@" + answer["id"] == text.split()[4]
+    facts = answer["conditions"][0]["because"][0]["triples"]
     assert [step["rule"] for step in facts[0]["steps"]] == ["cax-sco", "asserted", "asserted"]
     assert facts[0]["steps"][0]["from"] == [step["triple"] for step in facts[0]["steps"][1:]]
     assert facts[1]["steps"][0]["triple"][1:] == ["<http://example.org/kitchen#name>", '"milk"']
@@ -316,10 +316,10 @@ def test_what_was_known_then_is_told(tmp_path: Path) -> None:
     engine.close()
     asked = Explainer(engine, used, calendar=False)
 
-    def limits(told: dict[str, Any]) -> list[str]:
-        facts = [fact for c in told.get("conditions", ()) for b in c.get("because", ()) for fact in b["triples"]]
+    def limits(answer: dict[str, Any]) -> list[str]:
+        facts = [fact for c in answer.get("conditions", ()) for b in c.get("because", ()) for fact in b["triples"]]
         mine = [fact["triple"] for fact in facts if "limit" in fact["triple"]]
-        return mine + [each for part in told.get("parts", ()) for each in limits(part)]
+        return mine + [each for part in answer.get("parts", ()) for each in limits(part)]
 
     memory = Memory(engine)
     warm = [asked.why(one) for one in read_question("warm(milk)", engine).found(memory)]
@@ -380,10 +380,10 @@ def test_every_event_is_explained_by_what_was_known_then(
     memory = Memory(engine)
     asked = Explainer(engine, Provenance(loaded), calendar=False)
     for one in everything(memory):
-        told = asked.why(one)
-        assert "rule" in told, told["text"]
+        answer = asked.why(one)
+        assert "rule" in answer, answer["text"]
         if one.event == "whole":
-            every = [fact for condition in told["conditions"] for fact in condition.get("triples", ())]
+            every = [fact for condition in answer["conditions"] for fact in condition.get("triples", ())]
             (fact,) = [each for each in every if "limit" in each["triple"]]
             assert fact["triple"].endswith(f"k:limit {one.args[1]}")
 
@@ -394,21 +394,21 @@ def _written(path: Path, text: str) -> Path:
 
 
 def test_why_not_names_what_failed(tmp_path: Path) -> None:
-    def told(asked: str, at: str, *more: str) -> str:
+    def answer(asked: str, at: str, *more: str) -> str:
         return cep(tmp_path, "--not", asked, "--at", f"2024-05-01T{at}", *more)
 
-    assert "but `T > L` does not hold\n      T > L:  6 > 7" in told("warm(milk)", "08:20")
-    assert 'but there is no reading("beer", _) since 2024-04-30T08:20:00Z' in told("warm(beer)", "08:20")
-    assert "but WITHIN 15 min is exceeded by 15 min" in told("rising(milk)", "08:50", "--back", "35min")
-    assert 'but reading("milk", 8) came, at 2024-05-01T08:10:00Z' in told("silent(milk)", "08:15")
+    assert "but `T > L` does not hold\n      T > L:  6 > 7" in answer("warm(milk)", "08:20")
+    assert 'but there is no reading("beer", _) since 2024-04-30T08:20:00Z' in answer("warm(beer)", "08:20")
+    assert "but WITHIN 15 min is exceeded by 15 min" in answer("rising(milk)", "08:50", "--back", "35min")
+    assert 'but reading("milk", 8) came, at 2024-05-01T08:10:00Z' in answer("silent(milk)", "08:15")
     assert "silent" in cep(tmp_path, "--not", "silent(milk)", "--at", "2024-05-01T08:25", status=1), "it is there"
-    told_ = json.loads(told("rising(milk)", "08:50", "--back", "35min", "--format", "json"))
+    told_ = json.loads(answer("rising(milk)", "08:50", "--back", "35min", "--format", "json"))
     assert [(rule["failure"]["kind"], rule["failure"]["by"]) for rule in told_["rules"]] == [("deadline", 900.0)]
 
 
 @pytest.fixture
 def nearest(tmp_path: Path) -> Callable[..., str]:
-    def told(rules: str, asked: str, at: str, **inputs: str) -> str:
+    def answer(rules: str, asked: str, at: str, **inputs: str) -> str:
         _written(tmp_path / "n.cep", rules)
         for name, times in inputs.items():
             rows = "".join(f"2024-05-01T{time},x\n" for time in times.split())
@@ -419,7 +419,7 @@ def nearest(tmp_path: Path) -> Callable[..., str]:
         assert result.exit_code == 0, result.output
         return " ".join(result.output.split())
 
-    return told
+    return answer
 
 
 def test_the_nearest_attempt_gives_what_was_asked_for(nearest: Callable[..., str]) -> None:
@@ -437,7 +437,7 @@ def test_the_nearest_attempt_gives_what_was_asked_for(nearest: Callable[..., str
 
 
 @pytest.mark.parametrize(
-    ("rule", "at", "a", "b", "told"),
+    ("rule", "at", "a", "b", "answer"),
     [
         ("SEQ b(S) WITHIN 1 h", "04:30", "00:00 02:00", "01:00:00.000001 03:30", "is exceeded by 30 min"),
         ("SEQ b(S) WITHIN 1 h", "05:00", "00:00 03:00", "01:00:00.000001 04:33:20.000001", "by 33 min 20.000001 s"),
@@ -451,10 +451,10 @@ def test_the_nearest_attempt_gives_what_was_asked_for(nearest: Callable[..., str
     ],
 )
 def test_the_nearest_attempt_missed_by_least(
-    nearest: Callable[..., str], rule: str, at: str, a: str, b: str, told: str
+    nearest: Callable[..., str], rule: str, at: str, a: str, b: str, answer: str
 ) -> None:
     events = "event a(s: string) TIME time. event b(s: string) TIME time. "
-    assert told in nearest(f"{events}e(S) <- a(S) {rule}.", "e(x)", at, a=a, b=b)
+    assert answer in nearest(f"{events}e(S) <- a(S) {rule}.", "e(x)", at, a=a, b=b)
 
 
 def test_absence_between_two_and_a_time_point_are_told_likewise(nearest: Callable[..., str]) -> None:

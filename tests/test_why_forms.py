@@ -1,4 +1,4 @@
-"""The triples that a rule rests on are told in whatever form their literals were written."""
+"""The triples that a rule rests on are shown in whatever form their literals were written."""
 
 from __future__ import annotations
 

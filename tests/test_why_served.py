@@ -38,16 +38,16 @@ def test_a_tree_in_every_form(tmp_path: Path) -> None:
         one.push((0, "vie", 20), (60, "vie", 36.5))
         id = latest(one)
         asked = Explainer(one.engine, Provenance(one.engine.changes.loaded))  # type: ignore[union-attr, arg-type]
-        told = asked.why(by_id(one.engine, id))
+        explained = asked.why(by_id(one.engine, id))
         answer = client.get(f"/why/{id}")
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-        assert answer.json() == told == client.get(f"/why/@{id}", headers={"Accept": "*/*"}).json()
-        assert [fact["triple"] for fact in told["conditions"][1]["triples"]] == [
+        assert answer.json() == explained == client.get(f"/why/@{id}", headers={"Accept": "*/*"}).json()
+        assert [fact["triple"] for fact in explained["conditions"][1]["triples"]] == [
             '<http://example.org/vienna> d:identifier "vie"',
             "<http://example.org/vienna> a sosa:Platform",
         ]
         text = client.get(f"/why/{id}", headers={"Accept": "text/plain"})
-        assert text.text.splitlines() == tree(told) == client.get(f"/why/{id}?format=text").text.splitlines()
+        assert text.text.splitlines() == tree(explained) == client.get(f"/why/{id}?format=text").text.splitlines()
         assert 'reading("vie"' in text.text and "2 more" in client.get(f"/why/{id}?format=text&depth=1").text
         prov = client.get(f"/why/{id}", headers={"Accept": "text/turtle, application/n-triples"})
         assert prov.headers["content-type"] == "application/n-triples"
@@ -78,8 +78,10 @@ def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert refused("/why-not?event=hot&at=noon", 400).startswith("at: ")
         assert "is no duration" in refused("/why-not?event=hot&at=2024-05-01&back=long", 400)
         for address in (f"/why/{id}?most=0", f"/why/{id}?depth=1000", f"/why/{id}?format=xml", "/why-not?event=hot"):
-            told = refused(address, 422)
-            assert "detail" not in told and told.splitlines() == [told.strip()] and ": " in told, told
+            explained = refused(address, 422)
+            assert "detail" not in explained and explained.splitlines() == [explained.strip()] and ": " in explained, (
+                explained
+            )
         assert refused("/why-not?event=hot", 422) == "at: this parameter is missing\n"
         assert refused("/why-not", 422).splitlines() == [f"{n}: this parameter is missing" for n in ("event", "at")]
         assert refused("/why/x?most=<b>", 422).startswith("most: `<b>`: input should be a valid integer")
@@ -128,6 +130,8 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
         feeding.join()
         assert found and {answer.status_code for answer in found.values()} == {200}
         for id, answer in list(found.items())[:5]:
-            told = answer.json()
-            assert told["parts"] == client.get(f"/why/{id}").json()["parts"] and told["end"] > told["start"]
+            explained = answer.json()
+            assert (
+                explained["parts"] == client.get(f"/why/{id}").json()["parts"] and explained["end"] > explained["start"]
+            )
         assert one.engine.watermark >= EIGHT + 159 * SECOND

@@ -38,7 +38,7 @@ class Stops:
 
     def begin(self) -> None:
         """The process is a command's: from now on both signals end it by 128 and their number, also while it ends."""
-        atexit.register(self._end)  # the first to be told is the last to be done
+        atexit.register(self._end)  # the first registered is the last done
         for number in STOPS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._handle)

@@ -36,7 +36,7 @@ QUADRATIC = 1e-6
 MODE = "compiled" if CHECKED else os.environ.get("SEMCEP_KERNELS", "")
 
 _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
-_told: list[Callable[[], None]] = []
+_beforehand: list[Callable[[], None]] = []
 _stand_ins: dict[int, tuple[Any, Callable[..., Any]]] = {}
 _twins: dict[int, Callable[..., Any]] = {}
 
@@ -49,7 +49,7 @@ def compile_at_once() -> None:
 
 def tell(beforehand: Callable[[], None]) -> None:
     """Call this once, before the first kernel is compiled that this process needs."""
-    _told[:] = [beforehand]
+    _beforehand[:] = [beforehand]
 
 
 def stands_for(intrinsic: Any, function: Callable[..., Any]) -> None:
@@ -94,8 +94,8 @@ class Tiered:
         if not named and self._quick(given):
             return self._run
         if not self._cached(given):
-            while _told:
-                _told.pop()()
+            while _beforehand:
+                _beforehand.pop()()
             self.spent.clear()
         return _compile(self._kernel, *given, **named)
 

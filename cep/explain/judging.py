@@ -181,9 +181,9 @@ class Judge:
         for case, answers in zip(cases, found):
             for extra in answers[: self.most]:
                 bound = {**case.bound, **extra}
-                live.append(Case(case.origin, bound, [*case.judged, self._told(condition, True, bound)]))
+                live.append(Case(case.origin, bound, [*case.judged, self._judgement(condition, True, bound)]))
             if not answers:
-                case.judged.append(self._told(condition, False, case.bound))
+                case.judged.append(self._judgement(condition, False, case.bound))
                 binds = [name for name in condition_variables(condition) if name not in case.bound and name != "_"]
                 negated = isinstance(condition, Predicate) and condition.negated
                 (ended if binds and not negated else live).append(case)
@@ -232,7 +232,7 @@ class Judge:
 
     # --- what is said of a condition ---
 
-    def _told(self, condition: Condition, holds: bool, bound: BoundValues) -> Judged:
+    def _judgement(self, condition: Condition, holds: bool, bound: BoundValues) -> Judged:
         names = [name for name in dict.fromkeys(condition_variables(condition)) if name in bound]
         return Judged(condition, holds, {name: bound[name][0] for name in names})
 

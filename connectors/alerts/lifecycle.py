@@ -32,7 +32,7 @@ class AlertChange:
     from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
     of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`: when the alert is over, unless
     there is another; `first` and `last`: their identities. `withdrawn`: it ended since the program was changed; what it
-    told of may go on. `holding`: of an alert on a fluent, what of it holds, so that it is not over.
+    warned of may go on. `holding`: of an alert on a fluent, what of it holds, so that it is not over.
     """
 
     alert: str

@@ -16,7 +16,7 @@ from connectors.feeds.document import Publisher
 
 TYPE = "application/cap+xml; charset=utf-8"
 
-WITHDRAWN = "The rules have changed, and this alert with them; what it told of may go on."
+WITHDRAWN = "The rules have changed, and this alert with them; what it warned of may go on."
 
 _KINDS = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}
 

@@ -1,7 +1,7 @@
 """The index of time: a query for a range of times, or for the newest events, looks only at the spans of these.
 
 Each instant is inside one minute, each minute in an hour, each hour in a day; so a query over the instants of all spans
-that a range touches has the rows of the query over all of them, each as often. Where instants are told of that are in
+that a range touches has the rows of the query over all of them, each as often. Where instants are named that are in
 no minute (of the knowledge, or of another way to write them), nothing is said, and the query is evaluated as it is.
 """
 

@@ -55,7 +55,7 @@ def query_parameter(name: str, why: str, example: str, several: bool = False) ->
 
 
 def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
-    """What `FastAPI.openapi` is to be: the framework's, with the refusals that every path has, as they are told.
+    """What `FastAPI.openapi` is to be: the framework's, with the refusals that every path has, as they are given.
     `token`: requests have to bring one."""
 
     def made() -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _node(node: Explained, depth: int, width: int) -> Iterator[str]:
         for each in node.get("absent", ()):
             yield from _wrapped(f"no {each['pattern']} until {each['until']}", depth + 2, width)
     elif node.get("parts"):
-        yield from _wrapped("by a rule that can no longer be told, from", depth + 1, width)
+        yield from _wrapped("by a rule that is no longer known, from", depth + 1, width)
     for part in node.get("parts", ()):
         yield from _node(part, depth + 1, width)
     chain = node.get("chain", ())

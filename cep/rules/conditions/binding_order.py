@@ -57,7 +57,7 @@ def arrange(
     for condition in conditions:
         for error in _misnamed(condition, relations, source):
             errors.append(error)
-    if errors:  # types are not asked for, so functions that are none are told here
+    if errors:  # types are not asked for, so unknown functions are reported here
         for call in (call for condition in conditions for call in _calls(condition)):
             if (wrong := unknown_function(call, source)) is not None:
                 errors.append(wrong)

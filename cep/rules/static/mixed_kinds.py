@@ -29,10 +29,10 @@ def mingled(
         if len(counts) < 2 or not set(counts) & {INT, FLOAT, BOOL}:
             continue
         order = sorted(counts, key=lambda kind: (-counts[kind], kind))
-        told = ", ".join(f"{a(_NAMES[kind])} {_times(counts[kind])}" for kind in order)
+        listed = ", ".join(f"{a(_NAMES[kind])} {_times(counts[kind])}" for kind in order)
         row = int(np.flatnonzero(kinds == order[-1])[0])
         beside = _beside(graph, i, row, types, columns, pool)
-        message = f"`?{graph.variables[i]}` is {told}: {_shown(column[row : row + 1], 'any', pool)}{beside}"
+        message = f"`?{graph.variables[i]}` is {listed}: {_shown(column[row : row + 1], 'any', pool)}{beside}"
         hint = (
             "values of two kinds are never equal, and neither is less: such an answer is silent where they are compared"
         )

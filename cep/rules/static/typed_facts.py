@@ -124,7 +124,7 @@ class DeclaredFacts:
             self.errors.append(error)
             return
         declared = self.declaration.attributes[at].type
-        mixed = declared == "time" and typed.type in TICKS  # told with all of the column
+        mixed = declared == "time" and typed.type in TICKS  # reported with all of the column
         if coerced(typed, declared) is None and not mixed:
             self.errors.append(self.mismatch(at, typed.type, argument))
 

@@ -1,4 +1,4 @@
-"""What a file sink is told: where files go, what they hold, and how long they stay."""
+"""The options of a file sink: where files go, what they hold, and how long they stay."""
 
 from __future__ import annotations
 

@@ -58,12 +58,12 @@ export class Query {
     }
   }
 
-  shown(type, text, told) {
-    if (!type.includes("json")) { told("a graph"); return el("pre", {}, text.slice(0, 200000)); }
+  shown(type, text, report) {
+    if (!type.includes("json")) { report("a graph"); return el("pre", {}, text.slice(0, 200000)); }
     const { head, results, boolean } = JSON.parse(text);
-    if (!results) { told("answered"); return el("p", { class: "truth" }, boolean ? "yes" : "no"); }
+    if (!results) { report("answered"); return el("p", { class: "truth" }, boolean ? "yes" : "no"); }
     const rows = results.bindings;
-    told(`${counted(rows.length)} ${rows.length === 1 ? "row" : "rows"}${rows.length > ROWS ? `, the first ${ROWS} shown` : ""}`);
+    report(`${counted(rows.length)} ${rows.length === 1 ? "row" : "rows"}${rows.length > ROWS ? `, the first ${ROWS} shown` : ""}`);
     return el("table", {}, el("thead", {}, el("tr", {}, ...head.vars.map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ...rows.slice(0, ROWS).map((row) => el("tr", {}, ...head.vars.map((name) => el("td", {}, this.cell(row[name])))))));
   }

@@ -9,19 +9,19 @@ import { Maker, bound, rule, ticks } from "./tree.js";
 const OPEN = 2; // how deep what is missing itself is unfolded at first
 const SPOKEN = /`([^`]*)`|(-?\d{4,}-\d\d-\d\dT[\d:.]+Z)/g;
 
-// `told`: as /why-not gives it. Its parts, and a sentence for who hears them.
-export function refusals(told, kinds, choose) {
+// `answer`: of /why-not. Its parts, and a sentence for who hears them.
+export function refusals(answer, kinds, choose) {
   const maker = new Refusals(kinds, choose);
-  const at = told.at ? ` at ${[...new Set(told.at.map((each) => moment(ticks(each))))].join(" to ")}` : "";
-  if (told.exists) {
-    return { said: "It is there.", parts: [el("p", { class: "verdict", "data-there": "" }, "It is there: ", code(told.asked), el("span", {}, at)),
-      el("ul", { class: "near" }, ...told.found.map((each) => maker.near("", each)))] };
+  const at = answer.at ? ` at ${[...new Set(answer.at.map((each) => moment(ticks(each))))].join(" to ")}` : "";
+  if (answer.exists) {
+    return { said: "It is there.", parts: [el("p", { class: "verdict", "data-there": "" }, "It is there: ", code(answer.asked), el("span", {}, at)),
+      el("ul", { class: "near" }, ...answer.found.map((each) => maker.near("", each)))] };
   }
-  const number = told.rules.length;
-  const parts = [el("p", { class: "verdict" }, "There is no ", code(told.asked), el("span", {}, at)), maker.around(told)];
+  const number = answer.rules.length;
+  const parts = [el("p", { class: "verdict" }, "There is no ", code(answer.asked), el("span", {}, at)), maker.around(answer)];
   if (!number) parts.push(el("p", { class: "none" }, "No rule gives it: it is read from the input."));
-  parts.push(...told.rules.map((each) => maker.refusal(each, 0)));
-  const first = told.rules[0];
+  parts.push(...answer.rules.map((each) => maker.refusal(each, 0)));
+  const first = answer.rules[0];
   const said = number === 1 ? `It is not there: ${first.failure.told}.` : `It is not there; ${counted(number)} rules could give it.`;
   return { parts: parts.filter(Boolean), said };
 }
@@ -29,17 +29,17 @@ export function refusals(told, kinds, choose) {
 class Refusals extends Maker {
   constructor(kinds, choose) { super(kinds); this.choose = choose; }
 
-  refusal(told, depth) {
-    const { failure } = told;
-    const held = told.conditions.filter((each) => each.holds);
+  refusal(answer, depth) {
+    const { failure } = answer;
+    const held = answer.conditions.filter((each) => each.holds);
     const lines = [
-      ...told.parts.map((each) => el("li", {}, "there is ", this.named(each))),
+      ...answer.parts.map((each) => el("li", {}, "there is ", this.named(each))),
       ...held.map((each) => this.condition(each)),
       ...this.failed(failure),
     ];
-    const below = told.because ?? [];
-    return el("section", { class: "refusal", "aria-label": `the rule in line ${told.rule.line}` },
-      rule(told.rule), bound(told.variables), el("ul", { class: "conditions" }, ...lines),
+    const below = answer.because ?? [];
+    return el("section", { class: "refusal", "aria-label": `the rule in line ${answer.rule.line}` },
+      rule(answer.rule), bound(answer.variables), el("ul", { class: "conditions" }, ...lines),
       below.length ? el("details", { class: "node", open: depth < OPEN },
         el("summary", {}, `why there is no such event: ${below.length === 1 ? "its rule" : `its ${counted(below.length)} rules`}`),
         ...below.map((each) => this.refusal(each, depth + 1))) : null);
@@ -53,8 +53,8 @@ class Refusals extends Maker {
     return [el("li", { class: "failed" }, el("span", { class: "sentence" }, ...spoken(failure)), conditions.length ? el("ul", { class: "conditions" }, ...conditions) : null, around)];
   }
 
-  around(told) {
-    const found = [["the latest before", told.before], ["the next after", told.after]].filter(([, one]) => one);
+  around(answer) {
+    const found = [["the latest before", answer.before], ["the next after", answer.after]].filter(([, one]) => one);
     return found.length ? el("ul", { class: "near" }, ...found.map(([text, one]) => this.near(`${text}: `, one))) : null;
   }
 
@@ -71,10 +71,10 @@ class Refusals extends Maker {
 }
 
 // The failure in a sentence, with what is of the program as that, and times as people read them.
-function spoken({ kind: failed, told }) {
-  const missing = failed === "missing" && /^there is no ([^`].*?)( since \S+)?$/s.exec(told);
+function spoken({ kind: failed, told: text }) {
+  const missing = failed === "missing" && /^there is no ([^`].*?)( since \S+)?$/s.exec(text);
   if (missing) return ["there is no ", code(missing[1]), ...pieces(missing[2] ?? "")];
-  return pieces(told);
+  return pieces(text);
 }
 
 function pieces(text) {

@@ -25,7 +25,7 @@ export function code(text) {
 }
 
 // Text between rules: whole lines of comment as prose, the rest as it stands.
-function told(text) {
+function proseAndCode(text) {
   const blocks = [];
   for (const paragraph of text.split(/\n\s*\n/)) {
     let last = null;
@@ -60,8 +60,8 @@ export class Rules {
       const text = lines.slice(from, to).join("\n").replace(/^\n+|\s+$/g, "");
       if (!text) return;
       const height = text.split("\n").length;
-      if (height > LONG && /^\s*[^#\s]/m.test(text)) parts.push(el("details", { class: "folded" }, el("summary", {}, `${height} lines of text and declarations`), ...told(text)));
-      else parts.push(...told(text));
+      if (height > LONG && /^\s*[^#\s]/m.test(text)) parts.push(el("details", { class: "folded" }, el("summary", {}, `${height} lines of text and declarations`), ...proseAndCode(text)));
+      else parts.push(...proseAndCode(text));
     };
     const rules = [...this.program.rules].sort((a, b) => a.line - b.line);
     let line = 0;

@@ -3,9 +3,9 @@
 import { by } from "./elements.js";
 
 export class Tabs {
-  constructor(told) {
+  constructor(changed) {
     this.tabs = [...by("tabs").querySelectorAll("[role=tab]")];
-    this.told = told;
+    this.changed = changed;
     for (const tab of this.tabs) tab.addEventListener("click", () => this.show(tab));
     by("tabs").addEventListener("keydown", (event) => {
       const here = this.tabs.indexOf(document.activeElement);
@@ -28,6 +28,6 @@ export class Tabs {
       tab.tabIndex = mine ? 0 : -1;
       by(tab.getAttribute("aria-controls")).hidden = !mine;
     }
-    this.told(this.name);
+    this.changed(this.name);
   }
 }

@@ -9,10 +9,10 @@ const OPEN = 2; // levels that are open at first
 const MANY = 8; // constituents of one event that are shown at first
 export const ticks = (time) => typeof time === "number" ? time * 1e6 : Date.parse(time) * 1000;
 
-// `told`: as /why gives it. `kinds`: the colours of events, by name.
-export function tree(told, kinds) {
+// `answer`: of /why. `kinds`: the colours of events, by name.
+export function tree(answer, kinds) {
   const maker = new Maker(kinds);
-  const made = el("div", { class: "tree" }, ...maker.body(told, 0));
+  const made = el("div", { class: "tree" }, ...maker.body(answer, 0));
   const folds = [...made.querySelectorAll("details")];
   if (folds.length < 3) return [made];
   const all = (open) => () => { for (const each of made.querySelectorAll("details")) each.open = open; };
@@ -23,61 +23,61 @@ export function tree(told, kinds) {
 export class Maker {
   constructor(kinds) { this.kinds = kinds; this.rule = null; }
 
-  node(told, depth) {
-    if (told.record) return this.record(told);
-    const body = this.body(told, depth);
-    const head = this.head(told);
+  node(answer, depth) {
+    if (answer.record) return this.record(answer);
+    const body = this.body(answer, depth);
+    const head = this.head(answer);
     if (!body.length) return el("div", { class: "node" }, head);
     return el("details", { class: "node", open: depth <= OPEN }, el("summary", {}, head), ...body);
   }
 
-  head(told) {
+  head(answer) {
     const mark = el("i", { class: "swatch" });
-    mark.style.background = kind(this.kinds.get(told.event) ?? 0);
-    return el("span", { class: "head" }, mark, code(told.text), told.again ? el("span", { class: "told" }, "see above") : null,
-      el("time", {}, interval(ticks(told.start), ticks(told.end))));
+    mark.style.background = kind(this.kinds.get(answer.event) ?? 0);
+    return el("span", { class: "head" }, mark, code(answer.text), answer.again ? el("span", { class: "aside" }, "see above") : null,
+      el("time", {}, interval(ticks(answer.start), ticks(answer.end))));
   }
 
-  record(told) {
-    const { file, line } = told.record;
-    const values = Object.entries(told.arguments).map(([name, value]) => `${name} ${valued(value)}`).join(" · ");
-    return el("div", { class: "node record" }, el("span", { class: "head" }, el("b", {}, told.event), el("time", {}, interval(ticks(told.start), ticks(told.end)))),
+  record(answer) {
+    const { file, line } = answer.record;
+    const values = Object.entries(answer.arguments).map(([name, value]) => `${name} ${valued(value)}`).join(" · ");
+    return el("div", { class: "node record" }, el("span", { class: "head" }, el("b", {}, answer.event), el("time", {}, interval(ticks(answer.start), ticks(answer.end)))),
       el("span", { class: "text" }, values, file ? el("span", { class: "place" }, file === "-" ? `line ${line}` : `${file}:${line}`) : null));
   }
 
   // What stands below an event.
-  body(told, depth, rule = null) {
-    const parts = told.parts ?? [];
-    const made = told.rule ? this.made(told, rule) : parts.length ? [el("p", { class: "told" }, "By a rule that can no longer be told, from:")] : [];
+  body(answer, depth, rule = null) {
+    const parts = answer.parts ?? [];
+    const made = answer.rule ? this.made(answer, rule) : parts.length ? [el("p", { class: "aside" }, "By a rule that is no longer known, from:")] : [];
     if (parts.length) made.push(this.list(parts.map((part) => () => this.node(part, depth + 1))));
-    if (told.chain) made.push(this.chain(told, depth));
-    if (told.left_out) made.push(el("p", { class: "told" }, `and ${counted(told.left_out)} more, with what they come from`));
+    if (answer.chain) made.push(this.chain(answer, depth));
+    if (answer.left_out) made.push(el("p", { class: "aside" }, `and ${counted(answer.left_out)} more, with what they come from`));
     return made;
   }
 
-  made(told, before) {
-    const { line, column } = told.rule;
+  made(answer, before) {
+    const { line, column } = answer.rule;
     const same = before && before.line === line && before.column === column;
     const lines = [
-      ...(told.conditions ?? []).map((each) => this.condition(each)),
-      ...(told.absent ?? []).map((each) => el("li", {}, "no ", code(each.pattern), ` until ${typeof each.until === "number" ? each.until : interval(ticks(each.until), ticks(each.until))}`)),
+      ...(answer.conditions ?? []).map((each) => this.condition(each)),
+      ...(answer.absent ?? []).map((each) => el("li", {}, "no ", code(each.pattern), ` until ${typeof each.until === "number" ? each.until : interval(ticks(each.until), ticks(each.until))}`)),
     ];
     return [
-      same ? null : rule(told.rule, told.also),
-      bound(told.variables),
+      same ? null : rule(answer.rule, answer.also),
+      bound(answer.variables),
       lines.length ? el("ul", { class: "conditions" }, ...lines) : null,
     ].filter(Boolean);
   }
 
-  chain(told, depth) {
-    let rule = told.rule;
-    const links = told.chain.map((link) => {
+  chain(answer, depth) {
+    let rule = answer.rule;
+    const links = answer.chain.map((link) => {
       const before = rule;
       rule = link.rule ?? rule;
       return () => link.record ? this.record(link)
         : el("details", { class: "node", open: false }, el("summary", {}, this.head(link)), ...this.body(link, depth + 1, before));
     });
-    const number = told.chain.length;
+    const number = answer.chain.length;
     return el("details", { class: "node chain", open: depth < OPEN && number <= MANY },
       el("summary", {}, `it goes on from ${number === 1 ? "one" : counted(number)} before it, the latest first`), this.list(links));
   }
@@ -97,12 +97,12 @@ export class Maker {
     return made;
   }
 
-  condition(told) {
-    const values = told.told !== undefined ? (told.told === told.text ? "" : told.told)
-      : Object.entries(told.values ?? {}).map(([name, value]) => `${name} = ${shown(value)}`).join(", ");
-    const line = [code(told.text), values ? el("span", { class: "values" }, values) : null, told.holds ? null : el("span", { class: "wrong" }, "does not hold")];
-    const below = [...(told.because ?? []).map((each) => this.condition(each)), ...(told.triples ?? []).map((each) => this.triple(each))];
-    const failed = { class: told.holds ? null : "failed" };
+  condition(answer) {
+    const values = answer.told !== undefined ? (answer.told === answer.text ? "" : answer.told)
+      : Object.entries(answer.values ?? {}).map(([name, value]) => `${name} = ${shown(value)}`).join(", ");
+    const line = [code(answer.text), values ? el("span", { class: "values" }, values) : null, answer.holds ? null : el("span", { class: "wrong" }, "does not hold")];
+    const below = [...(answer.because ?? []).map((each) => this.condition(each)), ...(answer.triples ?? []).map((each) => this.triple(each))];
+    const failed = { class: answer.holds ? null : "failed" };
     if (!below.length) return el("li", failed, ...line);
     return el("li", failed, el("details", { class: "known" }, el("summary", {}, ...line), el("ul", { class: "conditions" }, ...below)));
   }

@@ -98,7 +98,7 @@ export class Why {
     return [
       el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
         change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}`),
-      change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it told of may go on.") : null,
+      change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && change.state !== "resolved" ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
       facts([...judged(change), ["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
@@ -160,8 +160,8 @@ export class Why {
   asking(found) {
     const address = `why/${encodeURIComponent(found.id)}`;
     const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "It is asked of the running program …"));
-    ask(`${address}?format=json`).then((answer) => answer.json()).then((told) => [
-      ...tree(told, this.kinds),
+    ask(`${address}?format=json`).then((answer) => answer.json()).then((got) => [
+      ...tree(got, this.kinds),
       el("details", { class: "folded" }, el("summary", {}, `All ${counted(found.because.length)} input ${found.because.length === 1 ? "record" : "records"}`), ...this.records(found)),
       el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON"), " · ",
         el("a", { href: `${address}?format=prov` }, "as PROV")),

@@ -12,7 +12,7 @@ export class WhyNot {
     this.store = store;
     this.kinds = kinds;
     this.choose = choose;
-    this.marked = marked; // told what is asked, for the timeline
+    this.marked = marked; // called with what is asked, for the timeline
     this.events = program.events.filter((event) => event.derived);
     this.usual = (this.events.find((event) => event.alerts) ?? this.events[0])?.name;
     this.asked = 0;
@@ -91,8 +91,8 @@ export class WhyNot {
     say(by("why-title"), this.title({ event, key }));
     answer.setAttribute("aria-busy", "true");
     answer.replaceChildren(el("p", { class: "none" }, "It is asked of the running program …"));
-    ask(`${address}&format=json`).then((got) => got.json()).then((told) => {
-      const { parts, said } = refusals(told, this.kinds, this.choose);
+    ask(`${address}&format=json`).then((got) => got.json()).then((found) => {
+      const { parts, said } = refusals(found, this.kinds, this.choose);
       return [[...parts, el("p", { class: "same" }, "The same ", el("a", { href: `${address}&format=text` }, "as text"), " · ", el("a", { href: `${address}&format=json` }, "as JSON"))], said];
     }, (error) => { const said = error.message.replace(/^\d+ /, ""); return [[el("p", { class: "wrong" }, said)], said]; }).then(([parts, said]) => {
       if (mine !== this.asked) return; // another one was asked meanwhile

@@ -7,10 +7,10 @@ const AGAIN = 2000; // milliseconds
 const UNSEEN = 5000;
 
 export class Wire {
-  constructor(store, alerts, told) {
+  constructor(store, alerts, report) {
     this.store = store;
     this.alerts = alerts;
-    this.told = told; // "live", "broken", "waiting", "asleep", and why
+    this.report = report; // "live", "broken", "waiting", "asleep", and why
     this.sources = [];
     this.at = null; // how far it has come: of the news, of the alerts
     this.timer = 0;
@@ -19,12 +19,12 @@ export class Wire {
 
   async begin() {
     this.close();
-    this.told("waiting");
+    this.report("waiting");
     let state;
     try {
       state = await (await ask("api/state")).json();
     } catch {
-      this.told("broken");
+      this.report("broken");
       this.later();
       return;
     }
@@ -40,7 +40,7 @@ export class Wire {
     const news = this.open(`api/stream?after=${encodeURIComponent(this.at.news)}`);
     news.addEventListener("news", (message) => { this.at.news = message.lastEventId; this.store.news(JSON.parse(message.data)); });
     news.addEventListener("reset", () => this.begin());
-    news.addEventListener("open", () => this.told("live"));
+    news.addEventListener("open", () => this.report("live"));
     if (!this.alerts) return;
     const feed = this.open(`feeds/events?after=${this.at.alerts}`);
     for (const kind of ["firing", "updated", "resolved"]) {
@@ -57,14 +57,14 @@ export class Wire {
 
   // The browser tries again by itself, unless it was answered with an error.
   async broken(source, address) {
-    this.told("broken");
+    this.report("broken");
     if (source.readyState !== EventSource.CLOSED || !this.sources.includes(source)) return;
     this.close();
     this.later(await refusal(address));
   }
 
   later(why = "") {
-    if (why) this.told("broken", why);
+    if (why) this.report("broken", why);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.begin(), why ? 5 * AGAIN : AGAIN);
   }
@@ -79,7 +79,7 @@ export class Wire {
     if (!this.at || this.asleep || this.timer) return;
     this.asleep = true;
     this.close();
-    this.told("asleep");
+    this.report("asleep");
   }
 
   close() {

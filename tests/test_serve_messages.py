@@ -36,17 +36,17 @@ BLIZZARD = Path(replay.__file__).parent
 
 
 def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tmp_path: Path) -> None:
-    told: list[tuple[str, str | None, dict[str, Any]]] = []
+    logged: list[tuple[str, str | None, dict[str, Any]]] = []
     now = 0.0
 
     def log(event: str, text: str | None, level: str = "info", /, **more: Any) -> None:
-        told.append((event, text, more))
+        logged.append((event, text, more))
 
     letters = LoggedDeadLetters(None, log, lambda: now)
     letters.add([])
-    assert told == []
+    assert logged == []
     letters.add([DeadLetter("-", 3, "temp: expected float, found `broken`", "ill-typed", "x")])
-    (first,) = told
+    (first,) = logged
     assert first[:2] == (
         "first_dead_letter",
         "the first dead letter is standard input:3: temp: expected float, found `broken`; `--dead-letter FILE` keeps "
@@ -55,10 +55,10 @@ def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tm
     letters.add([DeadLetter("-", n, "bad", "json", "x") for n in range(4, 1_204)])
     now = OFTEN - 1
     letters.add([])
-    assert len(told) == 1, "not for every batch"
+    assert len(logged) == 1, "not for every batch"
     now = OFTEN
     letters.add([])
-    assert told[1:] == [
+    assert logged[1:] == [
         (
             "dead_letters",
             "1,201 dead letters by now (1,200 bad JSON, 1 ill-typed)",
@@ -67,7 +67,7 @@ def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tm
     ]
     now = 10 * OFTEN
     letters.add([])
-    assert len(told) == 2, "nothing is told where there is nothing new"
+    assert len(logged) == 2, "nothing is reported where there is nothing new"
 
 
 def test_a_port_that_another_program_has(tmp_path: Path) -> None:
