@@ -309,7 +309,7 @@ async def _ends() -> None:
             heard[0](None)
     kinds = [message.split("\n")[0].removeprefix("event: ") for message in sent]
     assert kinds == ["answer", "problem", "problem", "change", *["problem"] * 5]
-    assert '"added": [{"n": {"type": "literal", "value": "fish"}}]' in sent[3] and '"code": "slow"' in next_event[-1]
+    assert '"added": [{"n": {"type": "literal", "value": "fish"}}]' in sent[3] and '"code": "slow"' in sent[-1]
     assert '"code": "failed"' in sent[2] and watched.clients == 0
     for what in ("JSONDecodeError", "RuntimeError: x"):
         with pytest.raises(QueryRefused, match=what):

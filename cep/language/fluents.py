@@ -201,7 +201,7 @@ class Fluents:
         """Take in a deadline."""
         names = [each.name for each in statement.arguments if isinstance(each, Variable) and each.name != "_"]
         if len(names) != len(statement.arguments) or len(set(names)) != len(names):
-            message = "a deadline is that of all of its fluent: its arguments are variables, each its own"
+            message = "a deadline is one for all arguments of its fluent: each is a variable of its own"
             self.error(message, statement.span, f"e.g. `{statement.name}(X) ENDS AFTER ..`")
             return
         value = self.constant(statement.name, statement.value)
@@ -228,7 +228,7 @@ class Fluents:
         if value is None or declared is None or (isinstance(value, Variable)):
             return None
         if not isinstance(value, Constant):
-            self.error("a deadline is that of a constant value, or of any: a variable", value.span)
+            self.error("the value of a deadline is a constant, or a variable for any value", value.span)
             return None
         if coerced(TypedConstant(value.value, value.type), declared.type) is None:
             wrong = f"`{declared.name}` of `{name}` is {a(declared.type)}, this is {a(value.type)}"
@@ -326,11 +326,11 @@ class Fluents:
                 if name in self.declared:
                     value = self.declared[name].value
                     form = f"`{name}(..) = X`, and what is asked of X beside it" if value else f"`{name}(..)`"
-                    hint = f"alone among the conditions: {form}; what may hold instead is another rule"
+                    hint = f"a condition by itself: {form}; a second rule for what may hold instead"
                     if isinstance(condition, Disjunction):
                         self.error(f"the fluent `{name}` cannot stand among alternatives", condition.span, hint)
                     else:
-                        self.error(f"the fluent `{name}` cannot be asked so", condition.span, hint)
+                        self.error(f"the fluent `{name}` is no value and no function here", condition.span, hint)
 
     def given(
         self, pattern: Pattern, conditions: Sequence[Condition], within: int | None, span: Span

@@ -115,7 +115,7 @@ def formula(cursor: Cursor) -> Formula:
 def _joined(cursor: Cursor) -> Formula:
     first = cursor.token
     if first.key == "NOT":
-        cursor.stop("a formula does not begin with NOT: nothing says of whom", "behind what holds: `slow(V) AND NOT "
+        cursor.stop("nothing binds the variables of a NOT that begins a formula", "behind what holds: `slow(V) AND NOT "
                     "anchored(V)`")  # fmt: skip
     found, negated = [_since(cursor)], [False]
     height, word = cursor.height, cursor.token.key
@@ -128,7 +128,7 @@ def _joined(cursor: Cursor) -> Formula:
         cursor.advance()
         denied = cursor.token.key == "NOT"
         if denied and word == "OR":
-            cursor.stop("`OR NOT` holds for whom nothing says", "`OR (q AND NOT r)`")
+            cursor.stop("nothing binds the variables of an `OR NOT`", "`OR (q AND NOT r)`")
         negated.append(denied)
         if denied:
             cursor.advance()
@@ -286,6 +286,6 @@ def _length(cursor: Cursor) -> int:
     if cursor.token.key == "-":
         cursor.stop(
             "a time is not negative here",
-            "back in time look ONCE, HISTORICALLY and SINCE, ahead EVENTUALLY, ALWAYS and UNTIL",
+            "ONCE, HISTORICALLY and SINCE look back, EVENTUALLY, ALWAYS and UNTIL ahead",
         )
     return duration(cursor)

@@ -177,7 +177,7 @@ class ConditionConverter:
         assert isinstance(inner, Compound), "what is none was refused"
         name, arguments = inner.name, inner.arguments
         if name in ("happensAt", "holdsAt", "holdsFor"):
-            raise refused(self.source, f"`{name}` stands in no rule about no time", inner.span)
+            raise refused(self.source, f"a rule without a time has no `{name}`", inner.span)
         if name == "grounding":
             return self.grounding(inner, negated)
         if name in ("member", "memberchk") and isinstance(arguments[1], Many):

@@ -128,7 +128,7 @@ class HoldsForConverter:
         if not isinstance(place, Var):
             raise refused(self.source, "a variable for the intervals was expected", place.span, RULE)
         if place.name in lists:
-            raise refused(self.source, f"`{place.name}` are other intervals already", place.span, "another name")
+            raise refused(self.source, f"`{place.name}` names other intervals already", place.span, "another name")
         lists[place.name] = formula
 
     def constructed(self, clause: Clause, name: str, term: Compound, lists: Mapping[str, Formula]) -> Formula:

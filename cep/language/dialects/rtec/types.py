@@ -1,6 +1,6 @@
 """Types of the arguments of all predicates, found from how they are used: Prolog declares none.
 
-Arguments that share a variable have one type. What is compared or reckoned with is a number, an int where all that is
+Arguments that share a variable have one type. What is compared or calculated with is a number, an int where all that is
 known of it are ints and none of it comes in; all else is a string.
 """
 
@@ -96,13 +96,13 @@ class Types:
             self.same(("argument", name, at), self.key(each, clause))
 
     def type(self, key: Key) -> str:
-        """The type of what is in a class. Raises CepError where it is both reckoned with and a text."""
+        """The type of what is in a class. Raises CepError where it is both calculated with and a text."""
         known = self.known.get(self.root(key), {})
         if "text" in known:
             if "reckoned" in known:
                 first = known["reckoned"]
-                message = "this is reckoned with, and is a text elsewhere"
-                raise CepError(message, self.source, known["text"], f"as a number: at {first.line}:{first.column}",
+                message = f"this is a text, and at {first.line}:{first.column} the same is calculated with as a number"
+                raise CepError(message, self.source, known["text"], "a number in both places, or a text in both",
                                "type")  # fmt: skip
             return "string"
         if "float" in known or ("reckoned" in known and ("input" in known or "int" not in known)):
