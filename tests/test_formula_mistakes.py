@@ -31,7 +31,11 @@ MISTAKES = [
     ("h(P) WHILE ONCE[-1 s, 2 s] off(P).", "a time is not negative here", "EVENTUALLY, ALWAYS and UNTIL ahead"),
     ("h(P) WHILE ONCE[inf, inf) off(P).", "nothing is infinitely far away", "ONCE[0, 10 min]"),
     ("h(P) WHILE ONCE[2 s] off(P).", "expected `,`", "ONCE[0, 10 min]"),
-    ("h(P) WHILE NOT on(P).", "a formula does not begin with NOT", "slow(V) AND NOT anchored(V)"),
+    (
+        "h(P) WHILE NOT on(P).",
+        "nothing binds the variables of a NOT that begins a formula",
+        "slow(V) AND NOT anchored(V)",
+    ),
     ("h(P) WHILE on(P) OR NOT off(P).", "nothing binds the variables of an `OR NOT`", "`OR (q AND NOT r)`"),
     ("h(P) WHILE ONCE NOT on(P).", "NOT stands directly behind an AND only", "ONCE (p(X) AND NOT q(X))"),
     ("h(P) WHILE tick(P, X) WHERE X > 1 AND on(P).", "`WHERE` takes all to its left", "(.. WHERE ..) AND .."),

@@ -29,7 +29,10 @@ from cep.rules.terms import AggregateResult, Variable, rename_expression
 from cep.rules.window_forms import DAY, Over
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
@@ -140,7 +143,7 @@ class Window(Pattern):
         groups = {variable.name for variable in self.by}
         return {name: known for name, known in self.pattern.ranges(searcher).items() if name in groups}
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         groups = {variable.name for variable in self.by}
         inner = matcher.attempts(self.pattern, {name: value for name, value in bound.items() if name in groups})
         whole = [attempt for attempt in inner if attempt.failure is None]
@@ -275,7 +278,7 @@ class Aggregation(Node):
             return f"after {say_duration(self.duration)}"
         return f"when {counted(self.events or 0, 'newer one')} of its group came"
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.windows.sliding_aggregate import window_of
 
         return window_of(self, builder)

@@ -35,7 +35,7 @@ class GoalBuilder:
 
     def node(self, number: int) -> Goal:
         """The goal of a node."""
-        return self.plan.nodes[number].goal(self, number)  # type: ignore[no-any-return]
+        return self.plan.nodes[number].goal(self, number)
 
     def event(self, name: str) -> relational.Project:
         """The goal that makes the occurrences of an event, of its input and of its heads' tables."""

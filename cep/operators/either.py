@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.where import decided, of_parts, split
@@ -17,7 +17,10 @@ from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
@@ -72,7 +75,7 @@ class Either(Pattern):
             side.ranges(searcher)
         return {}
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return [*matcher.attempts(self.left, bound), *matcher.attempts(self.right, bound)]
 
 
@@ -96,7 +99,7 @@ class Union(Node):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return pattern_text.joined(sides[0], "OR", sides[1])
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.relational import union_of
 
         return union_of(self, builder, number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.where import bounded_by, decided
@@ -20,7 +20,10 @@ from cep.rules.terms import Constant, Expression, Variable
 
 if TYPE_CHECKING:
     from cep.core.schema import Attribute
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -73,9 +76,8 @@ class Atom(Pattern):
     def ranges(self, searcher: Searcher) -> Ranges:
         return searcher.declared(self.event, self.arguments)
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.of_event(self, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.of_event(self, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class Scan(Node):
         attributes = [schema.attributes[i].name for i in there]
         return pattern_text.event(self.event, [arguments[i] for i in there], attributes)
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.relational import scan_of
 
         return scan_of(self, builder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.holding import KIND
@@ -17,7 +17,10 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import AggregateResult, Variable, rename_expression
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -61,9 +64,8 @@ class GroupingPattern(Pattern):
         places = {name: place for place, name in enumerate(names)}
         return decided(builder, node, places, components, self.span), places
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.attempts(self.formula, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.formula, bound)
 
 
 def _renamed(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:
@@ -117,7 +119,7 @@ class Grouping(Node):
             ("forgets", "when it ends"),
         ]
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.grouping import grouping_of
 
         return grouping_of(self, builder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import BEFORE, BEGINS, ENDS
@@ -17,7 +17,10 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -62,9 +65,8 @@ class InertiaPattern(Pattern):
         node = builder.add(Inertia(child, keys, self.valued, self.deadlines), self.names, self.span)
         return node, {name: place for place, name in enumerate(self.names)}
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.of_event(self, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.of_event(self, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class Inertia(Node):
             ("forgets", f"when it ends{f', {after}' if after else ''}"),
         ]
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.inertia import inertia_of
 
         return inertia_of(self, builder, number, kinds_read(builder, number, (BEGINS, ENDS, BEFORE)))

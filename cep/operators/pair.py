@@ -25,7 +25,10 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, PolicyChoice
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
@@ -126,7 +129,7 @@ class Pair(Pattern):
 
     # --- explanation ---
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         lefts, rights = matcher.attempts(self.left, bound), matcher.attempts(self.right, bound)
         whole, others = [a for a in lefts if not a.failure], [a for a in rights if not a.failure]
         if not whole or not others:
@@ -342,7 +345,7 @@ class Join(Node):
         allowed = " that the WHERE allows" if self.decide else ""
         return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.converted_keys import with_converted_keys
         from cep.operators.goals.pairs.join import JoinGoal
         from cep.operators.goals.pairs.join_spec import spec_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.event import Scan
@@ -15,7 +15,10 @@ from cep.rules.pattern_text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -46,9 +49,8 @@ class RecordingPattern(Pattern):
         node = builder.add(Recording(child, width), self.names, self.span)
         return node, {name: place for place, name in enumerate(self.names)}
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.of_event(self, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.of_event(self, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Recording(Node):
             ("forgets", "when it ends"),
         ]
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.recording import recording_of
 
         return recording_of(self, builder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, KINDS
@@ -16,7 +16,10 @@ from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -58,9 +61,8 @@ class FormulaEventPattern(Pattern):
         places = {name: place for place, name in enumerate((*self.names, KIND))}
         return decided(builder, node, places, components, self.span), places
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.attempts(self.event, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.event, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,8 @@ class ProjectionPattern(Pattern):
         places = {name: place for place, name in enumerate((*self.names, KIND))}
         return decided(builder, node, places, components, self.span), places
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.attempts(self.formula, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.formula, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,8 @@ class ExtentPattern(Pattern):
         node = builder.add(Extent(child, len(own) - 1, self.late), own, self.span)
         return node, {name: place for place, name in enumerate(own)}
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.of_event(self, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.of_event(self, bound)
 
 
 class _Counted(Node):
@@ -174,7 +174,7 @@ class Projection(_Counted):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return sides[0]
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.supports import projection_of
 
         return projection_of(self, builder)
@@ -207,7 +207,7 @@ class FormulaEvent(_Counted):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return sides[0]
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.supports import formula_event_of
 
         return formula_event_of(self, builder)
@@ -234,7 +234,7 @@ class Extent(_Counted):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text(f"extent of {sides[0].text}")
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.supports import extent_of
 
         return extent_of(self, builder, kinds_read(builder, number, EDGES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.interval_sets import INFINITE, Reach
@@ -18,7 +18,10 @@ from cep.rules.formulas import FUTURE
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -61,9 +64,8 @@ class TemporalPattern(Pattern):
         places = {name: place for place, name in enumerate((*names, KIND))}
         return decided(builder, node, places, components, self.span), places
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.attempts(self.left if self.right is None else self.right, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.left if self.right is None else self.right, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Temporal(Node):
             ("forgets", "never" if never else f"after {say_duration(reached)}"),
         ]
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.temporal import temporal_of
 
         return temporal_of(self, builder, number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import SINCE_EVER
@@ -15,7 +15,10 @@ from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -40,7 +43,7 @@ class Point(Pattern):
     ) -> tuple[int, dict[str, int]]:
         return decided(builder, builder.add(Tick(self.ticks), (), self.span), {}, components, self.span), {}
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         late = self.ticks - matcher.until
         failure = matcher.failure("open", self, by=late) if late > 0 else None
         return [matcher.attempt(bound, self.ticks, self.ticks, failure=failure)]
@@ -61,7 +64,7 @@ class Tick(Node):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text("initially") if self.ticks == SINCE_EVER else pattern_text.time_point(self.ticks)
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals import relational
 
         return relational.TickGoal(self.ticks)

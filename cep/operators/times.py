@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.pair import Pair
@@ -12,6 +12,10 @@ from cep.operators.where import decided
 from cep.plan.binarise import Binariser, Component
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.pattern import Pattern, PatternProperties, rechosen
+
+if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,8 @@ class Repeat(Pattern):
     def ranges(self, searcher: Searcher) -> Ranges:
         return self.links[0].ranges(searcher)
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.attempts(self.chain, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.chain, bound)
 
 
 def _chained(chain: Pattern, links: Sequence[Pattern], names: Mapping[str, str]) -> Pattern:

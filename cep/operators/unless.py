@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.literals import say_duration, write_duration
@@ -18,7 +18,10 @@ from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -68,7 +71,7 @@ class Unless(Pattern):
     def shortest(self) -> tuple[int, str] | None:
         return self.duration, f"the UNLESS alone lasts {write_duration(self.duration)}"
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         made = []
         for left in matcher.attempts(self.left, bound):
             if left.failure is not None:
@@ -142,7 +145,7 @@ class Deadline(Node):
             ("forgets", f"after {say_duration(self.duration)}, or when {absent} comes"),
         ]
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.pairs.unless import deadline_of
 
         return deadline_of(self, builder)

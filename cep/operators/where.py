@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.plan.binarise import Component, canonical, components_of
@@ -17,7 +17,10 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, condition_variables, rename_condition
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
@@ -84,9 +87,8 @@ class SelectPattern(Pattern):
     def shortest(self) -> tuple[int, str] | None:
         return self.pattern.shortest()
 
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
-        attempts: list[Any] = matcher.where(self, self.pattern, self.conditions, bound)
-        return attempts
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.where(self, self.pattern, self.conditions, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Select(Node):
         made = author_names(self.conditions, names[: self.width], rendering.source) | bound
         return restricted(sides[0], self.within, self.conditions, made)
 
-    def goal(self, builder: GoalBuilder, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.relational import select_of
 
         return select_of(self, builder)

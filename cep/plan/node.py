@@ -11,13 +11,15 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from cep.plan.properties import WithProperties
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition
 
 if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
     from cep.plan.horizon import Horizon
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
@@ -179,7 +181,7 @@ class Node(WithProperties[NodeProperties]):
         return []
 
     @abstractmethod
-    def goal(self, builder: Any, number: int) -> Any:
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
         """Its goal. `builder`: a `cep.operators.build.GoalBuilder`."""
 
 

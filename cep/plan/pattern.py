@@ -10,13 +10,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import Span
 from cep.plan.properties import WithProperties
 from cep.rules.terms import AggregateResult, Condition, Constant, PolicyChoice, Variable, condition_variables
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.plan.binarise import Binariser, Component
     from cep.plan.lint.ranges import Ranges, Searcher
     from cep.plan.safety import Checker
@@ -91,7 +93,7 @@ class Pattern(WithProperties[PatternProperties]):
         return None
 
     @abstractmethod
-    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         """Everything that matches, and where nothing does at a place, the best without it: for explanations.
 
         `matcher`: a `cep.explain.matching.Matcher`; gives its attempts.
