@@ -131,7 +131,7 @@ class LineReader:
                 raise found
             return found
 
-        found: list[_Rows] = []
+        found: list[_LineRows] = []
         for i, schema in enumerate(names.schemas):
             lines = np.flatnonzero(types == i)
             if len(lines):
@@ -198,7 +198,7 @@ class LineReader:
         lines: NDArray[np.int64],
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
-    ) -> _Rows:
+    ) -> _LineRows:
         """The cells of the lines of one event."""
         names = self._names
         _, positional, begin, entries = scanned
@@ -236,7 +236,7 @@ class LineReader:
         cells = Cells(buffer, offset, length, kind, False)
         if any(from_message(source_of(attribute)) for attribute in schema.attributes):
             cells = with_envelope(schema, times, cells, good, row, beside or {})
-        return _Rows(schema, lines[~odd], counts[~odd], odd, row, place, good, cells)
+        return _LineRows(schema, lines[~odd], counts[~odd], odd, row, place, good, cells)
 
     def _settle(self, types: NDArray[np.int32]) -> None:
         """Give lines their type by default; what then is without one of the program's types is odd."""
@@ -270,7 +270,7 @@ class LineReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _LineRows:
     """Events of one type in some lines: `lines` that give `counts` each, which lines are `odd` (to be read by
     themselves); and of each event its line, its place in that, whether it is `good`, and its cells."""
 
@@ -283,7 +283,7 @@ class _Rows:
     good: NDArray[np.bool_]
     cells: Cells
 
-    def with_odd(self, slow: Sequence[tuple[int, int]]) -> _Rows:
+    def with_odd(self, slow: Sequence[tuple[int, int]]) -> _LineRows:
         """Likewise, with events (line, place) that are not good."""
         row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
         index = np.lexsort((place, row))
@@ -298,11 +298,11 @@ class _Rows:
         return replace(self, row=row[index], place=place[index], good=good, cells=cells)
 
 
-def _no_rows(schema: Schema, width: int, buffer: NDArray[np.uint8]) -> _Rows:
+def _no_rows(schema: Schema, width: int, buffer: NDArray[np.uint8]) -> _LineRows:
     none = np.zeros(0, np.int64)
     cells = np.zeros((width, 0), np.int32)
     empty = Cells(buffer, cells, cells, cells.astype(np.uint8), False)
-    return _Rows(schema, none, none, none.astype(np.bool_), none, none, none.astype(np.bool_), empty)
+    return _LineRows(schema, none, none, none.astype(np.bool_), none, none, none.astype(np.bool_), empty)
 
 
 def with_envelope(

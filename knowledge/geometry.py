@@ -223,7 +223,7 @@ class Near:
     def __init__(self, places: Geometries, pool: Pool) -> None:
         self._places = places
         self._pool = pool
-        self._codes: _Codes | None = None
+        self._codes: _GeometryCodes | None = None
 
     def ready(self, bound: frozenset[int]) -> bool:
         return bound >= {0, 1, 2}
@@ -231,11 +231,11 @@ class Near:
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
         features = self._places.features
         if self._codes is None:
-            self._codes = _Codes(features.iris, self._pool)
+            self._codes = _GeometryCodes(features.iris, self._pool)
         return _NearProbe(features, self._codes, tuple(bound), wanted)
 
 
-class _Codes:
+class _GeometryCodes:
     """The codes of features' IRIs, made as they are met: of most of a gazetteer never."""
 
     def __init__(self, iris: pl.Series, pool: Pool) -> None:
@@ -266,7 +266,9 @@ class _Codes:
 class _NearProbe:
     """The features asked in one way."""
 
-    def __init__(self, features: Features, codes: _Codes, bound: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    def __init__(
+        self, features: Features, codes: _GeometryCodes, bound: tuple[int, ...], wanted: tuple[int, ...]
+    ) -> None:
         self._features = features
         self._codes = codes
         self._bound = bound

@@ -61,7 +61,7 @@ def alerting(
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
     bound = {each.name: name for name, each in zip(own, head) if isinstance(each, Variable)}
     given = [name for condition in conditions for name in condition_variables(condition) if _binds(condition)]
-    reader = _Reader(statement, {**{name: name for name in given}, **bound}, source)
+    reader = _AlertReader(statement, {**{name: name for name in given}, **bound}, source)
     title, text, instruction = map(reader.template, (statement.title, statement.text, statement.instruction))
     keys = [reader.column(each, "the key") for each in statement.keys]
     places = {}
@@ -144,7 +144,7 @@ def _binds(condition: Condition) -> bool:
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
 
 
-class _Reader:
+class _AlertReader:
     """What an alert speaks of: `used` variables with the first place of each; `known`: their columns."""
 
     def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:

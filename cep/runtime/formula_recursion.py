@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import START, Table, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import Goal, Growing, Holding, Settling
+from cep.operators.goals.contract import FixpointGoal, Goal, KnowsHeld, RecursiveGoal
 from cep.operators.goals.fluents.change_tables import changes_in, decided
 from cep.operators.goals.fluents.stretches import clipped
 from cep.plan.order import PlanUnit
@@ -59,7 +59,7 @@ class FormulaRecursion:
             if first > last:
                 return
             self._grow(outputs, first, last, END_OF_TIME)
-        given = {unit: cast(Settling, goal).settled() for unit, goal, _, _ in self.readers if unit in self.settling}
+        given = {unit: cast(FixpointGoal, goal).settled() for unit, goal, _, _ in self.readers if unit in self.settling}
         seen = outputs | given
         for unit, goal, reads, event in self.readers:
             made = goal.step(self._tables(reads, event, unit, seen), frontier)
@@ -92,11 +92,11 @@ class FormulaRecursion:
         they go on and on beyond the `latest` time in the input."""
         new: dict[PlanUnit, Table] = {}
         for unit, goal, reads, _ in self.readers:
-            cast(Growing, goal).open_stretch(first, last)
+            cast(RecursiveGoal, goal).open_stretch(first, last)
             new[unit] = empty(self.widths[unit])
             for other in reads:
                 if other not in self.inside:
-                    held = cast(Holding, self.outside[other]).held(outputs[other], first, last)
+                    held = cast(KnowsHeld, self.outside[other]).held(outputs[other], first, last)
                     new[other] = clipped(held, first, last)
         nothing = {unit: table[:, :0] for unit, table in new.items()}
         derived, alone, opening = 0, 0, True
@@ -105,7 +105,7 @@ class FormulaRecursion:
             for unit, goal, reads, event in self.readers:
                 tables = self._tables(reads, event, unit, new | made)
                 some = opening or any(map(rows, tables))
-                made[unit] = cast(Growing, goal).grow(tables) if some else empty(self.widths[unit])
+                made[unit] = cast(RecursiveGoal, goal).grow(tables) if some else empty(self.widths[unit])
             new = nothing | {unit: made[unit] for unit in self.settling}
             opening = False
             found = [made[unit] for unit in self.settling]

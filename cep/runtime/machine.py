@@ -18,7 +18,7 @@ from cep.core.fluents import EDGES
 from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import Goal, Holder, Ints, Settling, Translation, demand
+from cep.operators.goals.contract import FixpointGoal, Goal, Holder, Ints, Translation, demand
 from cep.operators.loop import Loop, loop_of
 from cep.plan import order
 from cep.plan.order import Group, PlanUnit
@@ -93,7 +93,7 @@ class Machine:
         sequence = order.components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
         outside = dict(self.goals())
         rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
-        late = max(cast(Settling, steps[unit].goal).late for unit in settling)
+        late = max(cast(FixpointGoal, steps[unit].goal).late for unit in settling)
         readers = [(u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence]
         return FormulaRecursion(readers, settling, outside, self.widths, late, max_derivations, rules)
 

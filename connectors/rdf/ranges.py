@@ -39,7 +39,7 @@ def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
     if not ("inXSDDateTimeStamp" in text or "distance" in text) or "\\" in text:
         return None
     try:
-        return _Reader(text, prefixes).timed()
+        return _RangeReader(text, prefixes).timed()
     except (
         _Unclear,
         IndexError,
@@ -50,7 +50,7 @@ def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
         return None
 
 
-class _Reader:
+class _RangeReader:
     def __init__(self, text: str, prefixes: Mapping[str, str]) -> None:
         self.text, self.prefixes = text, dict(prefixes)
         self.tokens = tokens(text)

@@ -44,12 +44,12 @@ class TooMany(Exception):
 def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
     """The same, each row once. TooMany: there are more than `most` different ones, or more than `most_read` in all, of
     which no more are worked out."""
-    rows = _Rows(most, most_read)
+    rows = _SolutionRows(most, most_read)
     solutions.serialize(cast("IO[bytes]", rows), format=ox.QueryResultsFormat.TSV)
     return _columns(rows.close(), len(solutions.variables))
 
 
-class _Rows:
+class _SolutionRows:
     """Takes TSV piece by piece: its lines but the first. What came is looked through for equal ones whenever it has
     doubled, so that few that come often take little room."""
 

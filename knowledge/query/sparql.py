@@ -122,7 +122,7 @@ def basic(text: str, prefixes: Mapping[str, str]) -> tuple[TriplePattern, ...] |
     Blank nodes are variables that nothing else can name.
     """
     try:
-        return tuple(_Reader(tokens(text), prefixes).group())
+        return tuple(_QueryReader(tokens(text), prefixes).group())
     except _NotBasic:
         return None
 
@@ -131,7 +131,7 @@ class _NotBasic(Exception):
     pass
 
 
-class _Reader:
+class _QueryReader:
     def __init__(self, found: Sequence[SparqlToken], prefixes: Mapping[str, str]) -> None:
         self.found = [*found, SparqlToken("mark", "", -1, -1)]
         self.prefixes = prefixes

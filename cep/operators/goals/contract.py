@@ -100,7 +100,7 @@ class Holder(Protocol):
         ...
 
 
-class Growing(Protocol):
+class RecursiveGoal(Protocol):
     """A goal of formulas that may lie on a cycle: then rows of tables are intervals, whose START and END are codes
     (`cep.operators.goals.fluents.stretches`)."""
 
@@ -113,7 +113,7 @@ class Growing(Protocol):
         ...
 
 
-class Settling(Growing, Protocol):
+class FixpointGoal(RecursiveGoal, Protocol):
     """A goal that every cycle goes through: it gives nothing twice. `late`: how late that is, in microseconds."""
 
     @property
@@ -124,7 +124,7 @@ class Settling(Growing, Protocol):
         ...
 
 
-class Holding(Protocol):
+class KnowsHeld(Protocol):
     """A goal that knows what holds."""
 
     def held(self, changes: Table, first: int, last: int) -> Table:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Goal, Growing
+from cep.operators.goals.contract import Goal, RecursiveGoal
 from cep.operators.goals.relational import columns_of
 from cep.rules.expressions.evaluate import Evaluation
 
@@ -31,10 +31,10 @@ class WithConvertedKeys:
         return self._narrow(self.goal.step(self._wide(inputs), frontier))
 
     def open_stretch(self, first: int, last: int) -> None:
-        cast(Growing, self.goal).open_stretch(first, last)
+        cast(RecursiveGoal, self.goal).open_stretch(first, last)
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        return self._narrow(cast(Growing, self.goal).grow(self._wide(inputs)))
+        return self._narrow(cast(RecursiveGoal, self.goal).grow(self._wide(inputs)))
 
     def _wide(self, inputs: Sequence[Table]) -> list[Table]:
         wide = []

@@ -19,11 +19,11 @@ def unjoined(rules: Rules) -> list[Warning]:
     found: list[Warning] = []
     for rule in rules.rules:
         if any(absent(each) for each in patterns(rule.body)):
-            found += _Rule(rule, rules.source).warnings()
+            found += _WatchedRule(rule, rules.source).warnings()
     return found
 
 
-class _Rule:
+class _WatchedRule:
     def __init__(self, rule: Rule, source: Source) -> None:
         self.rule = rule
         self.source = source

@@ -177,7 +177,7 @@ def _table(relation: Relation | None) -> MaterializedRelation | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _EditEntry:
     """A rule entered with rows of a table that it asks, which are variables at some `places` of it."""
 
     table: MaterializedRelation
@@ -211,7 +211,7 @@ class _Single:
 
     def _entry(
         self, of: Maintained, rule: StaticRule, i: int, table: MaterializedRelation, before: Mapping[str, Relation]
-    ) -> _Entry:
+    ) -> _EditEntry:
         condition = rule.conditions[i]
         assert isinstance(condition, Predicate), "it asks a table"
         relation = of.relations[condition.name]
@@ -234,7 +234,7 @@ class _Single:
             heads.append(
                 tuple(compile_expression(fit_head(each, type), of.pool) for each, type in zip(made, self.table.types))
             )
-        return _Entry(table, condition.negated, names, former, now, heads[1], heads[0])
+        return _EditEntry(table, condition.negated, names, former, now, heads[1], heads[0])
 
     def change(self, pool: Pool) -> None:
         """Take what follows from the changes of the tables that the rules ask."""

@@ -56,10 +56,10 @@ Part = Formula | Truth
 def read(source: Source, tick: int = SECOND) -> ast.SyntaxTree:
     """The rules of a program, with the fluents that they are about. `tick`: microseconds of the number 1. Raises
     CepError with all that is wrong."""
-    return _Reader(source, tick).tree()
+    return _ProgramReader(source, tick).tree()
 
 
-class _Reader:
+class _ProgramReader:
     def __init__(self, source: Source, tick: int) -> None:
         self.source = source
         self.tick = tick

@@ -35,10 +35,10 @@ from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, 
 def read(source: Source, tick: int = SECOND) -> ast.SyntaxTree:
     """The clauses of a description, with the events, fluents and facts that they are about. `tick`: microseconds of
     one tick of its clock. Raises CepError with all that is wrong."""
-    return _Reader(sorted_clauses(source), tick).tree()
+    return _DescriptionReader(sorted_clauses(source), tick).tree()
 
 
-class _Reader:
+class _DescriptionReader:
     def __init__(self, description: EventDescription, tick: int) -> None:
         self.description = description
         self.source = description.source

@@ -23,7 +23,7 @@ from cep.operators.goals.fluents.changes import Changes
 from cep.operators.goals.keys import Keys, grow
 
 
-class Grown:
+class GrowingIntervals:
     """Intervals of numbered tuples that only become more."""
 
     def __init__(self) -> None:

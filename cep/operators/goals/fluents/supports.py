@@ -46,7 +46,7 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.fluents.change_tables import PendingChanges, delay_of, phased, put_changes, sorted_rows
 from cep.operators.goals.fluents.changes import stable_order
-from cep.operators.goals.fluents.stretches import Grown, changes_against, clipped, held_in, table_of
+from cep.operators.goals.fluents.stretches import GrowingIntervals, changes_against, clipped, held_in, table_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -217,7 +217,7 @@ class SupportsGoal(KeyedState):
 
     def open_stretch(self, first: int, last: int) -> None:
         self.stretch = (first, last)
-        self.grown, self.numbers = Grown(), Keys(len(self.spec.take))
+        self.grown, self.numbers = GrowingIntervals(), Keys(len(self.spec.take))
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         table = clipped(self._read_in(inputs[0]), *self.stretch)
@@ -239,7 +239,7 @@ class SupportsGoal(KeyedState):
         return made
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `cep.operators.goals.contract.Holding`."""
+        """See `cep.operators.goals.contract.KnowsHeld`."""
         return held_in(changes, self._held(), first, last)
 
     def _held(self) -> Ints:

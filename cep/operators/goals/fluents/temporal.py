@@ -32,7 +32,7 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes
 from cep.operators.goals.fluents.changes import Changes
 from cep.operators.goals.fluents.metric import Metric
-from cep.operators.goals.fluents.stretches import Grown, table_of
+from cep.operators.goals.fluents.stretches import GrowingIntervals, table_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -108,8 +108,8 @@ class TemporalGoal(KeyedState):
 
     def open_stretch(self, first: int, last: int) -> None:
         self.stretch = (first, last)
-        self.grown = [Grown() for _ in self.spec.take]
-        self.found = Grown()
+        self.grown = [GrowingIntervals() for _ in self.spec.take]
+        self.found = GrowingIntervals()
         self.opened = False
 
     def grow(self, inputs: Sequence[Table]) -> Table:
