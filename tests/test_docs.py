@@ -34,6 +34,7 @@ from cep.app import progress
 from cep.core.errors import CepError
 from cep.core.literals import UNITS
 from cep.core.schema import Attribute, Schema
+from cep.core.temporal_operators import TEMPORAL, Place, words
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax import parser
@@ -288,10 +289,14 @@ def test_the_grammar_is_that_of_the_parser() -> None:
     grammar = "\n".join(line[4:] if line.startswith("    ") else line for line in lines)
     (shown,) = [block for block in blocks(LANGUAGE) if block.kind == "ebnf"]
     operators = re.compile(r"\nOPERATOR .*?(?=\n\w)", re.DOTALL)
-    assert operators.sub("", shown.text).strip() in operators.sub("", grammar)
+    temporal = re.compile(r"\n(OF_HEAD|BEFORE|BETWEEN|BEHIND) +=(.*)")
+    assert temporal.sub("", operators.sub("", shown.text)).strip() in temporal.sub("", operators.sub("", grammar))
     assert shown.text.startswith("program ") and "\noperand " in shown.text
     listed = operators.findall(shown.text)
     assert sorted(re.findall(r'"(\w+)"', "".join(listed))) == sorted(BINARY_OPERATORS)
+    words_of = {name: tuple(re.findall(r'"(\w+)"', words)) for name, words in temporal.findall(shown.text)}
+    of_head = tuple(each.word for each in TEMPORAL.values() if each.of_head is not None)
+    assert words_of == {place.name: words(place) for place in Place} | {"OF_HEAD": of_head}
 
 
 def test_no_binary_operator_is_called_like_a_function() -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks import metric as benchmark
 from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
+from cep.core.temporal_operators import TEMPORAL
 from cep.operators.goals.fluents.changes import Changes, by_code, changes_of, intervals_of, no_changes, stable_order
-from cep.operators.goals.fluents.metric import BEFORE_ALL, OPERATORS, Metric
+from cep.operators.goals.fluents.metric import BEFORE_ALL, Metric
 from tests.long import seeds
 
 TWO = ("SINCE", "UNTIL")
@@ -130,7 +131,7 @@ def renumbered(given: Changes, numbers: np.ndarray) -> Changes:
     return Changes(key[order], code[order], begins[order])
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", TEMPORAL)
 @pytest.mark.parametrize("seed", seeds(20))
 def test_by_points_and_gaps_however_the_input_is_cut(operator: str, seed: int) -> None:
     rng = random.Random(f"{operator} {seed}")
@@ -231,13 +232,13 @@ def test_a_reach_back_keeps_few_intervals_however_often_its_input_holds(every: i
     assert [column.tolist() for column in held] == [[0], [4_000_000], [2 * (times[-1] + 2_000_000)]]
 
 
-@pytest.mark.parametrize("operator", [each for each in OPERATORS if each != "LASTING"])
+@pytest.mark.parametrize("operator", [each for each in TEMPORAL if each != "LASTING"])
 @pytest.mark.parametrize("of", [(3, 10), (0, 10), (9, 10), (0, None)])
 def test_what_is_kept_is_bounded(operator: str, of: tuple[int, int | None]) -> None:
     """Of [a, b] at most b / (b - a) + 2 intervals, and the key."""
     rng = random.Random(1)
     low, high = of
-    if high is None and OPERATORS[operator][1]:
+    if high is None and TEMPORAL[operator].ahead:
         high = 40
     metric = Metric(operator, reach(low, high))
     bound = 1 + (2 if high is None else high / (high - low) + 2)
@@ -319,7 +320,7 @@ def test_changes_are_those_of_intervals() -> None:
 def test_many_keys_at_once_as_one_by_one() -> None:
     """More rows than are compared when they are sorted."""
     rng = np.random.default_rng(5)
-    for operator in OPERATORS:
+    for operator in TEMPORAL:
         inputs = []
         for _ in range(2 if operator in TWO else 1):
             start = rng.integers(0, 5_000, 9000)

@@ -52,6 +52,11 @@ class FluentTable:
     defined: bool = False
     late: int = 0
 
+    @property
+    def of_formulas(self) -> bool:
+        """Whether the rules of the table are formulas."""
+        return self.part == TRANSITIONS and self.defined
+
 
 RECORD_END, RECORD_BOUNDS, RECORD_START = "@end", "@bounds", "@start"
 """Of a record of a fluent, which counts by its start: the end (null: it still holds), which ends belong to it, and of

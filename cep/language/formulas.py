@@ -1,4 +1,4 @@
-"""Defined fluents, lowered: `head WHILE formula` to rules over tables of changes (`cep.core.fluents`)."""
+"""ExtentPattern fluents, lowered: `head WHILE formula` to rules over tables of changes (`cep.core.fluents`)."""
 
 from __future__ import annotations
 
@@ -10,30 +10,18 @@ from cep.core.fluents import FOREVER, GIVEN
 from cep.language.asking import Asking
 from cep.language.fluents import Fluents, transitions
 from cep.language.formula_lowering import FormulaLowering
-from cep.language.lateness import Lateness
+from cep.language.lateness import Lateness, whole
 from cep.language.recorded_fluents import edges
 from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
-from cep.operators.supports import ExtentPattern, ProjectionPattern
+from cep.operators.supports import ExtentPattern, FormulaAtom, ProjectionPattern, formula_atoms
+from cep.operators.temporal import ahead_of_heads
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
+from cep.plan.formula import Formula, formula_variables
 from cep.plan.order import components
 from cep.plan.pattern import Pattern, events, variables
-from cep.rules.formulas import (
-    FUTURE,
-    AggregatedFormula,
-    And,
-    Formula,
-    FormulaAtom,
-    LastingFormula,
-    MetricFormula,
-    Or,
-    bound_variables,
-    formula_atoms,
-    formula_parts,
-    formula_variables,
-)
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -41,9 +29,6 @@ from cep.rules.terms import (
     Expression,
     Variable,
 )
-
-_HEADS = {"ALWAYS": "ONCE", "HISTORICALLY": "EVENTUALLY"}
-"""What a head's operator makes of its formula: `ALWAYS[a, b] p WHILE q` is `p WHILE ONCE[a, b] q`."""
 
 
 class Formulas:
@@ -110,33 +95,16 @@ class Formulas:
 
         if not through(rule.formula):
             return
-        for box in rule.boxes:
-            if box.operator == "HISTORICALLY":
-                hint = "`ALWAYS` in the head says what holds from then on"
-                self.error(
-                    f"{asks}, and HISTORICALLY in the head looks back from it", rule.head_span, hint, "recursion"
-                )
+        for word, mirror in ahead_of_heads(box.operator for box in rule.boxes):
+            hint = f"`{mirror}` in the head says what holds from then on"
+            self.error(f"{asks}, and {word} in the head looks back from it", rule.head_span, hint, "recursion")
         stack: list[Formula] = [rule.formula]
         while stack:
             each = stack.pop()
-            if not through(each):
-                continue
-            match each:
-                case MetricFormula(operator) if operator in FUTURE:
-                    hint = f"`{FUTURE[operator]}` looks back as far"
-                    self.error(f"{asks}, and {operator} looks ahead on the way", each.span, hint, "recursion")
-                case LastingFormula():
-                    hint = "`HISTORICALLY[0, d] p` holds when p has held so long"
-                    self.error(f"{asks}, and LASTING is known late on the way", each.span, hint, "recursion")
-                case AggregatedFormula():
-                    hint = "AGGREGATE over what does not depend on it"
-                    self.error(f"{asks}, and AGGREGATE asks for all of it on the way", each.span, hint, "recursion")
-                case And(inner, negated):
-                    for part, no in zip(inner, negated, strict=True):
-                        if no and through(part):
-                            hint = "NOT of what does not depend on it"
-                            self.error(f"{asks}, and NOT asks for all of it on the way", part.span, hint, "recursion")
-            stack += formula_parts(each)
+            if through(each):
+                for message, span, hint in each.against_recursion(through):
+                    self.error(f"{asks}, and {message} on the way", span, hint, "recursion")
+                stack += each.inside()
 
     def cyclic(self, rules: Sequence[Rule]) -> None:
         """Refuse formulas on a cycle through event rules."""
@@ -177,9 +145,8 @@ class Formulas:
         if len(self.fluents.errors) > before or formula is None:
             return None
         keep = frozenset(wanted)
-        known = bound_variables(formula)
-        for box in reversed(statement.boxes):
-            formula = MetricFormula(_HEADS[box.operator], (formula,), box.within, statement.span)
+        known = formula.bound()
+        formula = whole(replace(statement, formula=formula))
         cycle = self.cycles.get(statement.name, frozenset())
         body = self.lowering.of_rule(formula, keep, cycle, self.lateness.late(statement.name))
         if len(self.fluents.errors) == before:
@@ -209,10 +176,10 @@ class Formulas:
             made.append(Rule(edges(name), own, body, None, span, span))
             atom = Atom(edges(name), (*own[:-1], Constant(GIVEN, "int")), None, span)
             made.append(Rule(name, own[:-1], atom, None, span, span))
-        return [*made, *(each for name in self.whole_of for each in self.asked_by_lasting(name))]
+        return [*made, *(each for name in self.whole_of for each in self.long_of(name))]
 
-    def asked_by_lasting(self, name: str) -> list[Rule]:
-        """What the LASTING of a fluent asks, as a fluent of its own that nothing gives out."""
+    def long_of(self, name: str) -> list[Rule]:
+        """Of what a fluent is the long intervals, as a fluent of its own that nothing gives out."""
         own, rule = _inner(name), self.rules[name][0]
         for of in (transitions, edges):
             schema = self.fluents.schemas[of(name)]
@@ -220,41 +187,37 @@ class Formulas:
             self.fluents.schemas[of(own)] = replace(
                 schema, name=of(own), fluent=replace(schema.fluent, name=own, late=0)
             )
-        assert isinstance(rule.formula, LastingFormula), "that is seen before"
-        made = self.rule(replace(rule, name=own, formula=rule.formula.formula), 0)
+        long = rule.formula.long()
+        assert long is not None, "that is seen before"
+        made = self.rule(replace(rule, name=own, formula=long[0]), 0)
         names = tuple(f"{each.name}'" for each in self.fluents.schemas[transitions(own)].attributes)
         body = ExtentPattern(transitions(own), names, 0, None, rule.span)
         extent = Rule(edges(own), tuple(map(Variable, names[:-1])), body, None, rule.span, rule.span)
         return [] if made is None else [made, extent]
 
     def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
-        """A fluent in an event pattern as it is lowered: of a LASTING what it asks, where that lasts long enough."""
+        """A fluent in an event pattern as it is lowered: of the long intervals of something that, where it is long."""
         name = written.name
         if name not in self.rules or name in self.recursive or not self.lateness.late(name):
             return atom
         if written.edge is not None or not self.lateness.whole(name):
             self.lateness.refuse(name, written.span)
             return atom
-        lasting = self.rules[name][0].formula
-        assert isinstance(lasting, LastingFormula), "that is seen before"
+        long = self.rules[name][0].formula.long()
+        assert long is not None, "that is seen before"
         self.whole_of[name] = None
-        long = Comparison(">=", Call("duration", ()), Constant(lasting.least + lasting.strictly, "duration"))
-        return SelectPattern(replace(atom, event=edges(_inner(name))), (long,), atom.within, atom.span)
+        lasts = Comparison(">=", Call("duration", ()), Constant(long[1], "duration"))
+        return SelectPattern(replace(atom, event=edges(_inner(name))), (lasts,), atom.within, atom.span)
 
     # --- names ---
 
     def resolved(self, formula: Formula) -> Formula | None:
         """The formula with all arguments in order, `_` a variable of its own each time; None: something is wrong."""
-        match formula:
-            case FormulaAtom():
-                return self.named(formula)
-            case And() | Or() | MetricFormula():
-                found = [self.resolved(part) for part in formula.parts]
-                made = tuple(each for each in found if each is not None)
-                return replace(formula, parts=made) if len(made) == len(found) else None
-            case _:
-                inner = self.resolved(formula.formula)
-                return None if inner is None else replace(formula, formula=inner)
+        if isinstance(formula, FormulaAtom):
+            return self.named(formula)
+        found = [self.resolved(part) for part in formula.inside()]
+        made = tuple(each for each in found if each is not None)
+        return formula.over(made) if len(made) == len(found) else None
 
     def named(self, formula: FormulaAtom) -> FormulaAtom | None:
         before = len(self.fluents.errors)
@@ -305,5 +268,5 @@ class Formulas:
 
 
 def _inner(name: str) -> str:
-    """The fluent that the LASTING of another asks."""
+    """The fluent of which another is the long intervals."""
     return f"what lasts in {name}"

@@ -6,21 +6,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER
-from cep.core.literals import say_duration, write_duration
+from cep.core.literals import say_duration
 from cep.language.syntax import ast
-from cep.rules.formulas import (
-    FUTURE,
-    Formula,
-    FormulaAtom,
-    LastingFormula,
-    MetricFormula,
-    MetricInterval,
-    bound_variables,
-    formula_parts,
-)
-from cep.rules.terms import (
-    Variable,
-)
+from cep.operators.supports import FormulaAtom
+from cep.operators.temporal import headed
+from cep.plan.formula import Formula
+from cep.rules.terms import Variable
 
 
 class Lateness:
@@ -38,9 +29,7 @@ class Lateness:
         if name not in self.found:
             self.found[name] = 0  # on a cycle, which is refused
             found = [0]
-            for rule in self.rules.get(name, ()):
-                ahead = [_high(box.within) for box in rule.boxes if box.operator == "HISTORICALLY"]
-                found.append(min(FOREVER, self.late_of(rule.formula) + sum(ahead)))
+            found += [min(FOREVER, self.late_of(whole(rule))) for rule in self.rules.get(name, ())]
             self.found[name] = max(found)
         return self.found[name]
 
@@ -52,18 +41,7 @@ class Lateness:
 
     def late_of(self, formula: Formula) -> int:
         """The same of a formula."""
-        if isinstance(formula, FormulaAtom):
-            return self.late(formula.name) if formula.name in self.declared else formula.within or 0
-        inner = max(self.late_of(part) for part in formula_parts(formula))
-        match formula:
-            case MetricFormula("UNTIL", (left, right), within) if bound_variables(left) != bound_variables(right):
-                return min(FOREVER, inner + 2 * _high(within))  # `ever` looks ahead, too
-            case MetricFormula(operator, _, within) if operator in FUTURE:
-                return min(FOREVER, inner + _high(within))
-            case LastingFormula(_, least, strictly):
-                return inner + least + strictly
-            case _:
-                return inner
+        return formula.late(self)
 
     def refuse(self, name: str, span: Span) -> None:
         """Refuse an event rule that asks a fluent which is decided late."""
@@ -71,46 +49,37 @@ class Lateness:
             return
         hint = "what looks back is known in time"
         for each in self.everything(name):
-            if isinstance(each, MetricFormula) and each.operator in FUTURE:
-                hint = f"`{each.operator}` looks ahead; `{FUTURE[each.operator]}` looks back as far"
-            elif isinstance(each, LastingFormula):
-                hint = (
-                    f"LASTING is known at the end alone; `HISTORICALLY[0, {write_duration(each.least)}] p` holds "
-                    "when p has held so long"
-                )
-            elif isinstance(each, FormulaAtom) and each.within:
-                hint = f"`{each.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
+            hint = each.why_late() or hint
         after = "at the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
         self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
 
     def everything(self, name: str) -> Iterator[Formula]:
         """All formulas of the rules of a fluent, and of the fluents that they speak of."""
-        stack: list[Formula] = []
-        for rule in self.rules.get(name, ()):
-            stack.append(rule.formula)
-            stack += [
-                MetricFormula("EVENTUALLY", (), box.within) for box in rule.boxes if box.operator == "HISTORICALLY"
-            ]
+        stack = [whole(rule) for rule in self.rules.get(name, ())]
         while stack:
             each = stack.pop()
             yield each
             if isinstance(each, FormulaAtom):
-                stack += [rule.formula for rule in self.rules.get(each.name, ())]
-            stack += formula_parts(each)
+                stack += [whole(rule) for rule in self.rules.get(each.name, ())]
+            stack += each.inside()
 
     def whole(self, name: str) -> bool:
-        """Whether a fluent's maximal intervals are known when they end: it is not late, or a LASTING over what is not
-        and whose variables are all in the head. Then its occurrences are those of what it asks, the long ones."""
+        """Whether a fluent's maximal intervals are known when they end: it is not late, or made of the long ones of
+        what is not late and whose variables are all in the head. Then these are its occurrences."""
         if name in self.recursive or not self.late(name):
             return not self.late(name)
         rules = self.rules[name]
-        if len(rules) != 1 or rules[0].boxes or not isinstance(rules[0].formula, LastingFormula):
+        if len(rules) != 1 or rules[0].boxes or (long := rules[0].formula.long()) is None:
             return False
-        rule, inner = rules[0], rules[0].formula
+        rule, inner = rules[0], long[0]
         heads = [*rule.arguments, *([] if rule.value is None else [rule.value])]
         names = {each.name for each in heads if isinstance(each, Variable)}
-        return not self.late_of(inner.formula) and "_" not in bound_variables(inner) and names == bound_variables(inner)
+        return not self.late_of(inner) and "_" not in inner.bound() and names == inner.bound()
 
 
-def _high(within: MetricInterval) -> int:
-    return FOREVER if within.high is None else within.high
+def whole(rule: ast.WhileRule) -> Formula:
+    """The formula of a rule with what its head's operators make of it."""
+    formula = rule.formula
+    for box in reversed(rule.boxes):
+        formula = headed(box.operator, box.within, formula, rule.span)
+    return formula

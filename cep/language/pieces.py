@@ -17,7 +17,8 @@ from cep.core.pieces import begins, ends
 from cep.core.schema import RecordFormat, Schema
 from cep.events import Event, Value
 from cep.language.syntax import ast
-from cep.rules.formulas import And, FormulaAtom
+from cep.operators.conjunction import And
+from cep.operators.supports import FormulaAtom
 from cep.rules.terms import Constant, Expression, Variable
 
 

@@ -11,7 +11,7 @@ from cep.language.fluents import Fluents
 from cep.language.heads import head_mistakes
 from cep.language.syntax import ast
 from cep.language.syntax.events import events
-from cep.rules.formulas import FormulaAtom, formula_atoms
+from cep.operators.supports import FormulaAtom, formula_atoms
 from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")

@@ -9,7 +9,7 @@ from typing import Any
 
 from cep.core.schema import Attribute
 from cep.language.syntax import ast
-from cep.rules.formulas import FormulaAtom
+from cep.operators.supports import FormulaAtom
 from cep.rules.keywords import KEYWORDS
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Predicate, StaticRule, Variable

@@ -9,7 +9,9 @@ from cep.core.values import Pool
 from cep.operators.goals import relational
 from cep.operators.goals.contract import Goal
 from cep.operators.goals.lineage import Lineage
+from cep.operators.loop import Loop, loop_of
 from cep.plan import types as planned
+from cep.plan.order import Group
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
 from cep.rules.conditions.conditions import Conditions, compile_conditions
@@ -52,6 +54,10 @@ class GoalBuilder:
             evaluations = [compile_expression(argument, self.pool, optional) for argument in arguments]
             heads.append((self.types(head.child), evaluations, plain))
         return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage)
+
+    def cycle(self, group: Group) -> Loop | None:
+        """What runs a cycle in a kernel of its own, where there is one for it."""
+        return loop_of(self, group)
 
     # --- pieces ---
 

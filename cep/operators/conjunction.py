@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.holding import KIND
 from cep.operators.where import decided
+from cep.plan.formula import AND, BETWEEN, Formula, Names, OverSeveral, formula_variables, placed
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
@@ -16,11 +17,81 @@ from cep.rules.pattern_text import Text
 if TYPE_CHECKING:
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
+    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class And(OverSeveral):
+    """`p AND q AND NOT r`; `negated`: which of the parts are; the first is not."""
+
+    parts: tuple[Formula, ...]
+    negated: tuple[bool, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def positive(self) -> list[Formula]:
+        """The parts that hold."""
+        return [part for part, no in zip(self.parts, self.negated, strict=True) if not no]
+
+    @property
+    def absent(self) -> list[Formula]:
+        """Those that do not."""
+        return [part for part, no in zip(self.parts, self.negated, strict=True) if no]
+
+    def bound(self) -> Names:
+        return frozenset().union(*(part.bound() for part in self.positive))
+
+    def text(self) -> tuple[str, int]:
+        pairs = zip(self.parts, self.negated, strict=True)
+        return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
+
+    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
+        hint = "NOT of what does not depend on it"
+        return [("NOT asks for all of it", part.span, hint) for part in self.absent if through(part)]
+
+    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+        positive = lowering.apart(self.positive, lambda outer: And(outer, (False,) * len(outer), self.span))
+        absent = self.absent
+        mine = [part.bound() for part in positive]
+        every = self.bound()
+        speaks = [frozenset(formula_variables(part)) for part in absent]
+        for part, names in zip(absent, speaks, strict=True):
+            _safe(lowering, part, names - every, outside)
+        asked = keep.union(*speaks)
+        made: Pattern | None = None
+        late, done = 0, frozenset[str]()
+        rest = list(range(len(positive)))
+        while rest:
+            following = next((n for n in rest if made is not None and mine[n] & done), rest[0])
+            rest.remove(following)
+            others = asked.union(*(mine[n] for n in range(len(positive)) if n != following))
+            right = lowering.lowered(positive[following], mine[following] & others, outside | others)
+            its = lowering.late_of(positive[following])
+            made = right if made is None else ConjunctionPattern(made, right, False, (late, its), None, self.span)
+            late, done = max(late, its), done | mine[following]
+        assert made is not None, "the first part is not negated"
+        for part in absent:
+            right = lowering.lowered(part, part.bound() & every, outside | every)
+            its = lowering.late_of(part)
+            made = ConjunctionPattern(made, right, True, (late, its), None, self.span)
+            late = max(late, its)
+        return lowering.projected(made, keep, self)
+
+
+def _safe(lowering: FormulaLowering, absent: Formula, loose: Names, outside: Names) -> None:
+    """Refuse variables of what is absent that something around the conjunction speaks of, and it does not bind."""
+    for name in sorted(loose & outside):
+        lowering.error(
+            f"`{name}` has no value: in these ANDs it occurs under NOT alone",
+            absent.span,
+            f"`{name}` in what holds: `p({name}) AND NOT q({name})`; parentheses close a chain of ANDs",
+            "unsafe",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`L OR R`: the occurrences of both sides, which bind the same variables."""
+"""`L OR R`, of patterns and of formulas: the occurrences of both sides, which bind the same variables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.operators.where import decided, of_parts, split
 from cep.plan.binarise import Component
+from cep.plan.formula import BETWEEN, OR, Formula, Names, OverSeveral, placed
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, mentioned, variables
@@ -19,12 +20,46 @@ from cep.rules.pattern_text import Text
 if TYPE_CHECKING:
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
+    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
     from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Or(OverSeveral):
+    """`p OR q OR r` of formulas."""
+
+    parts: tuple[Formula, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def bound(self) -> Names:
+        return frozenset.intersection(*(part.bound() for part in self.parts))
+
+    def text(self) -> tuple[str, int]:
+        return " OR ".join(placed(part, BETWEEN) for part in self.parts), OR
+
+    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+        mine = [frozenset(name for name in part.bound() if "'" not in name) for part in self.parts]
+        every = frozenset[str]().union(*mine)
+        for part, names in zip(self.parts, mine, strict=True):
+            if names != every:
+                missing = ", ".join(f"`{name}`" for name in sorted(every - names))
+                lowering.error(
+                    f"both sides of an OR bind the same variables: this one lacks {missing}",
+                    part.span,
+                    "`_` for what only one side has, or two rules of the same fluent",
+                    "unsafe",
+                )
+        own = every & keep
+        parts = lowering.apart(self.parts, lambda outer: Or(outer, self.span))
+        made, *others = [lowering.lowered(part, own, outside) for part in parts]
+        for right in others:
+            made = Either(made, right, None, self.span)
+        return lowering.narrowed(made, own, max(map(lowering.late_of, parts)), self.span)
 
 
 @dataclass(frozen=True, slots=True)

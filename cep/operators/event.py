@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.where import bounded_by, decided
@@ -75,6 +75,24 @@ class Atom(Pattern):
 
     def ranges(self, searcher: Searcher) -> Ranges:
         return searcher.declared(self.event, self.arguments)
+
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.of_event(self, bound)
+
+
+class WholeTable(Pattern):
+    """All rows of a table that a goal makes something of: `names` are its columns, `event` is its name."""
+
+    __slots__ = ()
+    event: str
+    names: tuple[str, ...]
+
+    def describe(self) -> PatternProperties:
+        return PatternProperties(binds=self.names, event=self.event, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        renamed: Any = self
+        return cast(Pattern, replace(renamed, names=tuple(names.get(name, name) for name in self.names)))
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.of_event(self, bound)

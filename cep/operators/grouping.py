@@ -2,28 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
+from cep.core.suggest import did_you_mean
 from cep.operators.holding import KIND
 from cep.operators.where import decided
+from cep.plan.formula import OR, WHOLE, Formula, Names, OverOne, placed
 from cep.plan.names import used_variables
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, renamer
 from cep.plan.render import places_of
 from cep.rules.pattern_text import Text
-from cep.rules.terms import AggregateResult, Variable, rename_expression
+from cep.rules.printing import print_result
+from cep.rules.terms import AggregateResult, Variable, expression_variables, rename_expression
 
 if TYPE_CHECKING:
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
+    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
+
+
+_IN_ORDER = ("first", "last", "mode", "slope", "rate", "ewma")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatedFormula(OverOne):
+    """`formula AGGREGATE results BY variables`."""
+
+    formula: Formula
+    results: tuple[AggregateResult, ...]
+    by: tuple[Variable, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def written(self) -> list[str]:
+        names: list[str] = []
+        for result in self.results:
+            names.append(result.variable)
+            names += [] if result.argument is None else expression_variables(result.argument)
+        return [*names, *(each.name for each in self.by)]
+
+    def bound(self) -> Names:
+        return frozenset((*(each.name for each in self.by), *(each.variable for each in self.results)))
+
+    def text(self) -> tuple[str, int]:
+        groups = f" BY {', '.join(each.name for each in self.by)}" if self.by else ""
+        return f"{placed(self.formula, OR)} AGGREGATE {', '.join(map(print_result, self.results))}{groups}", WHOLE
+
+    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
+        return [("AGGREGATE asks for all of it", self.span, "AGGREGATE over what does not depend on it")]
+
+    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+        inner = self.formula.bound()
+        self._check(lowering, inner)
+        body = lowering.lowered(self.formula, inner, outside | inner)
+        late = lowering.late_of(self.formula)
+        return lowering.projected(GroupingPattern(body, self.results, self.by, late, None, self.span), keep, self)
+
+    def _check(self, lowering: FormulaLowering, inner: Names) -> None:
+        known = sorted(name for name in inner if "'" not in name)
+
+        def unbound(name: str, span: Span) -> None:
+            hint = did_you_mean(name, known) or f"it binds {', '.join(known) or 'nothing'}"
+            lowering.error(f"`{name}` is not bound by the aggregated formula", span, hint, "unsafe")
+
+        for result in self.results:
+            if result.function in _IN_ORDER:
+                lowering.error(
+                    f"`{result.function}` goes by the order of time, and what holds at one time has none",
+                    result.span,
+                    "`count`, `sum`, `avg`, `min`, `max`, `stddev`, `median` or `percentile`",
+                )
+            if result.variable in inner or [each.variable for each in self.results].count(result.variable) > 1:
+                lowering.error(
+                    f"`{result.variable}` has a value already", result.span, "a new variable for each result"
+                )
+            for name in [] if result.argument is None else expression_variables(result.argument):
+                if name not in inner:
+                    unbound(name, result.span)
+        for each in self.by:
+            if each.name not in inner:
+                unbound(each.name, each.span)
 
 
 @dataclass(frozen=True, slots=True)

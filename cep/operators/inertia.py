@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import BEFORE, BEGINS, ENDS
 from cep.core.literals import say_duration
-from cep.operators.event import Scan
+from cep.operators.event import Scan, WholeTable
 from cep.operators.supports import kinds_read
 from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant
 
 if TYPE_CHECKING:
-    from cep.explain.judging import BoundValues
-    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -38,7 +35,7 @@ class FluentDeadline:
 
 
 @dataclass(frozen=True, slots=True)
-class InertiaPattern(Pattern):
+class InertiaPattern(WholeTable):
     """The transitions of a fluent, from their table `event`, as what becomes of it.
 
     `names`: of its columns: the arguments, the value where it is `valued`, and which transition.
@@ -51,12 +48,6 @@ class InertiaPattern(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternProperties:
-        return PatternProperties(binds=self.names, event=self.event, goal=True)
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return replace(self, names=tuple(names.get(name, name) for name in self.names))
-
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
@@ -64,9 +55,6 @@ class InertiaPattern(Pattern):
         keys = len(self.names) - 1 - self.valued
         node = builder.add(Inertia(child, keys, self.valued, self.deadlines), self.names, self.span)
         return node, {name: place for place, name in enumerate(self.names)}
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.of_event(self, bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cep.core.intervals import RELATIONS
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators import pair
-from cep.operators.build import GoalBuilder
 from cep.operators.event import Scan
 from cep.operators.goals.arrival import first_of_equal
 from cep.operators.goals.coded_columns import codes_of
@@ -20,14 +20,18 @@ from cep.operators.goals.pairs.linear_recursion import LinearRecursion
 from cep.plan.order import Group, PlanUnit
 from cep.rules.expressions.typed import TypedVariable
 
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """A recursive event: `make` gives it of its input and the other rules, `chain` all that the recursive rule adds.
     The chain stands for its `join`, whose right side is `right`; `scanned` is the `scan` of the event, which others may
-    read."""
+    read. `width`: the event's columns."""
 
     event: str
+    width: int
     make: Goal
     chain: Goal
     reads: tuple[PlanUnit, ...]
@@ -36,21 +40,47 @@ class Loop:
     scan: PlanUnit
     scanned: Goal
 
-    def step(
+    @property
+    def unit(self) -> PlanUnit:
+        """See `cep.runtime.machine_part`, as of all of it."""
+        return self.join
+
+    def run(
         self,
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        widths: Mapping[PlanUnit, int],
-    ) -> int:
-        """Add to `outputs` what the event and its scan give; gives how many rows the join made."""
-        own = inputs.get(self.event, empty(widths[self.event]))
+        made: dict[PlanUnit, int],
+    ) -> bool:
+        """Add to `outputs` what the event and its scan give."""
+        own = inputs.get(self.event, empty(self.width))
         base = self.make.step([own, *(outputs[unit] for unit in self.reads)], frontier)
-        made = first_of_equal(self.chain.step([base, outputs[self.right]], frontier))
+        whole = first_of_equal(self.chain.step([base, outputs[self.right]], frontier))
         self.chain.evict(frontier)
-        outputs[self.event] = made
-        outputs[self.scan] = self.scanned.step([made], frontier)
-        return rows(made) - rows(base)
+        outputs[self.event] = whole
+        outputs[self.scan] = self.scanned.step([whole], frontier)
+        made[self.join] += rows(whole) - rows(base)
+        made[self.event] += rows(whole)
+        made[self.scan] += rows(outputs[self.scan])
+        return True
+
+    def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
+        """The chain alone has a state."""
+        return [(self.event, self.chain)]
+
+    @property
+    def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
+        """What the chain holds stands for the join."""
+        return {self.event: self.join}
+
+    def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
+        """Of the event and of the join the chain's."""
+        return dict.fromkeys((self.event, self.join), f"{names[self.join]} chained")
+
+    @property
+    def compiled(self) -> str | None:
+        """The event."""
+        return self.event
 
 
 def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
@@ -71,7 +101,8 @@ def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
     if any(child in group.units for child in bases):
         return None
     make = builder.event(event).without_last()
-    return Loop(event, make, chain, tuple(bases), join, right, left, builder.node(left))
+    width = len(plan.schemas[event].attributes)
+    return Loop(event, width, make, chain, tuple(bases), join, right, left, builder.node(left))
 
 
 def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, int] | None:

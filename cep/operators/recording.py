@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
-from cep.operators.event import Scan
+from cep.operators.event import Scan, WholeTable
 from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cep.explain.judging import BoundValues
-    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordingPattern(Pattern):
+class RecordingPattern(WholeTable):
     """All records of a fluent, from the table `event`, as what becomes of it. `names`: of its arguments, its value if
     it has one, and what becomes of it."""
 
@@ -33,12 +29,6 @@ class RecordingPattern(Pattern):
     names: tuple[str, ...]
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
-
-    def describe(self) -> PatternProperties:
-        return PatternProperties(binds=self.names, event=self.event, goal=True)
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return replace(self, names=tuple(names.get(name, name) for name in self.names))
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
@@ -48,9 +38,6 @@ class RecordingPattern(Pattern):
         child = builder.add(Scan(self.event, (), (), tuple(range(width + 3))), taken, self.span)
         node = builder.add(Recording(child, width), self.names, self.span)
         return node, {name: place for place, name in enumerate(self.names)}
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.of_event(self, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +61,7 @@ class Recording(Node):
             meeting=Meeting.GROUPS,
             multiplies=True,
             needs_instant="a fluent",
+            records=True,
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

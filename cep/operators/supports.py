@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, KINDS
-from cep.operators.event import Atom, Scan
+from cep.core.literals import write_duration
+from cep.operators.event import Atom, Scan, WholeTable
 from cep.operators.holding import KIND
 from cep.operators.where import decided
+from cep.plan.formula import UNARY, WHOLE, Formula, Names, formulas
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
+from cep.rules.printing import print_argument, print_arguments
+from cep.rules.terms import Constant, Expression, Variable, expression_variables
 
 if TYPE_CHECKING:
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
+    from cep.language.formula_lowering import FormulaLowering
+    from cep.language.lateness import Lateness
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -31,6 +37,60 @@ EDGES = (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT)
 def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
     """Variables under other names."""
     return tuple(names.get(name, name) for name in own)
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaAtom(Formula):
+    """`f(X, 3)`, `f(X) = v`, an event, `e(X) WITHIN d`: `within` in microseconds. `names`: of arguments by name."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    names: tuple[str, ...] | None = None
+    value: Expression | None = None
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def inside(self) -> tuple[Formula, ...]:
+        return ()
+
+    def over(self, parts: tuple[Formula, ...]) -> Formula:
+        return self
+
+    def written(self) -> list[str]:
+        values = (*self.arguments, *([] if self.value is None else [self.value]))
+        return [name for each in values for name in expression_variables(each)]
+
+    def bound(self) -> Names:
+        return frozenset(each.name for each in self.arguments if isinstance(each, Variable))
+
+    def text(self) -> tuple[str, int]:
+        text = self.name + print_arguments(self.arguments)
+        if self.names is not None:
+            pairs = zip(self.names, self.arguments, strict=True)
+            text = f"{self.name}({', '.join(f'{key}: {print_argument(each)}' for key, each in pairs)})"
+        text += "" if self.value is None else f" = {print_argument(self.value)}"
+        return (text, UNARY) if self.within is None else (f"{text} WITHIN {write_duration(self.within)}", WHOLE)
+
+    def late(self, lateness: Lateness) -> int:
+        return lateness.late(self.name) if self.name in lateness.declared else self.within or 0
+
+    def why_late(self) -> str | None:
+        if not self.within:
+            return None
+        return f"`{self.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
+
+    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+        values = tuple(each for each in self.arguments if isinstance(each, Variable | Constant))
+        edges = lowering.edges(self.name)
+        if edges is None:
+            names = tuple(sorted(self.bound() & keep))
+            return FormulaEventPattern(Atom(self.name, values, None, self.span), names, self.within, None, self.span)
+        return lowering.projected(Atom(edges, (*values, Variable(KIND, self.span)), None, self.span), keep, self)
+
+
+def formula_atoms(formula: Formula) -> list[FormulaAtom]:
+    """The fluents and events of a formula, as often as they are written."""
+    return [each for each in formulas(formula) if isinstance(each, FormulaAtom)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +157,7 @@ class ProjectionPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class ExtentPattern(Pattern):
+class ExtentPattern(WholeTable):
     """All that the formulas of a fluent say, from the table `event` of that, as what becomes of it.
 
     `names`: of its columns: the arguments, the value, what is said, and the number of the rule."""
@@ -108,12 +168,6 @@ class ExtentPattern(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def describe(self) -> PatternProperties:
-        return PatternProperties(binds=self.names, event=self.event, goal=True)
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return replace(self, names=kept(names, self.names))
-
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
@@ -121,9 +175,6 @@ class ExtentPattern(Pattern):
         own = self.names[:-1]
         node = builder.add(Extent(child, len(own) - 1, self.late), own, self.span)
         return node, {name: place for place, name in enumerate(own)}
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.of_event(self, bound)
 
 
 class _Counted(Node):

@@ -2,29 +2,200 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.interval_sets import INFINITE, Reach
-from cep.core.literals import say_duration
+from cep.core.fluents import FOREVER
+from cep.core.interval_sets import INFINITE, Reach, reach
+from cep.core.literals import say_duration, write_duration
+from cep.core.temporal_operators import DILATE, ERODE, TEMPORAL, TemporalOperator
+from cep.operators.conjunction import ConjunctionPattern
 from cep.operators.holding import KIND
 from cep.operators.where import decided
+from cep.plan.formula import BETWEEN, OR, UNARY, WHOLE, Formula, Names, OverOne, OverSeveral, placed
 from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
+from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.plan.types import grown
-from cep.rules.formulas import FUTURE
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
+    from cep.language.formula_lowering import FormulaLowering
+    from cep.language.lateness import Lateness
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInterval:
+    """`[low, high]` behind an operator: how far it reaches, in microseconds; `high` None: however far. `bounds`: which
+    of the two ends belong to it."""
+
+    low: int = 0
+    high: int | None = None
+    bounds: str = "[)"
+
+    @property
+    def text(self) -> str:
+        if self == MetricInterval():
+            return ""
+        high = "inf" if self.high is None else write_duration(self.high)
+        return f"{self.bounds[0]}{write_duration(self.low)}, {high}{self.bounds[1]}"
+
+    @property
+    def farthest(self) -> int:
+        """How far it reaches at most, in microseconds."""
+        return FOREVER if self.high is None else self.high
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFormula(OverSeveral):
+    """An operator of metric time over one formula, or over two."""
+
+    operator: str
+    parts: tuple[Formula, ...]
+    within: MetricInterval = MetricInterval()
+    span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def row(self) -> TemporalOperator:
+        """What is known of the operator."""
+        return TEMPORAL[self.operator]
+
+    def bound(self) -> Names:
+        return self.parts[-1].bound()
+
+    def text(self) -> tuple[str, int]:
+        word = f"{self.operator}{self.within.text}"
+        *before, last = (placed(part, UNARY) for part in self.parts)
+        return " ".join((*before, word, last)), BETWEEN if before else UNARY
+
+    def late(self, lateness: Lateness) -> int:
+        inner = OverSeveral.late(self, lateness)
+        if not self.row.ahead:
+            return inner
+        again = len({part.bound() for part in self.parts}) > 1  # of tuples that ever hold on the right, see `_ever`
+        return min(FOREVER, inner + (1 + again) * self.within.farthest)
+
+    def why_late(self) -> str | None:
+        return f"`{self.operator}` looks ahead; `{self.row.mirror}` looks back as far" if self.row.ahead else None
+
+    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
+        if not self.row.ahead:
+            return []
+        return [(f"{self.operator} looks ahead", self.span, f"`{self.row.mirror}` looks back as far")]
+
+    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+        by = reach(self.within.low, self.within.high, self.within.bounds)
+        right = self.parts[-1]
+        its = lowering.late_of(right)
+        if self.row.inputs == 1:
+            own = right.bound() if self.row.throughout else right.bound() & keep
+            body = lowering.lowered(right, own, outside)
+            return lowering.projected(
+                TemporalPattern(self.operator, body, None, by, 0, (its,), None, self.span), keep, self
+            )
+        left = self.parts[0]
+        mine, theirs = left.bound(), right.bound()
+        for name in sorted(mine - theirs):
+            shown = "_" if "'" in name else name
+            lowering.error(
+                f"`{shown}` of the left of {self.operator} does not occur on its right",
+                left.span,
+                f"all variables of the left occur on the right; `p(X, _)` is a fluent of its own: `some(X) WHILE "
+                f"p(X, _).`, and `some(X) {self.operator} q(X)`",
+                "unsafe",
+            )
+        if mine - theirs:
+            return lowering.lowered(right, keep, outside)
+        body = lowering.lowered(right, theirs & (keep | mine), outside | mine)
+        held = lowering.lowered(left, mine, outside | theirs)
+        late = lowering.late_of(left)
+        if variables(held) != variables(body):
+            # the left is asked of each tuple of the right, of all that ever hold there
+            again = self._ever(right)
+            ever = lowering.lowered(again, theirs & (keep | mine), outside | mine)
+            held = ConjunctionPattern(held, ever, False, (late, lowering.late_of(again)), None, left.span)
+            late = max(late, lowering.late_of(again))
+            if variables(held) != variables(body):
+                held = lowering.narrowed(held, variables(body), late, left.span)
+        return lowering.projected(
+            TemporalPattern(self.operator, held, body, by, 0, (late, its), None, self.span), keep, self
+        )
+
+    def _ever(self, right: Formula) -> Formula:
+        """While a tuple of the right may matter to the left."""
+        whole = MetricInterval(0, self.within.high, "[" + self.within.bounds[1])
+        return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
+
+
+def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) -> MetricFormula:
+    """What a head with this operator makes of its formula: `ALWAYS[a, b] p WHILE q` is `p WHILE ONCE[a, b] q`."""
+    made = TEMPORAL[operator].of_head
+    assert made is not None, "no other stands before a head"
+    return MetricFormula(made, (formula,), within, span)
+
+
+def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Of the operators of a head those by which it holds before its formula does, each with the one that mirrors it."""
+    for word in operators:
+        made = TEMPORAL[word].of_head
+        if made is not None and TEMPORAL[made].ahead:
+            yield word, TEMPORAL[word].mirror
+
+
+def wherever(operator: str, within: MetricInterval, formula: Formula, *, throughout: bool, span: Span) -> MetricFormula:
+    """The operator over one formula that looks where this one does, at some time or `throughout`."""
+    return MetricFormula(TEMPORAL[operator].same_way(ERODE if throughout else DILATE).word, (formula,), within, span)
+
+
+@dataclass(frozen=True, slots=True)
+class LastingFormula(OverOne):
+    """`formula LASTING >= least`, or `>`; microseconds."""
+
+    formula: Formula
+    least: int
+    strictly: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+    operator: str = "LASTING"
+
+    @property
+    def length(self) -> int:
+        """The least length, in microseconds."""
+        return self.least + self.strictly
+
+    def text(self) -> tuple[str, int]:
+        sign = ">" if self.strictly else ">="
+        return f"{placed(self.formula, OR)} {self.operator} {sign} {write_duration(self.least)}", WHOLE
+
+    def late(self, lateness: Lateness) -> int:
+        return OverOne.late(self, lateness) + self.length
+
+    def why_late(self) -> str | None:
+        back = TEMPORAL[self.operator].same_way(ERODE).word
+        return (
+            f"{self.operator} is known at the end alone; `{back}[0, {write_duration(self.least)}] p` holds when p has "
+            "held so long"
+        )
+
+    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
+        back = TEMPORAL[self.operator].same_way(ERODE).word
+        return [(f"{self.operator} is known late", self.span, f"`{back}[0, d] p` holds when p has held so long")]
+
+    def long(self) -> tuple[Formula, int] | None:
+        return self.formula, self.length
+
+    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+        body = lowering.lowered(self.formula, self.formula.bound(), outside)
+        late = lowering.late_of(self.formula)
+        made = TemporalPattern(self.operator, body, None, None, self.length, (late,), None, self.span)
+        return lowering.projected(made, keep, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +284,13 @@ class Temporal(Node):
     def unbounded(self) -> tuple[str, str] | None:
         if self.by is None or self.by.high != INFINITE:
             return None
-        if self.operator == "ONCE":
-            return "this ONCE never forgets: what has held is kept for ever", "`ONCE[0, 1 h]` bounds it"
+        if TEMPORAL[self.operator].keeps:
+            word = self.operator
+            return f"this {word} never forgets: what has held is kept for ever", f"`{word}[0, 1 h]` bounds it"
         return self.known_at_end()
 
     def known_at_end(self) -> tuple[str, str] | None:
-        if self.by is None or self.by.high != INFINITE or self.operator not in FUTURE:
+        if self.by is None or self.by.high != INFINITE or not TEMPORAL[self.operator].ahead:
             return None
         word = self.operator
         return f"this {word} is known at the end of the input alone", f"`{word}[0, 1 h]` is known an hour later"

@@ -8,23 +8,78 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.plan.binarise import Component, canonical, components_of
+from cep.plan.formula import OR, WHOLE, Formula, Names, OverOne, asked, placed
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import author_names, used_variables
 from cep.plan.node import Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.plan.render import restricted
 from cep.rules.pattern_text import Text
-from cep.rules.terms import Condition, condition_variables, rename_condition
+from cep.rules.printing import print_conditions
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Expression,
+    Predicate,
+    condition_variables,
+    each_condition,
+    rename_condition,
+)
 
 if TYPE_CHECKING:
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
+    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
     from cep.plan.render import Rendering
     from cep.plan.safety import Checker
     from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictedFormula(OverOne):
+    """`formula WHERE conditions`."""
+
+    formula: Formula
+    conditions: tuple[Condition, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def written(self) -> list[str]:
+        return [name for each in self.conditions for name in condition_variables(each)]
+
+    def bound(self) -> Names:
+        return self.formula.bound() | asked(self.conditions)
+
+    def text(self) -> tuple[str, int]:
+        return f"{placed(self.formula, OR)} WHERE {print_conditions(self.conditions)}", WHOLE
+
+    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+        conditions = lowering.conditions(self.conditions)
+        for each in conditions:
+            if any(_times(side) for one in each_condition([each]) for side in _sides(one)):
+                lowering.error(
+                    "a formula has no start and no end: it holds at single times",
+                    each.span,
+                    "how long it holds is said by LASTING, how long ago by ONCE",
+                )
+        names = asked(self.conditions)
+        body = lowering.lowered(self.formula, self.formula.bound() & (keep | names), outside | names)
+        return lowering.projected(SelectPattern(body, conditions, None, self.span), keep, self)
+
+
+def _sides(condition: Comparison | Predicate) -> Sequence[Expression]:
+    return condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)
+
+
+def _times(expression: Expression) -> bool:
+    if not isinstance(expression, Call):
+        return False
+    if expression.function in ("start", "end", "duration") and not expression.arguments:
+        return True
+    return any(map(_times, expression.arguments))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cep.core.intervals import RELATIONS
+from cep.core.temporal_operators import TEMPORAL
 
 OPERATORS = {
     **{name: f"joins two events: `{relation.example}`" for name, relation in RELATIONS.items()},
@@ -34,7 +35,7 @@ WINDOWS = ("LAST", "EVENTS", "EACH", "SESSION", "EVERY", "ZONE", "BY", "DISTINCT
 RECORDS = ("FORMAT", "ZONE", "FOLD", "MISSING")
 FLUENTS = (
     "FLUENT", "INITIALLY", "INITIATE", "TERMINATE", "ENDS", "AFTER", "BECOMES", "RENEWED", "BEGIN", "OF",
-    "WHILE", "ONCE", "HISTORICALLY", "SINCE", "EVENTUALLY", "ALWAYS", "UNTIL", "LASTING",
+    "WHILE", *TEMPORAL,
 )  # fmt: skip
 POSITIONAL = frozenset(
     (

@@ -14,9 +14,7 @@ from cep.core.relation import END, FIRST, START, Table, rows
 from cep.core.schema import Schema
 from cep.core.values import MISSING
 from cep.events import Event
-from cep.operators.goals.contract import Bools
-from cep.operators.goals.fluents.recording import RecordingGoal
-from cep.operators.recording import Recording
+from cep.operators.goals.contract import Bools, RecordKeeper
 from cep.plan.plan import Plan
 from cep.runtime.parts import EngineParts
 
@@ -101,10 +99,9 @@ def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
         found.append((table[FIRST:-3, still], table[START, still]))
     plan = parts.plan
     for unit, goal in parts.machine.goals():
-        if not isinstance(unit, int) or not isinstance(plan.nodes[unit], Recording):
+        if not isinstance(unit, int) or not (node := plan.nodes[unit]).properties().records:
             continue
-        child = plan.nodes[cast(Recording, plan.nodes[unit]).child]
-        if child.properties().event == name:
-            tuples, starts = cast(RecordingGoal, goal).known_open()
+        if plan.nodes[node.parts[0]].properties().event == name:
+            tuples, starts = cast(RecordKeeper, goal).known_open()
             found.append((tuples.T, starts))
     return found

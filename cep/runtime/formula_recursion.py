@@ -18,14 +18,14 @@ from cep.operators.goals.contract import FixpointGoal, Goal, KnowsHeld, Recursiv
 from cep.operators.goals.fluents.change_tables import changes_in, decided
 from cep.operators.goals.fluents.stretches import clipped
 from cep.plan.order import PlanUnit
-from cep.runtime.recursion import CyclePart, Reader
+from cep.runtime.recursion import Cycle, CyclePart, Reader
 
 MOST = 100
 """After so many rounds at the end of the input that find nothing but what begins behind the latest time in it, a
 recursion counts as one that never ends."""
 
 
-class FormulaRecursion:
+class FormulaRecursion(Cycle):
     """The goals of one cycle of formulas. `late`: how late what comes in is given, in microseconds; `outside`: the
     goals that it comes from; `settling`: the units that give what the fluents of the cycle come to."""
 
@@ -39,11 +39,9 @@ class FormulaRecursion:
         limit: int,
         rules: Sequence[str],
     ) -> None:
-        self.parts = [CyclePart(tuple(readers), True)]
+        super().__init__([CyclePart(tuple(readers), True)])
         self.readers, self.settling, self.outside, self.widths = readers, settling, outside, widths
         self.late, self.limit, self.rules = late, limit, rules
-        self.inside = {unit for unit, *_ in readers}
-        self.first: PlanUnit = min(unit for unit in self.inside if isinstance(unit, int))
         self.timed = [goal for _, goal, _, _ in readers if hasattr(goal, "next_change")]
 
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:

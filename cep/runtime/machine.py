@@ -6,7 +6,6 @@ step:  for every group, what its inputs gave -> what it gives
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import cast
 
@@ -15,30 +14,20 @@ import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.fluents import EDGES
-from cep.core.relation import END, Table, empty, rows, slice_until
+from cep.core.relation import END, Table, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
 from cep.operators.goals.contract import FixpointGoal, Goal, Holder, Ints, Translation, demand
-from cep.operators.loop import Loop, loop_of
 from cep.plan import order
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
 from cep.runtime.formula_recursion import FormulaRecursion
+from cep.runtime.machine_part import MachinePart, SingleGoal
 from cep.runtime.recursion import CyclePart, Recursion
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536
-
-
-@dataclass(slots=True)
-class _Step:
-    """One unit: its goal and the units it reads; for an event first its own input (`event`)."""
-
-    unit: PlanUnit
-    goal: Goal
-    reads: tuple[PlanUnit, ...]
-    event: str | None
 
 
 class Machine:
@@ -49,29 +38,29 @@ class Machine:
         self.builder = builder
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
-        self.parts: list[_Step | Recursion | FormulaRecursion | Loop] = []
+        self.parts: list[MachinePart] = []
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         for group in plan.groups:
-            loop = loop_of(builder, group) if group.recursive and fast_recursion else None
-            if loop is not None:
-                self.parts.append(loop)
-            elif group.recursive and any(self._settles(unit) for unit in group.units):
-                self.parts.append(self._formulas(group, max_derivations))
-            elif group.recursive:
-                self.parts.append(self._recursion(group, max_derivations))
-            else:
-                self.parts.append(self._step(group.units[0]))
+            if not group.recursive:
+                self.parts.append(self._single(group.units[0]))
+                continue
+            compiled = builder.cycle(group) if fast_recursion else None
+            self.parts.append(self._cycle(group, max_derivations) if compiled is None else compiled)
 
-    def _step(self, unit: PlanUnit) -> _Step:
+    def _single(self, unit: PlanUnit) -> SingleGoal:
         if isinstance(unit, str):
             reads: tuple[PlanUnit, ...] = tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
-            return _Step(unit, self.builder.event(unit), reads, unit)
+            return SingleGoal(unit, self.builder.event(unit), reads, unit, self.widths[unit])
         node = self.plan.nodes[unit]
-        return _Step(unit, self.builder.node(unit), tuple(order.reads(node)), None)
+        return SingleGoal(unit, self.builder.node(unit), tuple(order.reads(node)), None, self.widths[unit])
+
+    def _cycle(self, group: Group, max_derivations: int) -> MachinePart:
+        make = self._formulas if any(self._settles(unit) for unit in group.units) else self._recursion
+        return make(group, max_derivations)
 
     def _recursion(self, group: Group, max_derivations: int) -> Recursion:
-        steps = {unit: self._step(unit) for unit in group.units}
+        steps = {unit: self._single(unit) for unit in group.units}
         parts = [
             CyclePart(
                 tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units),
@@ -88,7 +77,7 @@ class Machine:
         return not isinstance(unit, str) and self.plan.nodes[unit].properties().settles
 
     def _formulas(self, group: Group, max_derivations: int) -> FormulaRecursion:
-        steps = {unit: self._step(unit) for unit in group.units}
+        steps = {unit: self._single(unit) for unit in group.units}
         settling = frozenset(filter(self._settles, group.units))
         sequence = order.components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
         outside = dict(self.goals())
@@ -120,45 +109,19 @@ class Machine:
 
     def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[PlanUnit, Table]:
         outputs: dict[PlanUnit, Table] = {}
-        made, spent, watermark = self.made, self.spent, frontier.watermark
+        made, spent = self.made, self.spent
         began = perf_counter_ns()
         for part in self.parts:
-            if isinstance(part, _Step):
-                tables = [outputs[unit] for unit in part.reads]
-                if part.event is not None:
-                    own = inputs.get(part.event)
-                    tables.insert(0, empty(self.widths[part.event]) if own is None else own)
-                if not any(t.shape[1] for t in tables):
-                    due = part.goal.due()
-                    if due is None or due > watermark:
-                        outputs[part.unit] = self._nothing(part.unit)
-                        continue
-                unit: PlanUnit = part.unit
-                outputs[unit] = part.goal.step(tables, frontier)
-                part.goal.evict(frontier)
-                made[unit] += outputs[unit].shape[1]
-            elif isinstance(part, Loop):
-                unit = part.join
-                made[unit] += part.step(inputs, outputs, frontier, self.widths)
-                made[part.event] += outputs[part.event].shape[1]
-                made[part.scan] += outputs[part.scan].shape[1]
-            else:
-                unit = part.first
-                part.step(inputs, outputs, frontier)
-                for each in part.inside:
-                    made[each] += outputs[each].shape[1]
-            now = perf_counter_ns()
-            spent[unit] += now - began
-            began = now
+            if part.run(inputs, outputs, frontier, made):
+                now = perf_counter_ns()
+                spent[part.unit] += now - began
+                began = now
         return outputs
-
-    def _nothing(self, unit: PlanUnit) -> Table:
-        return empty(self.widths[unit])
 
     @property
     def compiled(self) -> tuple[str, ...]:
         """The recursive events that run in a kernel of their own."""
-        return tuple(part.event for part in self.parts if isinstance(part, Loop))
+        return tuple(part.compiled for part in self.parts if part.compiled is not None)
 
     def open(self) -> dict[str, list[Table]]:
         """What still holds at the end of the input, by fluent."""
@@ -179,8 +142,8 @@ class Machine:
 
     def take_counts(self) -> list[Count]:
         """What each unit has done since the last call; those that did nothing and hold nothing are left out."""
-        joins: dict[PlanUnit, PlanUnit] = {part.event: part.join for part in self.parts if isinstance(part, Loop)}
-        sizes = {joins.get(unit, unit): goal.size for unit, goal in self.goals()}
+        counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
+        sizes = {counted.get(unit, unit): goal.size for unit, goal in self.goals()}
         found = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
         self.spent = dict.fromkeys(self.spent, 0)
@@ -188,15 +151,7 @@ class Machine:
 
     def goals(self) -> list[tuple[PlanUnit, Goal]]:
         """Every goal with its unit, in an order that the plan alone decides."""
-        found: list[tuple[PlanUnit, Goal]] = []
-        for part in self.parts:
-            if isinstance(part, _Step):
-                found.append((part.unit, part.goal))
-            elif isinstance(part, Loop):
-                found.append((part.event, part.chain))
-            else:
-                found += [(unit, goal) for p in part.parts for unit, goal, _, _ in p.units]
-        return found
+        return [each for part in self.parts for each in part.goals_by_unit()]
 
     def evict(self, frontier: Frontier) -> None:
         """No goal keeps what nothing later can need. Steps leave some of it, and goals that nothing comes to all."""
@@ -215,8 +170,7 @@ class Machine:
 
     def named(self, names: Mapping[PlanUnit, str]) -> dict[PlanUnit, str]:
         """Names of units as names of goals: how a recursion is run makes another goal of it."""
-        loops = [part for part in self.parts if isinstance(part, Loop)]
-        return {**names, **{unit: f"{names[one.join]} chained" for one in loops for unit in (one.event, one.join)}}
+        return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
     def carry(
         self, names: Sequence[str], states: Mapping[str, pa.RecordBatch], codes: Translation, frontier: Frontier

@@ -6,6 +6,7 @@ reference for it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,19 +37,61 @@ class CyclePart:
     later: frozenset[tuple[PlanUnit, int]] = frozenset()
 
 
-class Recursion:
+class Cycle(ABC):
+    """Goals of a cycle, as the machine runs them."""
+
+    def __init__(self, parts: Sequence[CyclePart]) -> None:
+        self.parts = parts
+        self.inside = {unit for part in parts for unit, *_ in part.units}
+        self.unit: PlanUnit = min(unit for unit in self.inside if isinstance(unit, int))
+
+    @abstractmethod
+    def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
+        """Add to `outputs` what every unit of the cycle gives."""
+
+    def run(
+        self,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        frontier: Frontier,
+        made: dict[PlanUnit, int],
+    ) -> bool:
+        """See `cep.runtime.machine_part`."""
+        self.step(inputs, outputs, frontier)
+        for unit in self.inside:
+            made[unit] += rows(outputs[unit])
+        return True
+
+    def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
+        """See `cep.runtime.machine_part`."""
+        return [(unit, goal) for part in self.parts for unit, goal, _, _ in part.units]
+
+    @property
+    def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
+        """Each unit by itself."""
+        return {}
+
+    def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
+        """Those of the units."""
+        return {}
+
+    @property
+    def compiled(self) -> str | None:
+        """It runs goal by goal."""
+        return None
+
+
+class Recursion(Cycle):
     """The goals of one cycle."""
 
     def __init__(
         self, parts: Sequence[CyclePart], widths: Mapping[PlanUnit, int], max_derivations: int, rules: Sequence[str]
     ) -> None:
-        self.parts = parts
+        super().__init__(parts)
         self.widths = widths
         self.limit = max_derivations
         self.rules = rules
         self.goals = [goal for part in parts for _, goal, _, _ in part.units]
-        self.inside = {unit for part in parts for unit, *_ in part.units}
-        self.first: PlanUnit = min(unit for unit in self.inside if isinstance(unit, int))
 
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
         """Add to `outputs` what every unit of the cycle gives."""

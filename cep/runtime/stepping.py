@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep.core.errors import CepError
-from cep.core.fluents import TRANSITIONS
 from cep.core.relation import Table, slice_until
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.plan.pattern import conditions
@@ -116,7 +115,7 @@ def refuse_in_formulas(plan: Plan) -> None:
                 changing.add(static.name)
     for rule in rules.rules:
         fluent = rules.schemas[rule.event].fluent
-        if fluent is None or fluent.part != TRANSITIONS or not fluent.defined:
+        if fluent is None or not fluent.of_formulas:
             continue
         for each in each_condition(conditions(rule.body)):
             if isinstance(each, Predicate) and each.name in changing:

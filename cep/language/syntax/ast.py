@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from cep.core.errors import NOWHERE, Source, Span
 from cep.core.schema import RecordFormat, TimeFormat
-from cep.rules import formulas
+from cep.operators import temporal
+from cep.plan.formula import Formula
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
 from cep.rules.window_forms import Over
@@ -217,7 +218,7 @@ class Box:
     """`ALWAYS[a, b]` or `HISTORICALLY[a, b]` before the head of a rule."""
 
     operator: str
-    within: formulas.MetricInterval
+    within: temporal.MetricInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ class WhileRule:
     arguments: tuple[Expression, ...]
     value: Expression | None
     boxes: tuple[Box, ...]
-    formula: formulas.Formula
+    formula: Formula
     span: Span = field(default=NOWHERE, compare=False)
     head_span: Span = field(default=NOWHERE, compare=False)
 

@@ -5,8 +5,10 @@ The grammar is in `cep.language.syntax.parser`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from cep.core.temporal_operators import TEMPORAL, Place, words
 from cep.language.syntax import ast
 from cep.language.syntax.aggregates import group, result
 from cep.language.syntax.conditions import conditions
@@ -16,29 +18,22 @@ from cep.language.syntax.durations import duration
 from cep.language.syntax.patterns import event
 from cep.language.syntax.terms import arguments, expression
 from cep.language.syntax.tokens import Token
-from cep.rules.formulas import (
-    BINARY,
-    BOXES,
-    FUTURE,
-    UNARY,
-    AggregatedFormula,
-    And,
-    Formula,
-    FormulaAtom,
-    LastingFormula,
-    MetricFormula,
-    MetricInterval,
-    Or,
-    RestrictedFormula,
-)
+from cep.operators.conjunction import And
+from cep.operators.either import Or
+from cep.operators.grouping import AggregatedFormula
+from cep.operators.supports import FormulaAtom
+from cep.operators.temporal import LastingFormula, MetricFormula, MetricInterval
+from cep.operators.where import RestrictedFormula
+from cep.plan.formula import Formula
 from cep.rules.terms import Expression, Variable
 
 RULE = "e.g. `adrift(V) WHILE slow(V) AND NOT anchored(V).`"
 FORMULA = "a formula is made of fluents and events: `slow(V) AND ONCE[0, 10 min] signal(V)`"
 INTERVAL = "how far it reaches is written `ONCE[0, 10 min]`, `SINCE(2 s, inf)`"
 LASTING = "e.g. `slow(V) LASTING >= 10 min`"
-BEHIND = ("LASTING", "WHERE", "AGGREGATE", "WITHIN")
-_PAST = {past: future for future, past in FUTURE.items()}
+UNARY, BINARY, LENGTHS = words(Place.BEFORE), words(Place.BETWEEN), words(Place.BEHIND)
+BOXES = tuple(word for word, each in TEMPORAL.items() if each.of_head is not None)
+"""Those that a head may carry."""
 
 
 def begins_boxes(cursor: Cursor) -> bool:
@@ -99,10 +94,10 @@ def formula(cursor: Cursor) -> Formula:
     cursor.enter()
     first = cursor.token
     left = _joined(cursor)
-    while (step := cursor.token).key in BEHIND:
+    while (step := cursor.token).key in _BEHIND:
         height = cursor.height
         cursor.advance()
-        left = _postfixed(cursor, step, first, left)
+        left = _BEHIND[step.key](cursor, step, first, left)
         cursor.grow(max(height, cursor.height), step)
         if cursor.token.key in ("AND", "OR", *BINARY):
             word, inner = cursor.token.text, f"(.. {step.text} ..)"
@@ -178,7 +173,7 @@ def _unary(cursor: Cursor) -> Formula:
     if first.key in ("BEGIN", "END") and cursor.peek().key == "OF":
         cursor.stop(f"`{first.text} OF` is an instant of event patterns", "an event of it, and that in the formula: "
                     "`started(V) <- BEGIN OF moving(V).`")  # fmt: skip
-    if first.key in (*BINARY, "AND", "OR", "LASTING"):
+    if first.key in (*BINARY, "AND", "OR", *LENGTHS):
         cursor.fail("a fluent or an event", FORMULA)
     if first.kind in ("number", "time", "string"):
         cursor.fail("a fluent or an event", FORMULA)
@@ -189,20 +184,21 @@ def _unary(cursor: Cursor) -> Formula:
     return FormulaAtom(read.name, read.arguments, read.names, value, None, cursor.span(first))
 
 
-def _postfixed(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
-    match step.key:
-        case "WHERE":
-            return RestrictedFormula(left, conditions(cursor), cursor.span(first))
-        case "LASTING":
-            return _lasting(cursor, first, left)
-        case "WITHIN":
-            if not isinstance(left, FormulaAtom) or left.within is not None:
-                cursor.stop(
-                    "WITHIN stands behind one event here: `(trip(V) WITHIN 1 h)`",
-                    f"how long something holds is said by LASTING, {LASTING}, how far back by ONCE",
-                    step.span,
-                )
-            return replace(left, within=duration(cursor), span=cursor.span(first))
+def _where(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
+    return RestrictedFormula(left, conditions(cursor), cursor.span(first))
+
+
+def _event_within(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
+    if not isinstance(left, FormulaAtom) or left.within is not None:
+        cursor.stop(
+            "WITHIN stands behind one event here: `(trip(V) WITHIN 1 h)`",
+            f"how long something holds is said by LASTING, {LASTING}, how far back by ONCE",
+            step.span,
+        )
+    return replace(left, within=duration(cursor), span=cursor.span(first))
+
+
+def _aggregate(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
     found = [result(cursor)]
     height = cursor.height
     while cursor.accept(","):
@@ -222,21 +218,30 @@ def _postfixed(cursor: Cursor, step: Token, first: Token, left: Formula) -> Form
     return AggregatedFormula(left, tuple(found), tuple(by), cursor.span(first))
 
 
-def _lasting(cursor: Cursor, first: Token, left: Formula) -> Formula:
+def _long(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
     sign = cursor.token
     if sign.key not in (">=", ">"):
-        hint = LASTING
+        hint = f"e.g. `{TEMPORAL[step.key].example}`"
         if sign.key in ("<", "<="):
-            hint = "what lasts less is what holds and does not last: `p AND NOT (p LASTING >= 10 min)`"
+            hint = f"what lasts less is what holds and does not last: `p AND NOT (p {step.key} >= 10 min)`"
         elif sign.kind in ("number", "duration"):
-            hint = f"`LASTING >= {sign.text} ..`, or `>`"
+            hint = f"`{step.key} >= {sign.text} ..`, or `>`"
         cursor.fail("`>=` or `>`", hint)
     cursor.advance()
     token = cursor.token
     least = _length(cursor)
     if least == 0 and sign.key == ">=":
         cursor.stop("all that holds lasts 0 s", LASTING, token.span)
-    return LastingFormula(left, least, sign.key == ">", cursor.span(first))
+    return LastingFormula(left, least, sign.key == ">", cursor.span(first), step.key)
+
+
+_BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
+    **dict.fromkeys(LENGTHS, _long),
+    "WHERE": _where,
+    "AGGREGATE": _aggregate,
+    "WITHIN": _event_within,
+}
+"""What stands behind a formula, and how it is read."""
 
 
 # --- how far an operator reaches ---
@@ -284,8 +289,12 @@ def _within(cursor: Cursor) -> MetricInterval:
 
 def _length(cursor: Cursor) -> int:
     if cursor.token.key == "-":
+        back, ahead = (
+            [each.word for each in TEMPORAL.values() if each.ahead == later and each.word not in LENGTHS]
+            for later in (False, True)
+        )
         cursor.stop(
             "a time is not negative here",
-            "ONCE, HISTORICALLY and SINCE look back, EVENTUALLY, ALWAYS and UNTIL ahead",
+            f"{', '.join(back[:-1])} and {back[-1]} look back, {', '.join(ahead[:-1])} and {ahead[-1]} ahead",
         )
     return duration(cursor)

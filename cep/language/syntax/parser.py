@@ -51,14 +51,18 @@ knows at an error only which tokens it could shift, where the author is to read 
     duration    = number [ unit ] | DURATION
     unit        = "ms" | "s" | "min" | "h" | "d"
 
-    box         = ( "ALWAYS" | "HISTORICALLY" ) within
+    box         = OF_HEAD within
     formula     = ( since { "AND" [ "NOT" ] since } | since { "OR" since } ) { behind }
-    behind      = "LASTING" ( ">=" | ">" ) duration | "WHERE" conditions | "WITHIN" duration
+    behind      = BEHIND ( ">=" | ">" ) duration | "WHERE" conditions | "WITHIN" duration
                 | "AGGREGATE" result { "," result } [ "BY" VARIABLE { "," VARIABLE } ]
-    since       = unary [ ( "SINCE" | "UNTIL" ) [ within ] unary ]
-    unary       = ( "ONCE" | "HISTORICALLY" | "EVENTUALLY" | "ALWAYS" ) [ within ] unary
+    since       = unary [ BETWEEN [ within ] unary ]
+    unary       = BEFORE [ within ] unary
                 | event [ "=" expression ] | "(" formula ")"
     within      = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
+    OF_HEAD     = a temporal operator that a head carries (cep/core/temporal_operators.py)
+    BEFORE      = one that stands before a formula
+    BETWEEN     = one that stands between two
+    BEHIND      = one that stands behind one
 
     conditions  = condition { "," condition }
     condition   = expression ( "=" | "==" | "is" | "!=" | "<" | "<=" | ">" | ">=" ) expression

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from cep.core.literals import write_duration
 from cep.language.syntax import ast
+from cep.plan.formula import print_formula
 from cep.rules import pattern_text
-from cep.rules.formulas import print_formula
 from cep.rules.pattern_text import Text
 from cep.rules.printing import attribute as print_attribute
 from cep.rules.printing import (

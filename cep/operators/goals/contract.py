@@ -132,6 +132,14 @@ class KnowsHeld(Protocol):
         ...
 
 
+class RecordKeeper(Protocol):
+    """A goal of records, some without an end, which a later one may bring."""
+
+    def known_open(self) -> tuple[Ints, Ints]:
+        """Records without an end: their arguments, a row each, and their starts."""
+        ...
+
+
 class Untimed:
     """The part of the contract of operators for which time alone makes nothing."""
 

@@ -22,7 +22,8 @@ ABSENT = 2
 
 class KeyedState(ABC):
     """The part of the contract that is about the state as a whole and by key. An operator says how its state becomes
-    arrays and back; and, where it is no store, how they are taken apart by key and put together."""
+    arrays and back, how these are taken apart by key, and, where it is not their rows one after the other, how they
+    are put together."""
 
     @abstractmethod
     def _state(self) -> Arrays:
@@ -36,11 +37,13 @@ class KeyedState(ABC):
     def _become(self, state: Arrays) -> None:
         """Take these arrays on as the state."""
 
+    @abstractmethod
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        return taken_apart(state, keys)
+        """These arrays by key."""
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return put_together(one, other)
+        """The arrays of two states that have no key in common as those of one."""
+        return {name: np.concatenate([one[name], other[name]]) for name in one}
 
     def begin(self, frontier: Frontier) -> None:  # noqa: B027
         """See `cep.operators.goals.contract`. Without occurrences there is nothing that time alone would make."""
@@ -63,6 +66,34 @@ class KeyedState(ABC):
         """See `cep.operators.goals.contract`."""
         given = self._read(state)
         self._become(self._put_together(self._taken_apart(self._state(), keys).others, given))
+
+
+class StoredState(KeyedState):
+    """A state that is a store."""
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        return taken_apart(state, keys)
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return put_together(one, other)
+
+
+class NumberedState(KeyedState):
+    """A state of keys or tuples by number. Of many nothing is kept after a while: when the numbers given are twice
+    those in use, all that is kept gets new ones."""
+
+    watched = 1024
+    """From how many numbers on the state is looked at."""
+
+    @abstractmethod
+    def _numbers(self) -> int:
+        """How many numbers were given, of the kind that has most."""
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        """See `cep.operators.goals.contract`."""
+        if wholly or self._numbers() > self.watched:
+            self._become(self._state())
+            self.watched = max(1024, 2 * self._numbers())
 
 
 @dataclass(frozen=True, slots=True)

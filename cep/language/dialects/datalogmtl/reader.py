@@ -21,7 +21,11 @@ from cep.core.schema import RecordFormat
 from cep.language.dialects.datalogmtl.tokens import DatalogMtlCursor, DatalogMtlToken, bound, tokens
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast
-from cep.rules.formulas import And, Formula, FormulaAtom, MetricFormula, MetricInterval, Or, formula_variables
+from cep.operators.conjunction import And
+from cep.operators.either import Or
+from cep.operators.supports import FormulaAtom
+from cep.operators.temporal import MetricFormula, MetricInterval, wherever
+from cep.plan.formula import Formula, formula_variables
 from cep.rules.terms import Constant, Expression, Variable
 
 OPERATORS = {
@@ -350,12 +354,10 @@ def _binary(operator: str, left: Part, right: Part, within: MetricInterval, span
             return Truth(left.holds or (within.low == 0 and within.bounds[0] == "["), span)
         if within.low == 0 and within.bounds[0] == "[":
             return Truth(True, span)
-        box = "HISTORICALLY" if operator == "SINCE" else "ALWAYS"
-        return MetricFormula(box, (left,), MetricInterval(0, within.low, "()"), span)
+        return wherever(operator, MetricInterval(0, within.low, "()"), left, throughout=True, span=span)
     if isinstance(left, Truth):
         if left.holds:
-            past = operator == "SINCE"
-            return MetricFormula("ONCE" if past else "EVENTUALLY", (right,), within, span)
+            return wherever(operator, within, right, throughout=False, span=span)
         return right if within.low == 0 and within.bounds[0] == "[" else Truth(False, span)
     return MetricFormula(operator, (left, right), within, span)
 

@@ -11,7 +11,7 @@ from cep.language.dialects.rtec.signatures import COMPARISONS, EDGES, Signatures
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
 from cep.language.syntax import ast
-from cep.rules.formulas import FormulaAtom
+from cep.operators.supports import FormulaAtom
 from cep.rules.terms import (
     Call,
     Comparison,

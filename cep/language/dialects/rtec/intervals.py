@@ -11,15 +11,12 @@ from cep.language.dialects.rtec.signatures import CONSTRUCTS, Signatures
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
 from cep.language.syntax import ast
-from cep.rules.formulas import (
-    And,
-    Formula,
-    FormulaAtom,
-    LastingFormula,
-    Or,
-    RestrictedFormula,
-    formula_variables,
-)
+from cep.operators.conjunction import And
+from cep.operators.either import Or
+from cep.operators.supports import FormulaAtom
+from cep.operators.temporal import LastingFormula
+from cep.operators.where import RestrictedFormula
+from cep.plan.formula import Formula, formula_variables
 from cep.rules.terms import Condition, Predicate
 
 RULE = "e.g. `holdsFor(f(X)=true, I) :- holdsFor(g(X)=true, I1), holdsFor(h(X)=true, I2), union_all([I1,I2], I).`"

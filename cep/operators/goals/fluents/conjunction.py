@@ -36,7 +36,7 @@ from cep.operators.goals.converted_keys import with_converted_keys
 from cep.operators.goals.fluents.change_tables import PendingChanges, phased, put_changes
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.stretches import Rows
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
 
@@ -160,7 +160,7 @@ class ConjunctionSpec:
     lates: tuple[int, int]
 
 
-class ConjunctionGoal(KeyedState):
+class ConjunctionGoal(NumberedState):
     """The goal of one Conjunction node."""
 
     def __init__(self, spec: ConjunctionSpec, lineage: Lineage | None = None) -> None:
@@ -169,7 +169,6 @@ class ConjunctionGoal(KeyedState):
         self.columns = [np.array(side.columns, np.int64) for side in self.sides]
         self.key = [np.array(side.key, np.int64) for side in self.sides]
         self.waiting = PendingChanges([s.width for s in self.sides], [s.kind for s in self.sides], spec.lates)
-        self.watched = 1024
         self._clear()
 
     def _clear(self) -> None:
@@ -268,11 +267,8 @@ class ConjunctionGoal(KeyedState):
         """Each change that waits may meet all that holds on the other side."""
         return self.waiting.count * (1 + max(keys.count for keys in self.tuples))
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        most = max(self.keys.count, *(keys.count for keys in self.tuples))
-        if wholly or most > self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 2 * max(keys.count for keys in self.tuples))
+    def _numbers(self) -> int:
+        return max(self.keys.count, *(keys.count for keys in self.tuples))
 
     # --- state ---
 
@@ -321,9 +317,6 @@ class ConjunctionGoal(KeyedState):
                 for part, chosen in zip(parts, (going, keys.staying(side, going), ~going)):
                     part[each] = state[each][chosen]
         return Parts(*parts)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return {name: np.concatenate([one[name], other[name]]) for name in one}
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cep.core.fluents import KINDS
 from cep.core.kernels import njit
-from cep.core.relation import FIRST, Table, bits, empty, rows
+from cep.core.relation import FIRST, Table, empty
 from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
@@ -37,15 +37,11 @@ from cep.operators.goals.fluents.change_tables import PendingChanges, put_change
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, unlink
 from cep.operators.goals.intrinsics import as_bits, as_float
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import NAN, Keys
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.relational import columns_of
 from cep.operators.goals.windows import partial, wide_partial
-from cep.operators.goals.windows.sliding_aggregate import OF_FLOATS, kind_of
-from cep.rules.expressions.checking import check
-from cep.rules.expressions.evaluate import Evaluation, compile_expression
-from cep.rules.expressions.typed import coerced
+from cep.operators.goals.windows.aggregate_results import results_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -180,7 +176,7 @@ class GroupingSpec:
     values: Callable[[Table], Ints]
 
 
-class GroupingGoal(KeyedState):
+class GroupingGoal(NumberedState):
     """The goal of one Grouping node."""
 
     def __init__(self, spec: GroupingSpec, lineage: Lineage | None = None) -> None:
@@ -189,7 +185,6 @@ class GroupingGoal(KeyedState):
         self.by = np.array(spec.by, np.int64)
         self.kinds, self.parameters = np.array(spec.kinds, np.int64), np.array(spec.parameters, np.float64)
         self.waiting = PendingChanges([spec.width], [spec.kind], [spec.late])
-        self.watched = 1024
         self._clear()
 
     def _clear(self) -> None:
@@ -250,10 +245,8 @@ class GroupingGoal(KeyedState):
     def pending(self) -> int:
         return 2 * self.waiting.count
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if wholly or max(self.tuples.count, self.keys.count) > self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 2 * self.tuples.count)
+    def _numbers(self) -> int:
+        return max(self.tuples.count, self.keys.count)
 
     # --- state ---
 
@@ -287,9 +280,6 @@ class GroupingGoal(KeyedState):
             for part, chosen in zip(parts, (going, keys.staying(0, going), ~going)):
                 part[name] = state[name][chosen]
         return Parts(*parts)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return {name: np.concatenate([one[name], other[name]]) for name in one}
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)
@@ -326,31 +316,8 @@ class GroupingGoal(KeyedState):
 def grouping_of(node: Grouping, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
-    names = {f"v{i}": type for i, type in enumerate(types)}
-    kinds: list[int] = []
-    evaluations: list[Evaluation | None] = []
-    for result in node.results:
-        if result.argument is None:
-            kinds.append(partial.COUNT)
-            evaluations.append(None)
-            continue
-        typed = check(result.argument, names, builder.plan.source)
-        wanted = "float" if result.function in OF_FLOATS or typed.type == "any" else typed.type
-        if result.function == "count":
-            wanted = typed.type
-        fitted = coerced(typed, wanted)
-        assert fitted is not None, "arguments that are no numbers were refused"
-        kinds.append(kind_of(result.function, wanted, result.distinct))
-        evaluations.append(compile_expression(fitted, builder.pool))
-
-    def values(table: Table) -> Ints:
-        named = columns_of(table, types)
-        made = np.zeros((len(evaluations), rows(table)), np.int64)
-        for k, evaluate in enumerate(evaluations):
-            if evaluate is not None:
-                made[k] = bits(evaluate(named, rows(table)))
-        return made
-
+    results = results_of(node.results, types, builder)
     parameters = tuple(float(result.parameter or 0) for result in node.results)
-    spec = GroupingSpec(len(types), node.by, node.kind, node.late, codes_of(types), tuple(kinds), parameters, values)
+    codes = codes_of(types)
+    spec = GroupingSpec(len(types), node.by, node.kind, node.late, codes, results.kinds, parameters, results.values)
     return GroupingGoal(spec, builder.lineage)

@@ -33,7 +33,7 @@ from cep.operators.goals.contract import (
     to_arrow,
 )
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
 
@@ -117,7 +117,7 @@ class HoldingSpec:
     codes: tuple[int, ...]
 
 
-class HoldingGoal(KeyedState, Untimed):
+class HoldingGoal(NumberedState, Untimed):
     """The goal of one Holding node. Inputs: the left, the fluent's edges."""
 
     def __init__(self, spec: HoldingSpec, lineage: Lineage | None = None) -> None:
@@ -133,7 +133,6 @@ class HoldingGoal(KeyedState, Untimed):
         self.tuples = Keys(len(self.columns))
         self.state = np.zeros((0, CELLS), np.int64)
         self.chains = np.full((0, 2), -1, np.int64)
-        self.watched = 1024
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         left, right, spec = contiguous(inputs[0]), contiguous(inputs[1]), self.spec
@@ -168,10 +167,8 @@ class HoldingGoal(KeyedState, Untimed):
             self.lineage.link(names, pairs[:, 2])
         return table
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if wholly or max(self.tuples.count, self.keys.count) > self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 2 * self.tuples.count)
+    def _numbers(self) -> int:
+        return max(self.tuples.count, self.keys.count)
 
     # --- state ---
 
@@ -196,9 +193,7 @@ class HoldingGoal(KeyedState, Untimed):
 
     def _become(self, state: Arrays) -> None:
         """The same as when all of it began just now."""
-        watched = self.watched
         self._begin()
-        self.watched = watched
         count = len(state["tuples"])
         right = np.zeros((FIRST + self.spec.right_width, count), np.int64)
         right[IDENTITY] = state["names"][:, 0]
@@ -212,9 +207,6 @@ class HoldingGoal(KeyedState, Untimed):
         table[:, self.columns] = state["tuples"]
         going = keys.going(1, table)
         return Parts(_chosen(state, going), _chosen(state, keys.staying(1, going)), _chosen(state, ~going))
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return {name: np.concatenate([one[name], other[name]]) for name in one}
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

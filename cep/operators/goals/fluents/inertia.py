@@ -51,10 +51,10 @@ from cep.operators.goals.fluents.inertia_kernel import (
     TURN,
     VALUE,
     WHEN,
-    drop,
     inertia,
 )
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.fluents.timers import drop_timer
+from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import constant_bits
@@ -80,7 +80,7 @@ class InertiaSpec:
         return self.keys + self.valued
 
 
-class InertiaGoal(KeyedState):
+class InertiaGoal(NumberedState):
     """The goal of one Inertia node."""
 
     def __init__(self, spec: InertiaSpec, lineage: Lineage | None = None) -> None:
@@ -91,7 +91,6 @@ class InertiaGoal(KeyedState):
         self.state = np.zeros((0, CELLS), np.int64)
         self.heap = np.zeros((0, 3), np.int64)
         self.counts = np.zeros(4, np.int64)
-        self.watched = 1024
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         transitions, spec = contiguous(inputs[0]), self.spec
@@ -145,17 +144,15 @@ class InertiaGoal(KeyedState):
             when, _, slot = self.heap[0].tolist()
             if self.state[slot, HOLDS] and self.state[slot, DUE] == when:
                 return int(when)
-            self.counts[S_HEAP] = drop(self.heap, self.counts[S_HEAP])
+            self.counts[S_HEAP] = drop_timer(self.heap, self.counts[S_HEAP], True)
         return None
 
     def pending(self) -> int:
         """At most how many deadlines are open, and those of what they make."""
         return int(self.counts[S_HEAP]) * (1 + len(self.spec.deadlines))
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if wholly or self.keys.count > self.watched or self.counts[S_HEAP] > 2 * self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 2 * self.keys.count)
+    def _numbers(self) -> int:
+        return max(self.keys.count, (int(self.counts[S_HEAP]) + 1) // 2)
 
     # --- state ---
 
@@ -199,8 +196,7 @@ class InertiaGoal(KeyedState):
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
         moved = other["heap"].copy()
         moved[:, SLOT] += len(one["keys"])
-        made = {name: np.concatenate([one[name], other[name]]) for name in ("keys", "held")}
-        return made | {"heap": np.concatenate([one["heap"], moved])}
+        return super()._put_together(one, other | {"heap": moved})
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

@@ -9,6 +9,7 @@ from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.relation import END, IDENTITY, ORDER
 from cep.core.time import END_OF_TIME
+from cep.operators.goals.fluents.timers import drop_timer, put_timer
 from cep.operators.goals.keys import grow
 
 # of each key: what holds, since when, when it is due (NEVER: not), the name of what began it, its order of arrival
@@ -33,48 +34,6 @@ D_ONE, D_VALUE, D_DURATION, D_NEXT, D_BECOMES, D_RENEWED = range(6)
 
 # what a step changes besides arrays: deadlines waiting, the turn of the next, rows given, instants met
 S_HEAP, S_TURN, S_GIVEN, S_STAMP = range(4)
-
-
-@njit(cache=True)
-def _before(heap, i, j):  # type: ignore[no-untyped-def]
-    return heap[i, WHEN] < heap[j, WHEN] or (heap[i, WHEN] == heap[j, WHEN] and heap[i, TURN] < heap[j, TURN])
-
-
-@njit(cache=True)
-def _swap(heap, i, j):  # type: ignore[no-untyped-def]
-    for c in range(3):
-        kept = heap[i, c]
-        heap[i, c] = heap[j, c]
-        heap[j, c] = kept
-
-
-@njit(cache=True)
-def _put(heap, count, when, turn, slot):  # type: ignore[no-untyped-def]
-    """A deadline more; there is room for it."""
-    i = count
-    heap[i, WHEN] = when
-    heap[i, TURN] = turn
-    heap[i, SLOT] = slot
-    while i > 0 and _before(heap, i, (i - 1) // 2):
-        _swap(heap, i, (i - 1) // 2)
-        i = (i - 1) // 2
-
-
-@njit(cache=True)
-def drop(heap, count):  # type: ignore[no-untyped-def]
-    """The heap without its first; gives how many are left."""
-    count -= 1
-    _swap(heap, 0, count)
-    i = 0
-    while True:
-        least = i
-        for j in range(2 * i + 1, min(2 * i + 3, count)):
-            if _before(heap, j, least):
-                least = j
-        if least == i:
-            return count
-        _swap(heap, i, least)
-        i = least
 
 
 @njit(cache=True)
@@ -149,7 +108,7 @@ def inertia(  # type: ignore[no-untyped-def]
             slot = heap[0, SLOT]
             if state[slot, HOLDS] and state[slot, DUE] == heap[0, WHEN]:
                 break
-            counts[S_HEAP] = drop(heap, counts[S_HEAP])
+            counts[S_HEAP] = drop_timer(heap, counts[S_HEAP], True)
         now = NEVER
         if i < n:
             now = transitions[END, i]
@@ -171,7 +130,7 @@ def inertia(  # type: ignore[no-untyped-def]
             i += 1
         while counts[S_HEAP] > 0 and heap[0, WHEN] == now:
             slot = heap[0, SLOT]
-            counts[S_HEAP] = drop(heap, counts[S_HEAP])
+            counts[S_HEAP] = drop_timer(heap, counts[S_HEAP], True)
             if not state[slot, HOLDS] or state[slot, DUE] != now:
                 continue
             among = _touch(state, touched, among, slot, stamp, state[slot, ARRIVAL])
@@ -230,7 +189,7 @@ def inertia(  # type: ignore[no-untyped-def]
                     due = now + deadlines[d, D_DURATION]
                     if due != state[slot, DUE]:
                         state[slot, DUE] = due
-                        _put(heap, counts[S_HEAP], due, counts[S_TURN], slot)
+                        put_timer(heap, counts[S_HEAP], due, counts[S_TURN], slot)
                         counts[S_HEAP] += 1
                         counts[S_TURN] += 1
     return given

@@ -19,6 +19,7 @@ import numpy as np
 
 from cep.core.interval_sets import INFINITE, Intervals, Reach, first_reached, reach
 from cep.core.room import roomy
+from cep.core.temporal_operators import LAST, TEMPORAL
 from cep.operators.goals.fluents.changes import Changes, Ints, by_code, no_changes, stable_order
 from cep.operators.goals.fluents.metric_kernels import (
     BEGUN,
@@ -27,11 +28,8 @@ from cep.operators.goals.fluents.metric_kernels import (
     C_USED,
     C_WIDTH,
     CELLS,
-    DILATE,
-    ERODE,
     FLAGS,
     HEAD,
-    LAST,
     LEFT,
     OPEN,
     OPENED,
@@ -40,10 +38,8 @@ from cep.operators.goals.fluents.metric_kernels import (
     R_LEAST,
     R_WIDTH,
     RIGHT,
-    SINCE,
     TAIL,
     TIMER,
-    UNTIL,
     WAITING,
     advance,
     due_keys,
@@ -54,17 +50,6 @@ from cep.operators.goals.fluents.metric_kernels import (
 )
 from cep.operators.goals.fluents.stretches import changes_against, stretch_of
 
-OPERATORS: Mapping[str, tuple[int, bool]] = {
-    "ONCE": (DILATE, False),
-    "HISTORICALLY": (ERODE, False),
-    "SINCE": (SINCE, False),
-    "EVENTUALLY": (DILATE, True),
-    "ALWAYS": (ERODE, True),
-    "UNTIL": (UNTIL, True),
-    "LASTING": (LAST, False),
-}
-"""What each does, and whether it looks ahead. A head's `ALWAYS[a, b]` is ONCE, its `HISTORICALLY[a, b]` EVENTUALLY."""
-
 BEFORE_ALL = -INFINITE - 1
 """Decided up to here: nothing."""
 
@@ -74,7 +59,7 @@ Arrays = dict[str, Ints]
 class Metric:
     """One operator.
 
-    `operator`: a name of OPERATORS; `by`: what is in its brackets, as `interval_sets.reach` gives it, also where it
+    `operator`: a name of TEMPORAL; `by`: what is in its brackets, as `interval_sets.reach` gives it, also where it
     looks ahead. Of LASTING `least` microseconds, of `> d` d + 1. SINCE and UNTIL have two inputs, in the order in which
     they are written, all others one. `decided`, `given`: the codes up to which the inputs and the result are decided.
     """
@@ -82,13 +67,13 @@ class Metric:
     __slots__ = ("_by", "_counts", "_heap", "_pool", "_rule", "_state", "_watched", "decided", "given", "inputs")
 
     def __init__(self, operator: str, by: Reach | None = None, least: int = 0) -> None:
-        kind, ahead = OPERATORS[operator]
+        row = TEMPORAL[operator]
+        kind, ahead, self.inputs = row.kernel, row.ahead, row.inputs
         by = reach(0) if by is None else by
         assert by.low >= 0, "a reach is written with displacements from 0 on"
         self._by = by.mirrored if ahead else by
         self._rule: Ints = np.array([kind, self._by.low, self._by.high, least if kind == LAST else 0], np.int64)
         assert len(self._rule) == R_WIDTH
-        self.inputs = 2 if kind in (SINCE, UNTIL) else 1
         self._clear()
 
     def _clear(self) -> None:
@@ -177,7 +162,7 @@ class Metric:
         if self._rule[R_KIND] == LAST:
             return min(2 * (((decided + 1) >> 1) - int(self._rule[R_LEAST])) + 1, decided)
         known = first_reached(decided + 1, self._by) - 1
-        return min(known, decided) if self._rule[R_KIND] == SINCE else known
+        return min(known, decided) if self.inputs == 2 else known
 
     # --- what is kept ---
 

@@ -11,10 +11,8 @@ import numpy as np
 
 from cep.core.interval_sets import INFINITE, dilated_end, dilated_start, eroded_end, eroded_start
 from cep.core.kernels import njit
+from cep.core.temporal_operators import DILATE, ERODE, SINCE, UNTIL
 from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_timer
-
-DILATE, ERODE, LAST, SINCE, UNTIL = range(5)
-"""The kinds: ONCE and EVENTUALLY, HISTORICALLY and ALWAYS, LASTING, and those of two inputs."""
 
 R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
 """A rule: what is done, displacements from low to high (negative: ahead), the least length in microseconds."""

@@ -32,7 +32,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 
@@ -71,7 +71,7 @@ class RecordingSpec:
     codes: tuple[int, ...]
 
 
-class RecordingGoal(KeyedState):
+class RecordingGoal(NumberedState):
     """The goal of one Recording node."""
 
     def __init__(self, spec: RecordingSpec, lineage: Lineage | None = None) -> None:
@@ -82,7 +82,6 @@ class RecordingGoal(KeyedState):
         self.held = NO_PIECES
         self.done = BEGINNING
         self.next = NEVER
-        self.watched = 1024
 
     def begin(self, frontier: Frontier) -> None:
         self.done = frontier.watermark
@@ -166,10 +165,8 @@ class RecordingGoal(KeyedState):
         """At most how many intervals end."""
         return int((self.held.end != INFINITE).sum())
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if wholly or self.keys.count > self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 2 * self.keys.count)
+    def _numbers(self) -> int:
+        return self.keys.count
 
     def known_open(self) -> tuple[Ints, Ints]:
         """Records without an end: their arguments, a row each, and their starts."""
@@ -208,8 +205,7 @@ class RecordingGoal(KeyedState):
         return Parts(_chosen(state, going), _chosen(state, keys.staying(0, going)), _chosen(state, ~going))
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        made = {name: np.concatenate([one[name], other[name]]) for name in ("tuples", "pieces")}
-        return made | {"done": np.maximum(one["done"], other["done"])}
+        return super()._put_together(one, other) | {"done": np.maximum(one["done"], other["done"])}
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

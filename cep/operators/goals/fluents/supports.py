@@ -47,7 +47,7 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.fluents.change_tables import PendingChanges, delay_of, phased, put_changes, sorted_rows
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.stretches import GrowingIntervals, changes_against, clipped, held_in, table_of
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 
@@ -147,14 +147,13 @@ class SupportsSpec:
     delay: int = 0
 
 
-class SupportsGoal(KeyedState):
+class SupportsGoal(NumberedState):
     """The goal of nodes whose tuples are counted."""
 
     def __init__(self, spec: SupportsSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
         self.columns = np.arange(len(spec.take))
         self.waiting = PendingChanges([len(spec.take) + 1], [len(spec.take)], [spec.late])
-        self.watched = 1024
         self._clear()
 
     def _clear(self) -> None:
@@ -262,10 +261,8 @@ class SupportsGoal(KeyedState):
     def pending(self) -> int:
         return self.waiting.count
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if wholly or self.tuples.count > self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 2 * self.tuples.count)
+    def _numbers(self) -> int:
+        return self.tuples.count
 
     # --- state ---
 
@@ -301,9 +298,6 @@ class SupportsGoal(KeyedState):
         table = np.zeros((len(tuples), self.spec.width), np.int64)
         table[:, list(self.spec.take)] = tuples
         return keys.going(0, table)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return {name: np.concatenate([one[name], other[name]]) for name in one}
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

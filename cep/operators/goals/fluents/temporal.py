@@ -15,6 +15,7 @@ import pyarrow as pa
 from cep.core.fluents import KINDS
 from cep.core.interval_sets import INFINITE, Reach
 from cep.core.relation import END, FIRST, START, Table, empty
+from cep.core.temporal_operators import TEMPORAL
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
@@ -33,7 +34,7 @@ from cep.operators.goals.fluents.change_tables import PendingChanges, decided, d
 from cep.operators.goals.fluents.changes import Changes
 from cep.operators.goals.fluents.metric import Metric
 from cep.operators.goals.fluents.stretches import GrowingIntervals, table_of
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import project
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.temporal import Temporal
 
-_AHEAD = ("EVENTUALLY", "ALWAYS", "UNTIL")
 _WAITING = 2
 """The cell of a tuple's state that says how many intervals are its."""
 
@@ -69,7 +69,7 @@ class TemporalSpec:
         return len(self.take[0]) - 1
 
 
-class TemporalGoal(KeyedState):
+class TemporalGoal(NumberedState):
     """The goal of one Temporal node."""
 
     def __init__(self, spec: TemporalSpec, lineage: Lineage | None = None) -> None:
@@ -78,8 +78,7 @@ class TemporalGoal(KeyedState):
         self.columns = np.arange(spec.width)
         self.waiting = PendingChanges([spec.width + 1] * inputs, [spec.width] * inputs, spec.lates)
         self.metric = Metric(spec.operator, spec.by, spec.least)
-        self.endless = spec.operator in _AHEAD and spec.by is not None and spec.by.high == INFINITE
-        self.watched = 1024
+        self.endless = TEMPORAL[spec.operator].ahead and spec.by is not None and spec.by.high == INFINITE
         self.tuples = Keys(spec.width)
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
@@ -139,10 +138,8 @@ class TemporalGoal(KeyedState):
     def pending(self) -> int:
         return self.waiting.count + 2 * self.metric.rows
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if wholly or self.tuples.count > self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 2 * self.tuples.count)
+    def _numbers(self) -> int:
+        return self.tuples.count
 
     # --- state ---
 
@@ -199,8 +196,7 @@ class TemporalGoal(KeyedState):
         return table
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        made = {name: np.concatenate([one[name], other[name]]) for name in one if name != "decided"}
-        return made | {"decided": np.maximum(one["decided"], other["decided"])}
+        return super()._put_together(one, other) | {"decided": np.maximum(one["decided"], other["decided"])}
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

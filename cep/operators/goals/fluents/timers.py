@@ -1,7 +1,8 @@
 """When time alone has something to do: for keys the code at which each is next looked at, the earliest first.
 
-A heap of rows (code, key), four below each: those of a row are next to each other in memory. A key may have more rows
-than one: what it waits for now is with the owner, who drops what is not.
+A heap of rows, four below each: those of a row are next to each other in memory. Rows are (code, key), or, where those
+of one code have an order, (code, turn, key). A key may have more rows than one: what it waits for now is with the
+owner, who drops what is not.
 """
 
 from __future__ import annotations
@@ -9,44 +10,69 @@ from __future__ import annotations
 from cep.core.kernels import njit
 
 
+@njit(cache=True, inline="always")
+def _set(heap, i, code, second, third):  # type: ignore[no-untyped-def]
+    heap[i, 0], heap[i, 1] = code, second
+    if third is not None:
+        heap[i, 2] = third
+
+
 @njit(cache=True)
-def put_timer(heap, count, code, key):  # type: ignore[no-untyped-def]
-    """Into the heap of `count` rows, which has room for one more."""
+def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped-def]
+    """Into the heap of `count` rows, which has room for one more. `third`: of rows that have an order."""
     i = count
-    while i > 0 and code < heap[(i - 1) >> 2, 0]:
+    while i > 0:
         above = (i - 1) >> 2
+        first = code < heap[above, 0]
+        if third is not None:
+            first = first or (code == heap[above, 0] and second < heap[above, 1])
+        if not first:
+            break
         heap[i, 0], heap[i, 1] = heap[above, 0], heap[above, 1]
+        if third is not None:
+            heap[i, 2] = heap[above, 2]
         i = above
-    heap[i, 0], heap[i, 1] = code, key
+    _set(heap, i, code, second, third)
 
 
 @njit(cache=True)
-def _sift(heap, count, i, code, key):  # type: ignore[no-untyped-def]
+def _sift(heap, count, i, code, second, third):  # type: ignore[no-untyped-def]
     """A row that belongs at `i` or below."""
     while True:
         least, lowest = -1, code
+        turn = second
         for j in range(4 * i + 1, min(4 * i + 5, count)):
-            if heap[j, 0] < lowest:
+            first = heap[j, 0] < lowest
+            if third is not None:
+                first = first or (heap[j, 0] == lowest and heap[j, 1] < turn)
+            if first:
                 least, lowest = j, heap[j, 0]
+                if third is not None:
+                    turn = heap[j, 1]
         if least < 0:
             break
         heap[i, 0], heap[i, 1] = lowest, heap[least, 1]
+        if third is not None:
+            heap[i, 2] = heap[least, 2]
         i = least
-    heap[i, 0], heap[i, 1] = code, key
+    _set(heap, i, code, second, third)
 
 
 @njit(cache=True)
-def drop_timer(heap, count):  # type: ignore[no-untyped-def]
-    """The heap without its first; gives how many are left."""
+def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
+    """The heap without its first; gives how many are left. `ordered`: True of rows that have an order."""
     count -= 1
     if count:
-        _sift(heap, count, 0, heap[count, 0], heap[count, 1])
+        if ordered is None:
+            _sift(heap, count, 0, heap[count, 0], heap[count, 1], None)
+        else:
+            _sift(heap, count, 0, heap[count, 0], heap[count, 1], heap[count, 2])
     return count
 
 
 @njit(linear=True, cache=True)
 def order_timers(heap, count):  # type: ignore[no-untyped-def]
-    """Makes rows in any order a heap."""
+    """Makes rows (code, key) in any order a heap."""
     for i in range((count + 2) >> 2, -1, -1):
         if i < count:
-            _sift(heap, count, i, heap[i, 0], heap[i, 1])
+            _sift(heap, count, i, heap[i, 0], heap[i, 1], None)

@@ -26,7 +26,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.keyed_state import KeyedState, recoded
+from cep.operators.goals.keyed_state import StoredState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.pairs import pair_input, pairing
@@ -62,7 +62,7 @@ NO_CODE: Ints = np.empty((0, 2), np.int64)
 CHUNK = 4096
 
 
-class JoinGoal(KeyedState, Untimed):
+class JoinGoal(StoredState, Untimed):
     """The goal of one join node."""
 
     def __init__(self, spec: JoinSpec, lineage: Lineage | None = None) -> None:

@@ -31,7 +31,7 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
 from cep.operators.goals.intrinsics import prefetch
-from cep.operators.goals.keyed_state import KeyedState, recoded
+from cep.operators.goals.keyed_state import StoredState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.store import (
@@ -141,7 +141,7 @@ class DeadlineSpec:
     left_codes: tuple[int, ...]
 
 
-class AbsenceDeadline(KeyedState):
+class AbsenceDeadline(StoredState):
     """The goal of one UNLESS node. Inputs: left, absent."""
 
     def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None) -> None:

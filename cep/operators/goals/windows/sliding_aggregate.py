@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import Table, bits, empty, rows
+from cep.core.relation import Table, empty, rows
 from cep.core.room import roomy
 from cep.core.schema import CODED
 from cep.core.time import BEGINNING, Frontier
@@ -29,55 +29,18 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.relational import columns_of
 from cep.operators.goals.store import room
 from cep.operators.goals.windows import partial, ring_buffer, two_stacks, wide_partial, window_input
+from cep.operators.goals.windows.aggregate_results import results_of
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.two_stacks import END, HEADER, NAME, SLOT
 from cep.operators.goals.windows.window_bounds import bounds_of
 from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
 from cep.operators.goals.windows.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
-from cep.rules.expressions.checking import check
-from cep.rules.expressions.evaluate import Evaluation, compile_expression
-from cep.rules.expressions.typed import coerced
 
 if TYPE_CHECKING:
     from cep.operators.aggregate import Aggregation
     from cep.operators.build import GoalBuilder
-
-
-OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
-"""Functions that take numbers as floats, and give one."""
-
-KINDS = {
-    ("median", "float"): wide_partial.MEDIAN,
-    ("percentile", "float"): wide_partial.PERCENTILE,
-    ("slope", "float"): wide_partial.SLOPE,
-    ("rate", "float"): wide_partial.RATE,
-    ("ewma", "float"): wide_partial.EWMA,
-    ("sum", "int"): partial.SUM_INT,
-    ("sum", "duration"): partial.SUM_INT,
-    ("sum", "float"): partial.SUM_FLOAT,
-    ("avg", "float"): partial.AVG,
-    ("stddev", "float"): partial.STDDEV,
-    ("min", "float"): partial.MIN_FLOAT,
-    ("max", "float"): partial.MAX_FLOAT,
-}
-
-
-def kind_of(function: str, type: str, distinct: bool) -> int:
-    """The kernel's number for a function over values of a type (None: `count()`)."""
-    if function == "count":
-        return partial.DISTINCT if distinct else partial.COUNT_VALUES if type else partial.COUNT
-    if function == "first":
-        return partial.FIRST_FLOAT if type == "float" else partial.FIRST_VALUE
-    if function == "last":
-        return partial.LAST_FLOAT if type == "float" else partial.LAST_VALUE
-    if function == "mode":
-        return wide_partial.MODE_FLOAT if type == "float" else wide_partial.MODE
-    if function in ("min", "max") and type != "float":
-        return partial.MIN_INT if function == "min" else partial.MAX_INT
-    return KINDS[function, type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,41 +214,17 @@ def _more_rings(rings: Ints, slots: int) -> Ints:
 def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
-    names = {f"v{i}": type for i, type in enumerate(types)}
-    kinds, coded = [], []
-    evaluations: list[Evaluation | None] = []
-    for k, result in enumerate(node.results):
-        if result.argument is None:
-            kinds.append(kind_of("count", "", False))
-            evaluations.append(None)
-            continue
-        typed = check(result.argument, names, builder.plan.source)
-        wanted = typed.type
-        if result.function in OF_FLOATS or (typed.type == "any" and result.function in ("sum", "min", "max")):
-            wanted = "float"
-        fitted = coerced(typed, wanted)
-        assert fitted is not None, "arguments that are no numbers were refused"
-        kinds.append(kind_of(result.function, wanted, result.distinct))
-        evaluations.append(compile_expression(fitted, builder.pool))
-        if wanted in CODED:
-            coded.append(k)
-
-    def values(table: Table) -> Ints:
-        named = columns_of(table, types)
-        made = np.zeros((len(evaluations), rows(table)), np.int64)
-        for k, evaluate in enumerate(evaluations):
-            if evaluate is not None:
-                made[k] = bits(evaluate(named, rows(table)))
-        return made
-
+    results = results_of(node.results, types, builder)
+    kinds, values = results.kinds, results.values
+    coded = tuple(k for k, type in enumerate(results.types) if type in CODED)
     by_codes = tuple(i for i, c in enumerate(node.by) if types[c] in CODED)
     if node.over is None and max(kinds) < wide_partial.RATE:
         events, duration = node.events or 0, node.duration or 0
-        plain = AggregateSpec(events, duration, node.by, by_codes, tuple(kinds), values, tuple(coded))
+        plain = AggregateSpec(events, duration, node.by, by_codes, kinds, values, coded)
         return SlidingAggregate(plain, builder.lineage)
     form, length, step, bounds = _form(node)
     parameters = tuple(float(result.parameter or 0) for result in node.results)
-    spec = WindowSpec(form, length, step, bounds, node.by, by_codes, tuple(kinds), parameters, values, tuple(coded))
+    spec = WindowSpec(form, length, step, bounds, node.by, by_codes, kinds, parameters, values, coded)
     return WindowedAggregate(spec, lambda: Labels(builder.pool), builder.lineage)
 
 

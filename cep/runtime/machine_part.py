@@ -1,0 +1,102 @@
+"""What the machine runs one after the other: a goal, or the goals of a cycle together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from cep.core.relation import Table, empty, rows
+from cep.core.time import Frontier
+from cep.operators.goals.contract import Goal
+from cep.plan.order import PlanUnit
+
+
+class MachinePart(Protocol):
+    """Goals that run as one."""
+
+    @property
+    def unit(self) -> PlanUnit:
+        """The unit under which its time is counted."""
+        ...
+
+    def run(
+        self,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        frontier: Frontier,
+        made: dict[PlanUnit, int],
+    ) -> bool:
+        """Add to `outputs` what each of its units gives, and to `made` how many rows these are. False: there was
+        nothing to do."""
+        ...
+
+    def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
+        """Its goals that have a state, each with its unit."""
+        ...
+
+    @property
+    def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
+        """The units that are counted as others."""
+        ...
+
+    def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
+        """Of units' names those that are others as names of goals: how a cycle is run makes another goal of it."""
+        ...
+
+    @property
+    def compiled(self) -> str | None:
+        """The recursive event that it runs in a kernel of its own; None: it is none."""
+        ...
+
+
+@dataclass(slots=True)
+class SingleGoal:
+    """One unit: its goal and the units it reads; for an event first its own input (`event`). `width`: its columns; for
+    an event also those of its input."""
+
+    unit: PlanUnit
+    goal: Goal
+    reads: tuple[PlanUnit, ...]
+    event: str | None
+    width: int
+
+    def run(
+        self,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        frontier: Frontier,
+        made: dict[PlanUnit, int],
+    ) -> bool:
+        """See `MachinePart`."""
+        tables = [outputs[unit] for unit in self.reads]
+        if self.event is not None:
+            own = inputs.get(self.event)
+            tables.insert(0, empty(self.width) if own is None else own)
+        if not any(t.shape[1] for t in tables):
+            due = self.goal.due()
+            if due is None or due > frontier.watermark:
+                outputs[self.unit] = empty(self.width)
+                return False
+        outputs[self.unit] = found = self.goal.step(tables, frontier)
+        self.goal.evict(frontier)
+        made[self.unit] += rows(found)
+        return True
+
+    def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
+        """See `MachinePart`."""
+        return [(self.unit, self.goal)]
+
+    @property
+    def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
+        """Its own."""
+        return {}
+
+    def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
+        """The unit's."""
+        return {}
+
+    @property
+    def compiled(self) -> str | None:
+        """It is no recursion."""
+        return None
