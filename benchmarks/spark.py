@@ -22,10 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from cep.engine import Engine
+from cep.spark.disk import BUCKETS
 from cep.spark.driver.session import session
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.storage.layout import BUCKETS
 
 WARM = 6
 """Micro-batches that are not counted: workers start, kernels load. Queries are run once before, for Java to compile."""

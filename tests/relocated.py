@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cep.core import checksum
+from cep.spark.disk import CHECKPOINT, FILES, SINK_LOG
 from cep.spark.sink.commit_log import NOTE, RUN
-from cep.spark.storage.layout import CHECKPOINT, FILES, SINK_LOG
 
 
 def relocate(root: Path, before: str, after: str) -> None:

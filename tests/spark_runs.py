@@ -13,7 +13,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.rules.expressions.typed import TICKS
-from cep.spark.driver.running import StopRequest, run_query
+from cep.spark.driver.query import StopRequest, run_query
 from cep.spark.driver.session import OLDEST, java, session
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram

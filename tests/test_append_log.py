@@ -14,8 +14,8 @@ import pytest
 from cep.core.append_log import AppendLog, LineLog, RecordLog
 from cep.core.checksum import MARK, Broken
 from cep.engine import Engine
-from cep.spark.source.changes import FileChangeLog
 from cep.spark.source.file_list import FileList
+from cep.spark.source.knowledge_changes import FileChangeLog
 from cep.spark.source.message_log import MessageLog
 from connectors.batch import DeadLetter
 from connectors.inputs import Input

@@ -20,7 +20,7 @@ import pytest
 
 from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.spark.storage.layout import SINK_LOG
+from cep.spark.disk import SINK_LOG
 from connectors import streams
 from connectors.files import read
 from connectors.header import bind

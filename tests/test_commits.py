@@ -15,15 +15,13 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
+from cep.spark import disk, spark_files
+from cep.spark.disk import SINK_LOG
 from cep.spark.sink import commit_log
 from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, OutputFile, file_name
-from cep.spark.sink.file_sink import FileWriter, TaskFiles
-from cep.spark.sink.output_folder import agree, finish_batches
+from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles, agree, finish_batches
 from cep.spark.sink.reader import SinkReader
-from cep.spark.sink.sink_options import FileSinkOptions
-from cep.spark.storage import lock, spark_files
-from cep.spark.storage.layout import SINK_LOG
-from cep.spark.storage.spark_files import sync_batch
+from cep.spark.spark_files import sync_batch
 from tests import spark_runs
 
 pytestmark = [
@@ -131,14 +129,14 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     out, state = tmp_path / "out", tmp_path / "state"
     out.mkdir()
     own = spark(state, range(0), range(4))
-    with lock.locked(state):
+    with disk.locked(state):
         outlet = FileSinkOptions(
-            str(out), "parquet", {"found": FOUND}, frozenset(), None, str(state), lock.holder(state)
+            str(out), "parquet", {"found": FOUND}, frozenset(), None, str(state), disk.holder(state)
         )
         writer = FileWriter(outlet)
         writer.commit([TaskFiles([written(out, "0", 3)])], 0)
         with pytest.raises(CepError, match="in use"):
-            lock.locked(state)
+            disk.locked(state)
         failed = written(out, "failed", 9)
         writer.commit([TaskFiles([written(out, "1", 4)])], 1)
         writer.commit([TaskFiles([written(out, "1 again", 4)])], 1)
@@ -151,16 +149,16 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     taken: list[str] = []
 
     def take() -> None:
-        with lock.locked(state):
-            taken.append(lock.holder(state))
+        with disk.locked(state):
+            taken.append(disk.holder(state))
 
-    with lock.exclusive(state, outlet.holder):  # it is at the end of a micro-batch
+    with disk.exclusive(state, outlet.holder):  # it is at the end of a micro-batch
         other = Thread(target=take)
         other.start()
         other.join(0.3)
-        assert lock.holder(state) == outlet.holder and not taken
+        assert disk.holder(state) == outlet.holder and not taken
     other.join()
-    assert taken == [lock.holder(state)] != [outlet.holder]
+    assert taken == [disk.holder(state)] != [outlet.holder]
     with pytest.raises(CepError, match="another run has taken over"):
         writer.commit([TaskFiles([written(out, "2", 5)])], 2)
     (out / SINK_LOG / ".2.tmp").touch()

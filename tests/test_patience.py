@@ -9,8 +9,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from cep.core.errors import CepError
-from cep.spark.driver import running, session
-from cep.spark.driver.running import TRIES, StopRequest, run_query
+from cep.spark.driver import query, session
+from cep.spark.driver.query import TRIES, StopRequest, run_query
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
 OTHER = CepError("the query has failed: no space left on device", code="failed")
@@ -57,7 +57,7 @@ def test_it_begins_again_where_the_machine_was_slow() -> None:
     stopped.signal = 15
     with pytest.raises(CepError):
         stopped.run()
-    assert running.passing(CepError("Python worker failed to connect back.")) and not running.passing(OTHER)
+    assert query.passing(CepError("Python worker failed to connect back.")) and not query.passing(OTHER)
 
 
 def test_java_that_has_ended_is_said(tmp_path: Any) -> None:

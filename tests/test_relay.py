@@ -15,9 +15,9 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
+from cep.spark.disk import OUTGOING, STOP
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.relay import BrokerRelay, relaying
-from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.sending import Sending
 from tests.brokers import Cluster
 from tests.waiting import Received, until

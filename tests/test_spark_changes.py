@@ -11,7 +11,7 @@ import pyoxigraph as ox
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark.source.changes import FileChangeLog
+from cep.spark.source.knowledge_changes import FileChangeLog
 from knowledge.graph import Knowledge
 from knowledge.growing_files import GrowingFile
 from knowledge.updates import FROM, UNTIL

@@ -18,18 +18,18 @@ import pytest
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.sink import output_folder
+from cep.spark import spark_files
+from cep.spark.disk import CHECKPOINT, FILES, SINK_LOG
+from cep.spark.sink import file_sink
 from cep.spark.sink.commit_log import COMPACTED, CommitLog, OutputFile, intact
 from cep.spark.sink.relay import BrokerRelay
-from cep.spark.source.changes import FileChangeLog
 from cep.spark.source.file_list import FileList
+from cep.spark.source.knowledge_changes import FileChangeLog
 from cep.spark.source.live import read_or_make
 from cep.spark.source.message_log import MessageLog
 from cep.spark.state.bucket_states import BucketStates, begin, newest_versions, read_state, state_header
 from cep.spark.state.checkpoint import CheckpointInfo
 from cep.spark.state.migration import StateLayout
-from cep.spark.storage import spark_files
-from cep.spark.storage.layout import CHECKPOINT, FILES, SINK_LOG
 from connectors.inputs import Input
 from connectors.mqtt import Arrival
 from tests.damage import cut, flipped
@@ -93,7 +93,7 @@ def read(folder: Path) -> Any:
     with closing(MessageLog(state / "mail", timeout=0)) as mail:
         found += [mail.read(0, 5), mail.known()]
     ledger = CommitLog(out)
-    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, output_folder.missing_files(out)]
+    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, file_sink.missing_files(out)]
     assert ledger.has(ledger.last, f"{found[0]['name'][1:]} {ledger.last}")
     found.append([intact(out / name, line) for name, line in zip(map(_place, found[-5]), found[-5])])
     return found
@@ -348,5 +348,5 @@ def test_an_entry_of_the_log_that_is_missing_takes_no_file_away(whole: Path, tmp
             for number in range(COMPACTED - 1):
                 (folder / SINK_LOG / str(number)).unlink(missing_ok=True)
         with pytest.raises(CepError, match="is missing, an entry of the log"):
-            output_folder.finish_batches(folder)
+            file_sink.finish_batches(folder)
         assert sorted(folder.glob("part-*")) == parts

@@ -10,7 +10,7 @@ import pytest
 
 from cep.events import Event
 from cep.spark.job import Job, start
-from cep.spark.sink.output_folder import finish_batches
+from cep.spark.sink.file_sink import finish_batches
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND

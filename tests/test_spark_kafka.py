@@ -25,8 +25,8 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.spark.driver.packages import PACKAGES, connector_artifact, has_kafka_connector, unresolved, with_packages
-from cep.spark.driver.startup import said
+from cep.spark.driver.failure import said
+from cep.spark.driver.session import PACKAGES, connector_artifact, has_kafka_connector, unresolved, with_packages
 from cep.spark.source import kafka_connector
 from cep.spark.source.control_messages import IdleWatermark
 from cep.spark.source.data_source import alive

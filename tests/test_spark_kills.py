@@ -21,9 +21,9 @@ from tempfile import TemporaryFile
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark.driver.running import TRIES, StopRequest
+from cep.spark.driver.query import TRIES, StopRequest
 from cep.spark.job import start
-from cep.spark.sink.output_folder import agree, finish_batches
+from cep.spark.sink.file_sink import agree, finish_batches
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.spark_runs import alone, derived, distributed, job, write

@@ -18,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.spark.disk import OUTGOING
 from cep.spark.sink.commit_log import CommitLog
-from cep.spark.storage.layout import OUTGOING
 from connectors.addresses import address
 from connectors.mqtt import Subscription
 from tests import brokers, spark_runs

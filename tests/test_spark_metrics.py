@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cep.app import progress, watch
 from cep.command import app
-from cep.spark.driver import listener
+from cep.spark.driver import query
 from tests import spark_runs
 from tests.test_metrics import PROGRAM, Sample, scraped
 
@@ -40,7 +40,7 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
     late = '{"type": "heat", "time": 1, "room": "cellar", "temp": 8}\n'
     Path("days/2.jsonl").write_text(late + Path("days/2.jsonl").read_text() + "{]\n")
     seen: list[dict[str, Sample]] = []
-    on_progress = listener.QueryListener.onQueryProgress
+    on_progress = query.QueryListener.onQueryProgress
     urls: list[str] = []
     log = watch.objects
 
@@ -48,12 +48,12 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
         urls.extend([fields["url"]] if event == "metrics" else [])
         log(event, *said, **fields)
 
-    def looking(self: listener.QueryListener, event: Any) -> None:
+    def looking(self: query.QueryListener, event: Any) -> None:
         on_progress(self, event)
         seen.append(scraped(urls[0]))
 
     monkeypatch.setattr("cep.app.run_options.LOGS", {"json": noted})
-    monkeypatch.setattr(listener.QueryListener, "onQueryProgress", looking)
+    monkeypatch.setattr(query.QueryListener, "onQueryProgress", looking)
     places = ["--output", "out", "--checkpoint", "state", "--buckets", "2", "--output-format", "jsonl"]
     options = ["--log", "json", "--metrics", "0", "--lateness", "1 s", "--files", "1", "--input", "days"]
     result = CliRunner().invoke(app, ["run", "fire.cep", "--on", "spark", *places, *options], prog_name="cep")

@@ -17,8 +17,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import job
 from cep.spark.state.checkpoint import CheckpointInfo, claim
-from cep.spark.state.generation import Generation
-from cep.spark.state.migration import Migration, StateLayout, migrated
+from cep.spark.state.migration import Generation, Migration, StateLayout, migrated
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from cep.core.errors import CepError
+from cep.spark import disk
 from cep.spark.dead_letters import write_dead_letters
-from cep.spark.driver import spark_log
+from cep.spark.disk import SINK_LOG, SPARK_LOG
+from cep.spark.driver import failure
 from cep.spark.driver.failure import failed
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.storage import disk
-from cep.spark.storage.layout import SINK_LOG, SPARK_LOG
 from connectors.batch import DeadLetter
 
 
@@ -68,7 +68,7 @@ def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) ->
 def test_a_log_on_a_full_disk_holds_no_one_up(tmp_path: Path) -> None:
     for file in (tmp_path / SPARK_LOG, Path("/dev/full"), tmp_path / "none" / SPARK_LOG):
         reading, writing = os.pipe()
-        copying = threading.Thread(target=spark_log._copy, args=(reading, file), daemon=True)
+        copying = threading.Thread(target=failure._copy, args=(reading, file), daemon=True)
         copying.start()
         with os.fdopen(writing, "wb") as out:  # more than the pipe holds
             out.writelines(b"%06d a line of Spark's\n" % n for n in range(20_000))

@@ -17,11 +17,12 @@ from cep.app import progress
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.driver.startup import checked, said, silent
+from cep.spark.disk import locked
+from cep.spark.driver.failure import said
+from cep.spark.driver.session import checked, silent
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
 from cep.spark.state.checkpoint import checkpoint_errors, claim
-from cep.spark.storage.lock import locked
 from tests import spark_runs
 from tests.test_spark_migration import PAIR, READING, RISE, kept
 

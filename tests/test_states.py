@@ -12,9 +12,9 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.spark.dead_letters import LINE_BITS, dead_letter_file
+from cep.spark.disk import remove_hidden
 from cep.spark.source.reading import numbered
 from cep.spark.state.bucket_states import KEPT, BucketStates, newest_versions, remove_leftovers
-from cep.spark.storage.disk import remove_hidden
 from connectors.batch import Batch, Block, DeadLetter
 
 

@@ -14,7 +14,7 @@ from cep.app.terminal import CLEAN, DEAD_LETTERS
 if TYPE_CHECKING:
     from cep.app.spark_query import JobInputs, JobRequest
     from cep.app.watch import Watch
-    from cep.spark.driver.listener import MicroBatch
+    from cep.spark.driver.query import MicroBatch
     from cep.spark.job import Job
 
 
@@ -54,8 +54,9 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     from cep.app.watch import Watch
     from cep.runtime.run_stats import RunStats
     from cep.spark import job
-    from cep.spark.driver import listener, running, startup
-    from cep.spark.sink import output_folder
+    from cep.spark.driver import query as queries
+    from cep.spark.driver import session
+    from cep.spark.sink import file_sink
     from cep.spark.sink.commit_log import CommitLog
     from cep.spark.sink.relay import relaying
     from cep.spark.source import kafka_connector
@@ -77,24 +78,24 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     def waits(text: str) -> None:
         options.log("waiting", text, "warning")
 
-    spark = startup.start_session(options.spark.master, request.settings, request.checkpoint, waits)
+    spark = session.start_session(options.spark.master, request.settings, request.checkpoint, waits)
     if reads.beside:
         kafka_connector.check_installed(spark)
     kafka_connector.note_topics(request.checkpoint, reads.beside)
     with (
         watch.watching(options.watch.metrics, quiet=False, **begins),
-        running.StopRequest(request.checkpoint, bool(reads.beside)).listening() as stop,
-        listener.listening(spark, watcher),
+        queries.StopRequest(request.checkpoint, bool(reads.beside)).listening() as stop,
+        queries.listening(spark, watcher),
         relaying(request.checkpoint, options.sink.output, request.schemas, waits) if request.sent else nullcontext(),
     ):
-        running.run_query(
+        queries.run_query(
             lambda: job.start(spark, query, options.spark.follow),
             stop,
             options.spark.follow,
             lambda: watch.meter.batches,
             options.log,
         )
-    output_folder.finish_batches(output)
+    file_sink.finish_batches(output)
     return _report(watch, written.totals() - earlier, options, stop.signal)
 
 

@@ -17,17 +17,16 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import count
-from cep.spark.driver import packages, session, startup
+from cep.spark import disk, spark_files
+from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, remove_hidden
+from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.program import ProgramOptions, ShippedProgram, packed_facts
-from cep.spark.sink import output_folder
-from cep.spark.source import changes, data_source, kafka_connector
+from cep.spark.sink import file_sink
+from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as checkpoints
-from cep.spark.storage import lock, spark_files
-from cep.spark.storage.disk import check_writable, remove_hidden
-from cep.spark.storage.layout import CHECKPOINT, FILES, OUTGOING
 from connectors.inputs import Input
 from connectors.live import reach
 from connectors.sending import Sending, is_topic, output_address
@@ -59,7 +58,7 @@ class JobRequest:
     def of(cls, options: RunOptions) -> JobRequest:
         """CepError: a rule or an option is wrong, or there is no Java."""
         inputs, checkpoint = options.checked()
-        settings = packages.with_packages(options.spark.packages, options.spark.settings)
+        settings = session.with_packages(options.spark.packages, options.spark.settings)
         source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
         shipped, engine = _engine(options, source)
         wanted = tuple(selected(engine.outputs, options.sink.only))
@@ -70,8 +69,8 @@ class JobRequest:
         session.needs_java()
         if options.spark.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
-        if (master := options.spark.master or settings.get(startup.MASTER)) is not None:
-            startup.checked(master)
+        if (master := options.spark.master or settings.get(session.MASTER)) is not None:
+            session.checked(master)
         facts = {name: hashlib.sha256(table).hexdigest() for name, table in shipped.facts.items()}
         return cls(options, inputs, checkpoint, settings, engine, program, facts, wanted)
 
@@ -116,7 +115,7 @@ class JobInputs:
             for n, spec in enumerate(request.inputs)
             for one in data_source.alive(schemas, spec, options.source.format)
         }
-        named = packages.has_kafka_connector(session.inherited() | request.settings)
+        named = session.has_kafka_connector(session.inherited() | request.settings)
         beside = {
             n: one for n, one in every.items() if one.address and kafka_connector.reads_address(one.address, named)
         }
@@ -184,7 +183,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
             Sending(options.sink.output, request.schemas).close()  # later what is derived waits, if it has to
     with checkpoints.checkpoint_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        locks.enter_context(lock.locked(folder))
+        locks.enter_context(disk.locked(folder))
         mine = _checkpoint_info(request, query, ISO if checkpoints.depends_on_input(folder) else _times(request))
         state, moved = checkpoints.claim(
             folder,
@@ -206,8 +205,10 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         check_writable("--dead-letter", Path(query.dead_letters))
     _tidied(query, folder)
     if not request.sent:
-        _report_missing(options, output_folder.missing_files(Path(query.output)))
-    changes.FileChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
+        _report_missing(options, file_sink.missing_files(Path(query.output)))
+    knowledge_changes.FileChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(
+        query.closing, strict=True
+    )
     return query
 
 
@@ -241,7 +242,7 @@ def _agrees(request: JobRequest, reads: JobInputs, query: Job, state: checkpoint
     options, own = request.options, state.generation.spark(request.checkpoint)
     spark_files.remove_spoilt(own)
     spark_files.verify_checksums(own)
-    output_folder.agree(own, Path(query.output), state.generation.first)
+    file_sink.agree(own, Path(query.output), state.generation.first)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
     if over and (options.spark.follow or reads.live or reads.beside or reads.files):
@@ -269,9 +270,9 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
 
 
 def _tidied(query: Job, checkpoint: Path) -> None:
-    """Remove what a killed run left behind. CepError: see `cep.spark.sink.output_folder`."""
+    """Remove what a killed run left behind. CepError: see `cep.spark.sink.file_sink`."""
     generation = query.generation
-    output_folder.finish_batches(Path(query.output))
+    file_sink.finish_batches(Path(query.output))
     bucket_states.remove_leftovers(generation.states(checkpoint))
     generation.retire(checkpoint)
     if query.dead_letters is not None:

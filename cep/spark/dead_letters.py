@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from cep.core.schema import Schema
-from cep.spark.storage.disk import sync, writing_to
+from cep.spark.disk import sync, writing_to
 from connectors.batch import DeadLetter
 from connectors.writers import json_lines
 

@@ -11,19 +11,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cep.spark.driver.listener import watched
+from cep.spark.disk import FILES, OUTGOING, holder
+from cep.spark.driver.query import watched
 from cep.spark.processor import stepped
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import WORLD
-from cep.spark.sink.file_sink import sink
-from cep.spark.sink.sink_options import FileSinkOptions
+from cep.spark.sink.file_sink import FileSinkOptions, sink
 from cep.spark.source import kafka_connector
 from cep.spark.source.data_source import SparkSourceOptions, source
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.bucket_states import BucketStates, begin
-from cep.spark.state.generation import FIRST, Generation
-from cep.spark.storage.layout import FILES, OUTGOING
-from cep.spark.storage.lock import holder
+from cep.spark.state.migration import FIRST, Generation
 from connectors.inputs import Input
 
 

@@ -26,7 +26,7 @@ from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_le
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, report_block
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.state.generation import StartingPoint
+from cep.spark.state.migration import StartingPoint
 from connectors.arrow_bytes import unpack
 from connectors.batch import DeadLetter
 

@@ -1,18 +1,38 @@
-"""Why a query failed, in one sentence: the first cause, without the stack traces of two languages."""
+"""What Spark says: its log, a file of limited size apart from the messages of a run; and why it or a query has failed,
+in one sentence: the first cause, without the stack traces of two languages."""
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from cep.core.errors import CepError
+from cep.spark.disk import SPARK_LOG
+
+LONGEST = 10_000_000
+"""Bytes of the log, after which another file begins."""
 
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+): ", re.MULTILINE)
 _OWN = "cep.core.errors.CepError"
 _STATE = re.compile(r"\s+SQLSTATE: \w{5}$")
 _HINT = "\nhint: "
 _FULL = "No space left on device"
+_MOMENT = 2.0  # seconds
+_STARTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
+_CHATTER = re.compile(rb"Streaming TransformWithState\w* Python worker|Starting Streaming TransformWithState|\s*$")
+_CLASS = re.compile(r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
+_LOGGED = re.compile(r"^[\d/\-]+ [\d:.]+ (?:WARN|ERROR) \S+: ")
+_ROUTINE = re.compile(
+    r"^(?:\S+ \S+ )?(?:INFO|DEBUG) |^Using Spark's default|^Setting default log|^To adjust logging|^WARNING:"
+    r"|^Error: (?:Could not create the Java|A fatal exception)"
+)
 
 
 def failed(error: Any, log: str) -> CepError:
@@ -59,3 +79,67 @@ def reason(texts: list[str]) -> str:
         lines = [line for line in last.splitlines() if _RAISED.match(line)]
         return lines[-1].strip() if lines else last.strip()
     return last.strip().splitlines()[0] if last.strip() else "no reason was given"
+
+
+@contextmanager
+def redirected(folder: Path) -> Iterator[None]:
+    """The standard error of processes that are started while the block runs goes to the file. Under spark-submit no
+    process is started, and its own settings say where logs go."""
+    if _STARTED in os.environ:
+        yield
+        return
+    reading, writing = os.pipe()
+    copying = Thread(target=_copy, args=(reading, folder / SPARK_LOG), daemon=True)
+    copying.start()
+    before = os.dup(2)
+    os.dup2(writing, 2)
+    os.close(writing)
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        if failed:
+            copying.join(_MOMENT)  # so that the reason, which was written last, can be found
+
+
+def silence_gateway(server: Any) -> None:
+    """PySpark prints nothing when Java has ended, since the run says so in a sentence. `server`: that of its
+    accumulators."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
+    server.handle_error = lambda request, address: None
+
+
+def _copy(reading: int, file: Path) -> None:
+    out: FileIO | None = None
+    with os.fdopen(reading, "rb") as lines:
+        for line in lines:
+            if _CHATTER.match(line):
+                continue
+            with suppress(OSError):  # the disk is full: lines are lost, but their writers do not block
+                if out is not None and out.tell() > LONGEST:
+                    out.close()
+                    out = None
+                    file.replace(file.with_name(f"{SPARK_LOG}.1"))
+                if out is None:
+                    out = file.open("ab", buffering=0)
+                out.write(line)
+    if out is not None:
+        out.close()
+
+
+def said(log: Path, first: int) -> str | None:
+    """What went wrong, by the log from this byte on: its last error, else its last line."""
+    try:
+        with log.open("rb") as file:
+            file.seek(min(first, log.stat().st_size))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    lines = [line for line in lines if line.strip() and not line[0].isspace() and not _ROUTINE.match(line)]
+    raised = [line for line in lines if _CLASS.match(line) or " ERROR " in line]
+    candidates = [*lines[-1:], *raised]
+    return _LOGGED.sub("", _CLASS.sub("", candidates[-1])).strip() if candidates else None

@@ -1,23 +1,31 @@
-"""The Spark session of a run: its settings, and the Java that it needs."""
+"""The Spark session of a run: its settings, jars and master, the Java that it needs, and why it cannot be started."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlparse
 
+import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cep.core.errors import CepError
 from cep.core.signals import stops
+from cep.spark.disk import SPARK_LOG
+from cep.spark.driver.failure import causes, reason, redirected, said, silence_gateway
+from connectors.records import closest
 
 NEEDED: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -44,12 +52,36 @@ CHOSEN: Mapping[str, str] = {
 }
 """Settings that suit a run on one machine; `options` and those of spark-submit come first."""
 
-
 TRIES = 4
 """How often a task may fail on this machine, as on a cluster."""
 
 OLDEST = 17
 """The oldest version of Java that Spark 4 runs on."""
+
+PACKAGES = "spark.jars.packages"
+JARS = "spark.jars"
+KAFKA = "spark-sql-kafka-0-10"
+"""The artifact of Spark's own connector for Kafka."""
+
+SCALA = "2.13"
+"""The version of Scala of all jars of Spark 4."""
+
+_PATHS = (JARS, "spark.driver.extraClassPath", "spark.executor.extraClassPath")
+_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
+_CONNECTOR = re.compile(rf"{re.escape(KAFKA)}_([\d.]+)[:-](\d+\.\d+)([\w.-]*)", re.ASCII)
+_UNRESOLVED = re.compile(r"unresolved dependency: ([^#\s]+)#([^;\s]+);([^:\s\],]+)")
+
+MASTER = "spark.master"
+
+_HOST = r"(?:\[[0-9a-fA-F:]+\]|[^\s:/,\[\]]+):\d+"
+_STANDALONE = rf"spark://{_HOST}(?:,{_HOST})*"
+_MASTER = re.compile(
+    r"local(?:\[\s*(?:\d+|\*)\s*(?:,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    rf"|{_STANDALONE}|yarn|k8s://\S+"
+)
+_WORDS = ("local", "local-cluster", "spark://", "yarn", "k8s://")
+_TIMEOUT = 3.0  # seconds that a master may take to answer
+_STOPPED = "stopped SparkContext"  # by what the log says
 
 
 def java() -> int | None:
@@ -146,4 +178,113 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(builder._options.items())))
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def connector_artifact() -> str:
+    """The connector that fits this Spark, as `--packages` names it."""
+    return f"org.apache.spark:{KAFKA}_{SCALA}:{pyspark.__version__}"
+
+
+def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings with what `--packages` names. CepError: that is no name of an artifact."""
+    names = [name.strip() for text in options for name in text.split(",")]
+    for name in names:
+        if not _COORDINATES.fullmatch(name):
+            raise CepError(
+                f"--packages: expected `group:artifact:version`, found `{name}`",
+                hint=f"`--packages {connector_artifact()}`",
+                code="option",
+            )
+    known = list(filter(None, settings.get(PACKAGES, "").split(",")))
+    return dict(settings) | ({PACKAGES: ",".join(dict.fromkeys([*known, *names]))} if names else {})
+
+
+def has_kafka_connector(settings: Mapping[str, str]) -> bool:
+    """Whether the connector for Kafka is among the jars that settings name. CepError: it is for another Spark; or a jar
+    does not exist."""
+    for jar in filter(None, settings.get(JARS, "").split(",")):
+        place = urlparse(jar.strip())
+        if place.scheme in ("", "file") and "*" not in place.path and not Path(place.path).is_file():
+            raise CepError(f"--conf {JARS}: {place.path}: no such file", code="option")
+    named = ",".join(settings.get(name, "") for name in (PACKAGES, *_PATHS))
+    ours = ".".join(pyspark.__version__.split(".")[:2])
+    for scala, version, rest in _CONNECTOR.findall(named):
+        if (scala, version) != (SCALA, ours):
+            raise CepError(
+                f"{KAFKA}_{scala}, version {version}{rest.removesuffix('.jar')}, does not fit this Spark, which is "
+                f"{pyspark.__version__} with Scala {SCALA}",
+                hint=f"`--packages {connector_artifact()}`",
+                code="option",
+            )
+    return KAFKA in named
+
+
+def unresolved(said: str) -> CepError | None:
+    """The error if Spark did not start because packages could not be downloaded; `said`: its last words. None: there
+    was another reason."""
+    missing = [":".join(found) for found in _UNRESOLVED.findall(said)]
+    if not missing:
+        return None
+    return CepError(
+        f"--packages: {' and '.join(missing)} cannot be downloaded from any repository",
+        hint="is the name right, and can Maven Central be reached? `--conf spark.jars.repositories=URL` names another "
+        "repository, `--conf spark.jars=FILE,FILE` names local jars",
+        code="spark",
+    )
+
+
+def checked(master: str) -> str:
+    """The same master. CepError: it is none."""
+    if _MASTER.fullmatch(master):
+        return master
+    word = (re.match(r"[^\[]*//|[^\[:]*", master) or [""])[0]
+    raise CepError(
+        f"--master: `{master}` is none{'' if word in _WORDS else closest(word, _WORDS)}",
+        hint="`local[2]`, `local[*]`, `spark://host:7077`, `yarn`, `k8s://https://host:443`",
+        code="spark",
+    )
+
+
+def silent(master: str) -> str | None:
+    """Why no master of a standalone cluster answers; None: one does, or it is no such cluster."""
+    if not re.fullmatch(_STANDALONE, master):
+        return None
+    why = ""
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT).close()
+            return None
+        except (OSError, OverflowError) as error:
+            why = why or (getattr(error, "strerror", None) or str(error)).lower()
+    return why
+
+
+def start_session(
+    master: str | None, settings: Mapping[str, str], folder: Path, warn: Callable[[str], None]
+) -> SparkSession:
+    """Start the session; the log of its processes goes to a file of the folder. `warn` takes what is waited for.
+    CepError: it cannot be started; says why."""
+    named = master or settings.get(MASTER, "")
+    if (why := silent(named)) is not None:
+        warn(f"waiting for {named}, which does not answer: {why}")
+    log = folder / SPARK_LOG
+    before = log.stat().st_size if log.exists() else 0
+    try:
+        with redirected(folder):
+            made = session(master, settings)
+    except (PySparkException, Py4JError, OSError) as error:
+        texts = causes(error)
+        if why is not None:
+            why = f"{named} does not answer: {why}"
+        elif texts and _STOPPED not in texts[-1]:
+            why = reason(texts)
+        else:
+            why = said(log, before) or str(error).partition("\n")[0]
+        if (absent := unresolved(why)) is not None:
+            raise absent from None
+        hint = f"look at --master and --conf; {log} has what Spark said"
+        raise CepError(f"Spark cannot be started: {why}", hint=hint, code="spark") from None
+    silence_gateway(made.sparkContext._accumulatorServer)
     return made

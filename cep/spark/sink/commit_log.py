@@ -25,8 +25,7 @@ from uuid import uuid4
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.storage.disk import BACK, damaged_file, put, sync, sync_names
-from cep.spark.storage.layout import SINK_LOG
+from cep.spark.disk import BACK, SINK_LOG, damaged_file, put, sync, sync_names
 
 COMPACTED = 10
 """Every so many micro-batches there is a compact entry, at first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -11,13 +12,15 @@ import pyarrow.parquet as pq
 
 from cep.core.schema import Schema
 from cep.runtime.buckets import merged_identical
+from cep.spark.disk import writing_to
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.sink_options import FileSinkOptions
-from cep.spark.storage.disk import writing_to
 from cep.spark.worker import freeze_garbage
 from connectors.arrow_bytes import unpack
 from connectors.sending import with_ids
 from connectors.writers import arrow, json_lines, typed
+
+if TYPE_CHECKING:  # which has tasks call this module
+    from cep.spark.sink.file_sink import FileSinkOptions
 
 _TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int64(),

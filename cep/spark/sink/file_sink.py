@@ -1,26 +1,50 @@
 """The sink of a query: files that tasks write, and a log of those that count, like that of Spark's own file sink.
 
 Spark commits a micro-batch once all its tasks have written: then its files get their names, and an entry in the log,
-by which Spark reads the folder. A micro-batch that is repeated after that adds nothing.
+by which Spark reads the folder. A micro-batch that is repeated after that adds nothing. What a killed run or task has
+left, the next run removes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.sink_options import FileSinkOptions
-from cep.spark.storage.disk import writing_to
-from cep.spark.storage.lock import exclusive
-from cep.spark.storage.spark_files import plan_hash, sync_batch
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.spark.disk import BACK, SINK_LOG, SPARK, exclusive, remove_hidden, writing_to
+from cep.spark.sink.commit_log import CommitLog, OutputFile, file_name
+from cep.spark.spark_files import last, plan_hash, sync_batch
 
 if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class FileSinkOptions:
+    """`folder`: where files go; `format`: jsonl or parquet. `schemas`: of the events that are written; several buckets
+    may derive identical occurrences of the `merged` ones. `keep`: for how many microseconds of event time files stay,
+    None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
+    there is one; `spark`: the folder of Spark's own files there. `first`: the number of the query's first micro-batch
+    in the log. `times`: how they are written, `iso` or `seconds`."""
+
+    folder: str
+    format: str
+    schemas: Mapping[str, Schema]
+    merged: frozenset[str]
+    keep: int | None = None
+    checkpoint: str | None = None
+    holder: str = ""
+    passing: bool = False
+    spark: str = SPARK
+    first: int = 0
+    times: str = "iso"
 
 
 class TaskFiles(WriterCommitMessage):
@@ -94,3 +118,50 @@ class FileWriter(DataSourceStreamArrowWriter):
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[OutputFile]:
     return [file for one in messages if isinstance(one, TaskFiles) for file in one.files]
+
+
+def finish_batches(folder: Path) -> list[Path]:
+    """Finish the micro-batches that count, and remove all files of others, so that a reader of the folder finds each
+    event once. Not while tasks write. Gives what was removed. CepError: a file that counts is missing."""
+    if not folder.is_dir():
+        return []
+    log = CommitLog(folder)
+    log.settle()
+    listed = {file_name(line) for line in log.lines()}
+    listed.update(log.leaving())
+    gone = [folder / name for name in sorted(set(_written(folder)) - listed)]
+    for path in gone:
+        path.unlink()
+    if log.there:
+        remove_hidden(folder / SINK_LOG)
+    return gone
+
+
+def missing_files(folder: Path) -> list[Path]:
+    """The files that count, and are missing. CepError: the log is damaged."""
+    there = set(_written(folder)) if folder.is_dir() else set()
+    return [folder / name for name in dict.fromkeys(map(file_name, CommitLog(folder).lines())) if name not in there]
+
+
+def agree(folder: Path, output: Path, first: int = 0) -> None:
+    """Make sure that the log of the sink and Spark's logs in a folder are of one time; `first`: the number of Spark's
+    first micro-batch in the log. CepError: Spark has finished micro-batches that the log does not have, or would plan
+    anew some that it has."""
+    log = CommitLog(output)
+    done, begun = first + last(folder / "commits"), first + last(folder / "offsets")
+    if done > log.last:
+        there = f"ends with micro-batch {log.last}, and {done} was finished" if log.there else "is missing"
+        raise CepError(f"--output: the log of {output}, {SINK_LOG}, {there}", hint=BACK, code="checkpoint")
+    if log.last > begun:
+        message = f"--checkpoint: {folder} ends with micro-batch {begun}, and {log.last} is written in {output}"
+        raise CepError(message, hint=BACK, code="checkpoint")
+
+
+def _written(folder: Path) -> Iterator[str]:
+    """The names of all files of data, and of their check sums."""
+    with os.scandir(folder) as found:
+        for one in found:
+            if one.name.lstrip(".").startswith("part-") and one.is_file():
+                yield one.name
+            elif one.name.startswith("type=") and one.is_dir():
+                yield from (f"{one.name}/{name}" for name in _written(Path(one.path)))

@@ -16,8 +16,8 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
+from cep.spark.disk import SINK_LOG
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
-from cep.spark.storage.layout import SINK_LOG
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
 from connectors.jsonl import LineReader, read_jsonl

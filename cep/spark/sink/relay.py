@@ -13,9 +13,8 @@ from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
+from cep.spark.disk import OUTGOING, STOP, damaged_file
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
-from cep.spark.storage.disk import damaged_file
-from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.message_sender import UNREACHABLE
 from connectors.sending import Sending
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from cep.spark.storage import spark_files
+from cep.spark import spark_files
 from connectors.idle import IdleTimer
 from connectors.times import SECOND
 

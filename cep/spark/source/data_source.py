@@ -15,12 +15,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.source.changes import ChangesMessage, FileChangeLog
+from cep.spark.disk import INPUTS, STOP
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
-from cep.spark.state.generation import FIRST, Generation
-from cep.spark.storage.layout import INPUTS, STOP
-from cep.spark.storage.spark_files import ends_sent
+from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
+from cep.spark.spark_files import ends_sent
+from cep.spark.state.migration import FIRST, Generation
 from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
-from cep.spark.storage.disk import damaged_file
+from cep.spark.disk import damaged_file
 from connectors.inputs import Input
 
 FILE_BITS = 22

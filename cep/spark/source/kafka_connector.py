@@ -23,12 +23,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cep.core.checksum import seal, unsealed
 from cep.core.errors import CepError
-from cep.spark.driver.packages import KAFKA, connector_artifact
+from cep.spark import spark_files
+from cep.spark.disk import INPUTS, damaged_file, put, writing_to
+from cep.spark.driver.session import KAFKA, connector_artifact
 from cep.spark.source.data_source import SOURCE_COLUMNS
 from cep.spark.source.file_list import FILE_BITS
-from cep.spark.storage import spark_files
-from cep.spark.storage.disk import damaged_file, put, writing_to
-from cep.spark.storage.layout import INPUTS
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import layer

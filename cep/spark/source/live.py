@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 from cep.core.checksum import seal, unsealed
 from cep.core.errors import CepError
+from cep.spark.disk import STOP, damaged_file, put, sync_names
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import CarriedMessages, OffsetRange, RateRange, WorkItem
-from cep.spark.storage.disk import damaged_file, put, sync_names
-from cep.spark.storage.layout import STOP
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import Topic

@@ -12,8 +12,7 @@ from zlib import crc32
 from cep.core.append_log import CrcRecordLog, RecordLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
-from cep.spark.storage.disk import BACK, put, sync_names
-from cep.spark.storage.lock import locked
+from cep.spark.disk import BACK, locked, put, sync_names
 from connectors.mqtt import Arrival
 
 _HEAD = struct.Struct("<HB")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.storage.disk import BACK, damaged_file, put, remove_hidden, writing_to
+from cep.spark.disk import BACK, damaged_file, put, remove_hidden, writing_to
 
 Opened = TypeVar("Opened")
 

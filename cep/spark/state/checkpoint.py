@@ -12,12 +12,22 @@ from uuid import uuid4
 
 from cep.core.checksum import Chain
 from cep.core.errors import CepError
-from cep.spark.sink.output_folder import finish_batches
-from cep.spark.state.generation import FIRST, Generation, next_generation
-from cep.spark.state.migration import Migration, StateLayout, migrated
-from cep.spark.storage import spark_files
-from cep.spark.storage.disk import damaged_file, put, writing_to
-from cep.spark.storage.layout import CHANGES, CHECKPOINT, FILES, INPUTS, LOCK, OUTGOING, PROBES, TURN
+from cep.spark import spark_files
+from cep.spark.disk import (
+    CHANGES,
+    CHECKPOINT,
+    FILES,
+    INPUTS,
+    LOCK,
+    OUTGOING,
+    PROBES,
+    TURN,
+    damaged_file,
+    put,
+    writing_to,
+)
+from cep.spark.sink.file_sink import finish_batches
+from cep.spark.state.migration import FIRST, Generation, Migration, StateLayout, migrated, next_generation
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,32 @@
-"""The migration of a checkpoint to another program: which rules go on, which start empty, and what forbids it."""
+"""The migration of a checkpoint to another program: which rules go on, which start empty, and what forbids it.
+
+It begins a generation: new folders for Spark and for the states of buckets, which go on where the last finished
+micro-batch ended.
+
+The old folders are only read, and stay until the new generation has finished a micro-batch. So a run that is killed in
+between begins again from the same. The first micro-batch reads nothing new: it wakes up every bucket, which takes its
+state over, and sends the watermark and what waits for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
-from cep.engine import Engine
-from cep.plan.partition import Stage, partition
-from cep.spark.sink.event_files import ParquetLayout
+from cep.spark import spark_files
+from cep.spark.disk import BUCKETS, SPARK
+from cep.spark.sink.commit_log import CommitLog
+from cep.spark.sink.file_sink import agree
+from cep.spark.state import bucket_states
+
+if TYPE_CHECKING:  # loaded only where a migration begins: processes that plan are started often
+    from cep.engine import Engine
+    from cep.plan.partition import Stage
+    from cep.runtime.prior_state import PriorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +43,9 @@ class StateLayout:
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
         """The layout of the program that the engine runs, of which the events `wanted` are written."""
+        from cep.plan.partition import partition
+        from cep.spark.sink.event_files import ParquetLayout
+
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
         return cls(
             rules,
@@ -38,6 +58,152 @@ class StateLayout:
     def goals(self) -> set[str]:
         """The names of all goals."""
         return {goal for goals in self.rules.values() for goal in goals}
+
+
+@dataclass(frozen=True, slots=True)
+class StartingPoint:
+    """Where the generation `number` ended, and where the state of its program was (`laid`): `offset` of the source,
+    `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
+    by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
+    stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had, None: as many as now
+    (an earlier version wrote it)."""
+
+    number: int
+    laid: StateLayout
+    offset: dict[str, Any]
+    watermark: int
+    time: int
+    versions: dict[str, int]
+    latest: str | None
+    sources: list[int]
+    buckets: int | None = None
+
+    def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
+        """The state that a bucket begins with: its own, or only the time of others; None: there was none. `folder`: of
+        the states."""
+        return self.own(folder, stage, bucket) or self.only_time(folder)
+
+    def own(self, folder: str, stage: int, bucket: int) -> PriorState | None:
+        """The state that a bucket had; None: it had none."""
+        source = bucket_states.state_name(self.sources[stage - 1], bucket)
+        return self._read(folder, source, None) if source in self.versions else None
+
+    def only_time(self, folder: str) -> PriorState | None:
+        """The time that the buckets had come to, and the knowledge as it was then; None: there were no buckets."""
+        return None if self.latest is None else self._read(folder, self.latest, frozenset())
+
+    def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
+        from cep.runtime.prior_state import PriorState
+
+        blob = bucket_states.read_state(Path(folder, f"{name}-{self.versions[name]:08}"))
+        return PriorState(blob, goals, waits=False, watermark=self.time)
+
+    def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
+        """The states in which input events wait, and the names of these events; each event is taken from one stage,
+        from all of its buckets or from the first."""
+        seen_events: set[str] = set()
+        for number, stage in enumerate(self.laid.stages, 1):
+            mine = {event: stage["inputs"][event] for event in stage["outside"] if event not in seen_events}
+            seen_events |= mine.keys()
+            for name, version in self.versions.items():
+                at, _, bucket = name.partition("-")
+                events = sorted(event for event, way in mine.items() if way != "broadcast" or int(bucket) == 0)
+                if int(at) == number and events:
+                    yield str(Path(folder, f"{name}-{version:08}")), events
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The `number` counts from 1. `first`: the number of its first micro-batch in the sink's log; `start`: None where
+    it began with nothing."""
+
+    number: int = 1
+    first: int = 0
+    start: StartingPoint | None = None
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Generation:
+        """The generation that `asdict` made these fields of."""
+
+        start = fields["start"]
+        found = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
+        return cls(fields["number"], fields["first"], found)
+
+    def spark(self, checkpoint: Path) -> Path:
+        """The folder of Spark's own files."""
+        return checkpoint / _numbered(SPARK, self.number)
+
+    def states(self, checkpoint: Path) -> Path:
+        """The folder of the states of buckets."""
+        return checkpoint / _numbered(BUCKETS, self.number)
+
+    def before(self, checkpoint: Path) -> str:
+        """The folder of the states that it takes over."""
+        assert self.start is not None, "it began with something"
+        return str(checkpoint / _numbered(BUCKETS, self.start.number))
+
+    @property
+    def done(self) -> str:
+        """A pattern of files for finished micro-batches, in the folder of Spark's own."""
+        return "commits/[0-9]*"
+
+    def begun(self, checkpoint: Path) -> bool:
+        """Whether it has finished a micro-batch."""
+        return any(self.spark(checkpoint).glob(self.done))
+
+    def retire(self, checkpoint: Path) -> None:
+        """Remove the generations before it, if it does not need them any more. Not while a query runs."""
+        if self.number > 1 and self.begun(checkpoint):
+            for number in range(1, self.number):
+                shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)
+                shutil.rmtree(Generation(number).states(checkpoint), ignore_errors=True)
+
+
+FIRST = Generation()
+"""The generation of a checkpoint that was never migrated."""
+
+
+def next_generation(
+    checkpoint: Path, before: Generation, laid: StateLayout, buckets: int, output: Path, lateness: int
+) -> Generation:
+    """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `output`: of the program until
+    now; `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input has ended."""
+    from cep.core.time import BEGINNING
+
+    spark = before.spark(checkpoint)
+    spark_files.remove_spoilt(spark)
+    spark_files.verify_checksums(spark)
+    agree(spark, output, before.first)
+    done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
+    last = max(
+        done, CommitLog(output).last - before.first
+    )  # what the sink has counts, also where Spark was killed then
+    made = Generation(before.number + 1, before.first + last + 1)
+    for folder in (made.spark(checkpoint), made.states(checkpoint)):
+        shutil.rmtree(folder, ignore_errors=True)
+    if last < 0:
+        return Generation(made.number, made.first, before.start)
+    offset = spark_files.offset(spark, last)
+    if offset["end"]:
+        message = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
+        hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
+        raise CepError(message, hint=hint, code="checkpoint")
+    folder = before.states(checkpoint)
+    versions = bucket_states.newest_versions(folder, last)
+    heads = {name: bucket_states.state_header(folder / f"{name}-{version:08}") for name, version in versions.items()}
+    latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
+    time = BEGINNING if latest is None else int(heads[latest]["watermark"])
+    if last == done:
+        watermark = spark_files.watermark(spark, last)
+    else:
+        seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
+        watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
+    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets)
+    return Generation(made.number, made.first, start)
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from cep.spark.storage.disk import damaged_file, sync, sync_names
-from cep.spark.storage.layout import SPARK
+from cep.spark.disk import SPARK, damaged_file, sync, sync_names
 
 _SUMS = b"crc\0"
 """What a file of check sums begins with; then come their block size, and the sums."""

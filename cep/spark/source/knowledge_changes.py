@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
+from cep.spark.disk import CHANGES, damaged_file
 from cep.spark.source.control_messages import ControlMessage
-from cep.spark.storage.disk import damaged_file
-from cep.spark.storage.layout import CHANGES
 
 if TYPE_CHECKING:
     import pyarrow as pa
