@@ -11,8 +11,10 @@ import pyoxigraph as ox
 
 from cep.events import Event, Iri
 from knowledge.graph import Knowledge
-from tests.reference_conditions import key
-from tests.reference_parser import SECOND, Const, Reader, Ticks, Var, seconds
+from tests.reference_expressions import seconds
+from tests.reference_parser import Reader
+from tests.reference_tree import SECOND, Const, Ticks, Var
+from tests.reference_values import key
 
 FOLDER = Path(__file__).parent / "cases"
 SECTIONS = ("knowledge", "policy", "program", "events", "expected", "error", "warnings")

@@ -13,6 +13,8 @@ from urllib.parse import urljoin
 import feedparser
 import httpx
 
+from tests.waiting import Received
+
 _MOMENT = 0.02  # seconds until the next try
 
 
@@ -22,7 +24,7 @@ class Stream(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.url = ""
-        self.found: list[tuple[int, dict[str, Any]]] = []
+        self.found: Received[tuple[int, dict[str, Any]]] = Received()
         self.over = threading.Event()
 
     def run(self) -> None:

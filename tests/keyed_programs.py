@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.program_maker import VALUES, Kind, Maker, Rule
+from tests.condition_maker import Kind, Rule
+from tests.program_maker import VALUES, Maker
 from tests.programs import Program, drawn, finished, stream
 
 KEY = "K"

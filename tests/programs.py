@@ -15,7 +15,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cep.events import Event
-from tests.program_maker import KNOWN, LAST_SECOND, PREFIX, SECOND, STATICS, VALUES, Kind, Maker, Rule
+from tests.condition_maker import KNOWN, PREFIX, STATICS, Kind, Rule
+from tests.program_maker import LAST_SECOND, SECOND, VALUES, Maker
 
 
 @dataclass(frozen=True)

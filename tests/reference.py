@@ -1,8 +1,8 @@
 """The reference interpreter: what a program means, by brute force over lists, sharing nothing with the engine.
 
 The text is read in `reference_parser`, prepared in `reference_patterns`, conditions are answered in
-`reference_conditions`, and every pattern becomes a node of `reference_nodes`. Here they run: nodes that depend on each
-other within an instant go in rounds (decision M6), everything else sees the instant whole.
+`reference_conditions`, and every pattern becomes a node of `reference_nodes` or `reference_windows`. Here they run:
+nodes that depend on each other within an instant go in rounds (decision M6), everything else sees the instant whole.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cep.events import Event
-from tests import reference_parser as p
-from tests.reference_conditions import Knowledge, key, variables
+from tests import reference_tree as p
+from tests.reference_conditions import Knowledge
 from tests.reference_knowledge import Triple, localised
 from tests.reference_nodes import (
-    AggregateNode,
     AtomNode,
     EventNode,
     Node,
@@ -28,7 +27,10 @@ from tests.reference_nodes import (
     UnlessNode,
     WhereNode,
 )
+from tests.reference_parser import parse
 from tests.reference_patterns import binds, expand, place
+from tests.reference_values import key, variables
+from tests.reference_windows import AggregateNode
 
 MOST_ROUNDS = 1000
 
@@ -43,7 +45,7 @@ def detect(
 
     `knowledge`: from each time on (microseconds) the triples that are known.
     """
-    read = p.parse(program, policy)
+    read = parse(program, policy)
     rules = ([localised(rule) for rule in rules] for rules in (read.event_rules, read.static_rules))
     return Run(p.Program(read.declarations, *rules), list(events), knowledge or {}).run()
 

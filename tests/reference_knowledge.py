@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from cep.events import Iri
-from tests import reference_parser as p
+from tests import reference_tree as p
+from tests.reference_expressions import instant, period
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -205,9 +206,9 @@ def literal(text: str, datatype: str) -> Any:
     if datatype == f"{XSD}boolean":
         return {"true": True, "1": True, "false": False, "0": False}.get(text, text)
     if datatype in (f"{XSD}dateTime", f"{XSD}dateTimeStamp", f"{XSD}date"):
-        return p.Ticks("time", p.instant(text))
+        return p.Ticks("time", instant(text))
     if datatype in (f"{XSD}dayTimeDuration", f"{XSD}duration"):
-        return p.Ticks("duration", p.period(text)) if "Y" not in text and "M" not in text.split("T")[0] else text
+        return p.Ticks("duration", period(text)) if "Y" not in text and "M" not in text.split("T")[0] else text
     return text
 
 

@@ -7,8 +7,8 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from tests import reference_parser as p
-from tests.reference_conditions import uses_interval, variables
+from tests import reference_tree as p
+from tests.reference_values import uses_interval, variables
 
 
 def mentioned(pattern: Any) -> set[str]:

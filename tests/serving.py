@@ -45,6 +45,11 @@ event warm(fridge: string AS k:name, temp: float, limit: int) AS k:Warming.
 warm(F, T, L) <- reading(F, T) WHERE { ?f a k:Fridge ; k:name ?F ; k:limit ?L }, T > L.
 late: silent(F) <- reading(F, _) UNLESS reading(F, _) WITHIN 30 min.
 """
+TWICE = """
+event reading(fridge: string, temp: float) TIME time.
+warm(F) <- reading(F, T) WHERE T > 7.
+silent(F) <- reading(F, _) UNLESS reading(F, _) WITHIN 30 min.
+"""
 
 
 @dataclass(frozen=True)

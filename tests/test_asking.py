@@ -25,7 +25,7 @@ from connectors.rdf.store import EventStore
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import EventVocabulary
 from tests.serving import served
-from tests.waiting import pause, until
+from tests.waiting import until
 
 HOUR = 3600.0  # seconds, so that nothing ends because of its time
 PRODUCT = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?o ?p . ?q ?r ?s }"
@@ -227,10 +227,12 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
         return fork()
 
     def told_of() -> None:
-        while not made:
-            pause(0.01)
+        def noticed() -> int:
             with half.shut:
                 half.shut.notify_all()
+            return made
+
+        until(noticed, "a process is made")
 
     monkeypatch.setattr(os, "fork", counted)
     half, teller = Gate(ready), threading.Thread(target=told_of)

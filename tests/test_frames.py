@@ -1,17 +1,11 @@
-"""Tables of polars, pandas and Arrow in and out: the same events whatever holds the data, and no copies of numbers."""
+"""Tables of polars, pandas and Arrow in and out: the same events whatever holds the data."""
 
 from __future__ import annotations
 
-import ast
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -21,44 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cep
-from cep import CepError, Derived, Engine, Event, Iri, detect
+from cep import Engine, Event, Iri, detect
 from cep import engine as inner
-from connectors.frames import read_data
+from tests.frame_shapes import DAY, FOUND, FRAME, HOUR, PROGRAM, READ, Stream
 from tests.long import examples
-
-PROGRAM = """
-event reading(station: string FROM origin, wind: float FROM "wind speed", gusts: int?, calm: bool) TIME measured.
-event gust(station: string, wind: float, gusts: int, calm: bool).
-gust(S, W, N, C) <- reading(S, W, N, C) WHERE W > 10.
-"""
-HOUR = 3_600_000_000
-FRAME = pl.DataFrame(
-    {
-        "origin": ["JFK", "LGA", "JFK", "EWR", "JFK"],
-        "wind speed": [12.5, 3.0, None, 20.0, 11.0],
-        "gusts": [1, 2, 3, None, 5],
-        "calm": [True, False, True, False, False],
-        "measured": pl.datetime_range(datetime(2024, 1, 1), datetime(2024, 1, 1, 4), "1h", eager=True, time_zone="UTC"),
-    }
-).with_columns(unread=pl.Series([object()] * 5, dtype=pl.Object), lists=pl.Series([[1], [2], [], None, [3]]))
-READ = FRAME.drop("unread", "lists")
-DAY = 1_704_067_200_000_000  # 2024-01-01
-FOUND = [
-    Event("gust", ("JFK", 12.5, 1, True), DAY, DAY),
-    Event("gust", ("EWR", 20.0, None, False), DAY + 3 * HOUR, DAY + 3 * HOUR),
-    Event("gust", ("JFK", 11.0, 5, False), DAY + 4 * HOUR, DAY + 4 * HOUR),
-]
-
-
-class Stream:
-    """Something that only offers an Arrow stream."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.table.__arrow_c_stream__(requested_schema)
 
 
 class Array:
@@ -292,219 +252,11 @@ def test_events_are_sorted_as_by_the_engine() -> None:
     assert list(detect(program, iter(events))) == inner.detect(program, events)
 
 
-def test_an_event_that_does_not_fit_is_told() -> None:
-    events = [Event("other", (), 0, 0), Event("reading", ("JFK", 12.5, 1), 0, 0), Event("reading", ("JFK", 12.5), 1, 1)]
-    reason = "must have 4 arguments"
-    assert detect(PROGRAM, events).dead.rows() == [("reading", 1, "arity", reason), ("reading", 2, "arity", reason)]
-
-
-def test_strict() -> None:
-    with pytest.raises(CepError) as caught:
-        detect(PROGRAM, FRAME, strict=True)
-    assert str(caught.value) == "data: row 2 of reading: `wind` is missing"
-
-
 def test_lateness_takes_data_as_they_stand() -> None:
     backwards = FRAME.drop("unread").reverse()
     assert detect(PROGRAM, backwards, lateness="4 h") == FOUND
     found = detect(PROGRAM, (backwards[i : i + 1] for i in range(5)), lateness="2 h")
     assert found == FOUND[1:] and "late" in found.dead["code"].to_list()
-
-
-def test_facts_of_any_library() -> None:
-    program = """
-    event reading(station: string) TIME time.
-    hub(S) <- reading(S) WHERE large(S).
-    """
-    data = {"time": [0, 1], "station": ["JFK", "ISP"]}
-    for facts in (pl.DataFrame({"s": ["JFK"]}), pd.DataFrame({"s": ["JFK"]}), pa.table({"s": ["JFK"]})):
-        assert [event.args for event in detect(program, data, facts={"large": facts})] == [("JFK",)]
-        engine = Engine.from_text(program, facts={"large": facts})
-        assert [event.args for event in [*engine.push(data), *engine.finish()]] == [("JFK",)]
-
-
-def test_numbers_of_numpy_in_records() -> None:
-    program = "event e(a: int, b: float, c: duration, d: float?) TIME t. f(A, B, C, D) <- e(A, B, C, D)."
-    record = {
-        "t": np.datetime64("2024-01-01T00:00:00.5"),
-        "a": np.int32(3),
-        "b": np.float32(0.5),
-        "c": np.timedelta64(90, "s"),
-        "d": Decimal("1.5"),
-    }
-    missing = {"t": pd.Timestamp("2024-01-01T01:00:00+01:00"), "a": 1, "b": 2, "c": timedelta(days=-1), "d": pd.NA}
-    assert [event.args for event in detect(program, [missing, record])] == [
-        (1, 2.0, -86_400_000_000, None),
-        (3, 0.5, 90_000_000, 1.5),
-    ]
-
-
-def address(column: pl.Series) -> int:
-    return int(column.to_arrow().buffers()[1].address)
-
-
-@pytest.mark.parametrize("shape", ["polars", "pandas", "pyarrow", "stream", "arrays"])
-def test_numbers_and_times_are_not_copied(shape: str) -> None:
-    """Tables that an engine is given lie where the data lie: integers, floats, timestamps of microseconds."""
-    n = 1000
-    arrays = {
-        "time": np.arange(n).astype("datetime64[us]"),
-        "a": np.arange(n),
-        "b": np.linspace(0, 1, n),
-    }
-    table = pa.table(arrays)
-    given: Any = {
-        "polars": lambda: pl.DataFrame(pl.from_arrow(table)),
-        "pandas": lambda: pd.DataFrame(arrays),
-        "pyarrow": lambda: table,
-        "stream": lambda: Stream(table),
-        "arrays": lambda: arrays,
-    }[shape]()
-    engine = inner.Engine.from_text("event e(a: int, b: float) TIME time. f(A, B) <- e(A, B).")
-    (batch,) = read_data(given, engine.inputs, "e")
-    if shape == "pandas":
-        places = [given[name].to_numpy().ctypes.data for name in arrays]
-    else:
-        places = [array.ctypes.data for array in arrays.values()]
-    read = batch.tables["e"]
-    assert [address(read[name]) for name in ("start", "a", "b")] == places
-    assert address(read["end"]) == places[0]
-
-
-def test_what_is_derived_is_not_copied_on_its_way_out() -> None:
-    data = {"time": list(range(100)), "a": list(range(100))}
-    found = detect("event e(a: int) TIME time. f(A) <- e(A).", data)
-    assert (
-        address(found._given["f"]["a"])
-        == address(found["f"]["a"])
-        == found.to_arrow()["a"].chunk(0).buffers()[1].address
-    )
-    assert address(found._given["f"]["start"]) == address(found["f"]["start"])
-
-
-TWO = "event a(x: int) TIME time. event b(x: int) TIME time. c(X) <- a(X) SEQ b(X)."
-WRONG: dict[str, tuple[str, Any, str]] = {
-    "a column by another name": (
-        PROGRAM,
-        READ.rename({"origin": "orign"}),
-        "data: reading needs a column `origin` (`orign` comes near)\n"
-        "hint: the columns are orign, wind speed, gusts, calm, measured; a declaration names others with FROM and TIME",
-    ),
-    "a column of another type": (
-        PROGRAM,
-        {"reading": READ.with_columns(gusts=pl.lit("many"))},
-        'data["reading"]: the column `gusts` holds String; int wants whole numbers\n'
-        "hint: declare the attribute as what its column holds, or convert the column",
-    ),
-    "no event said": (
-        TWO,
-        pl.DataFrame({"time": [0], "x": [1]}),
-        'data: it is not said which event the rows are\nhint: name it: `{"a": data}`; input events are a, b',
-    ),
-    "another event": (
-        TWO,
-        {"aa": pl.DataFrame({"time": [0], "x": [1]})},
-        "data: no pattern of the program uses an input event `aa` (`a` comes near)\nhint: input events are a, b",
-    ),
-    "nothing with columns": (PROGRAM, 5, "data: a `int` has no columns\nhint: data are"),
-    "a file": (PROGRAM, "weather.csv", 'data: a `str` has no columns\nhint: read the file first: `pl.scan_csv("weat'),
-    "numbers": (PROGRAM, [1, 2], "data: a `int` has no columns\nhint: data are"),
-    "mixed records": (PROGRAM, [READ.row(0, named=True), 3], "data: number 1 is a `int`, no record\nhint: all pieces"),
-    "mixed column": (
-        PROGRAM,
-        READ.to_pandas().assign(gusts=[1, "x", 2, 3, 4]),
-        "data: the column `gusts` cannot be read: ",
-    ),
-    "objects of polars": (
-        PROGRAM,
-        FRAME.with_columns(gusts=pl.col("unread")),
-        "data: the column `gusts` holds Python objects, of which no type is known\nhint: one type a column: ",
-    ),
-    "a column alone": (PROGRAM, READ["origin"], "data: a `polars.series.series.Series` has no columns\nhint: data are"),
-    "a column of pandas": (
-        PROGRAM,
-        READ.to_pandas()["origin"],
-        "data: a `pandas.Series` has no columns\nhint: data are",
-    ),
-    "a matrix": (PROGRAM, np.ones((2, 2)), "data: a `numpy.ndarray` has no columns\nhint: data are"),
-    "an index without a name": (
-        PROGRAM,
-        READ.to_pandas().set_index("measured").rename_axis(None),
-        "data: reading needs a column `measured` for the time\n"
-        'hint: the index of times has no name, `data.rename_axis("time")` gives it one; the columns are',
-    ),
-    "wide integers": (PROGRAM, READ.with_columns(pl.col("gusts").cast(pl.Int128)), "data: "),
-    "lengths": (
-        "event e(a: int) TIME t. f(A) <- e(A).",
-        {"a": np.arange(3), "t": np.arange(4)},
-        "data: the columns are not of one length: `t` has 4, `a` has 3",
-    ),
-    "a file for the program": (
-        "rules.cep",
-        FRAME,
-        '`rules.cep` is no program, but the name of a file\nhint: a file is named by its path: `detect(Path("rul',
-    ),
-    "a mistake in the program": ("f(X) <- e(X) SEQ .", FRAME, "<program>:1:18: expected"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_told_with_what_to_write(case: str) -> None:
-    program, data, message = WRONG[case]
-    with pytest.raises(CepError) as caught:
-        detect(program, data)
-    assert str(caught.value).startswith(message)
-
-
-def test_which_table_is_meant_is_told() -> None:
-    found = detect("c(X) <- a(X). d(X) <- a(X).", [Event("a", (1,), 0, 0)])
-    for ask in (found.to_polars, found.to_arrow, found.to_pandas, found.__arrow_c_stream__):
-        with pytest.raises(CepError, match="the program derives 2 events, it is not said which is meant"):
-            ask()
-    with pytest.raises(CepError) as caught:
-        found["e"]
-    assert str(caught.value) == "the program derives no event `e`\nhint: derived events are c, d"
-    with pytest.raises(CepError, match="`soon` is no duration"):
-        detect("c(X) <- a(X).", [], lateness="soon")
-
-
-def test_a_program_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "rules.cep"
-    path.write_text(PROGRAM)
-    assert detect(path, FRAME) == FOUND
-    assert Engine.from_file(path).push(FRAME) == FOUND[:2]
-    path.write_text("f(X) <- ")
-    for read in (lambda: detect(path, FRAME), lambda: Engine.from_file(path)):
-        with pytest.raises(CepError) as caught:
-            read()
-        assert str(caught.value).startswith(f"{path}:1:")
-
-
-def test_importing_costs_nothing() -> None:
-    script = """
-import sys
-import cep
-heavy = {"numba", "numpy", "polars", "pyarrow", "pandas", "pyspark", "rdflib"}
-assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-from cep import Event
-assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-from cep import Engine, detect
-detect("b(X) <- a(X).", [Event("a", (1,), 0, 0)])
-assert not {"pandas", "pyspark", "rdflib"} & sys.modules.keys()
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
-    assert set(cep.__all__) <= set(dir(cep))
-    for name in cep.__all__:
-        assert getattr(cep, name).__name__ == name
-    with pytest.raises(AttributeError):
-        cep.nothing  # noqa: B018
-    typed = ast.parse(Path(cep.__file__).read_text(encoding="utf-8"))
-    declared = {
-        name.name: node.module for node in ast.walk(typed) if isinstance(node, ast.ImportFrom) for name in node.names
-    }
-    assert {name: declared[name] for name in cep.__all__} == cep._HOMES, "types and values come from one place"
-    assert Path(cep.__file__).with_name("py.typed").exists(), "checkers of types look at an installed package"
-    assert isinstance(detect("b(X) <- a(X).", []), Derived)
 
 
 def test_lists_of_polars_become_events_beside_texts() -> None:

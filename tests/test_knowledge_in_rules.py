@@ -15,7 +15,8 @@ from cep.engine import Engine, detect
 from cep.events import Event, Iri
 from tests import reference
 from tests.cases_format import known
-from tests.program_maker import PREFIX, SECOND
+from tests.condition_maker import PREFIX
+from tests.program_maker import SECOND
 from tests.programs import Program, gone, programs, triple
 from tests.reference_knowledge import Triple, read
 from tests.test_equivalence import check, cut, examples, in_order, push, rows, run, types

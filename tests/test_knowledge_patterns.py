@@ -25,7 +25,7 @@ from knowledge.graph import Knowledge
 from knowledge.query import graph_patterns, sparql
 from knowledge.rdf import interop
 from tests import knowledge_maker as maker
-from tests import reference_knowledge, reference_parser
+from tests import reference_knowledge, reference_tree
 from tests.test_equivalence import examples
 
 logging.getLogger("rdflib.term").setLevel(logging.ERROR)  # it warns of ill-formed literals with a traceback
@@ -68,7 +68,7 @@ def plain(value: Any) -> Any:
         return value.timestamp()
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, reference_parser.Ticks):
+    if isinstance(value, reference_tree.Ticks):
         return value.n / 1e6
     return (type(value).__name__, str(value)) if isinstance(value, bool | str) else value
 

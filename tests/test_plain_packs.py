@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from connectors import plainpacks
-from tests.test_sensor_formats import rows
+from tests.sensor_packs import rows
 
 SENML = """event temp(n: string, u: string?, v: float?, vs: string?, vb: bool?, vd: string?)
 FORMAT senml."""

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from cep.core import intervals
 from cep.events import Event, Iri
-from tests import reference_parser as p
+from tests import reference_tree as p
 from tests.cases_format import difference, read_event, sort_key, write_event
 from tests.long import examples
 from tests.program_maker import LAST_SECOND, SECOND
 from tests.programs import Program, iterations, programs, recursions
 from tests.reference import detect
+from tests.reference_parser import parse
 
 
 @st.composite
@@ -117,7 +118,7 @@ def test_a_recursion_that_goes_on_for_ever_is_noticed() -> None:
 
 
 def test_reading() -> None:
-    program = p.parse(
+    program = parse(
         "PREFIX w: <http://w.org/>\nevent a(x: int? in 0..9 FROM c, y: time) TIME t.\n"
         'one: e(X, w:k) <- a(y: X, x: -2) WHERE X > PT1H30M, not q(X), Y = "a\\"b" .\nq(1) :- p.\n'
     )

@@ -119,7 +119,7 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
                 publish(port, [("readings/b", record) for record in records[some:beyond]])
                 if turn % 3 == 1:
                     least = chance.randrange(len(whole) * sent // len(records) + 1)
-                    until(lambda least=least: len(stream.found) >= least, "the stream goes on")  # type: ignore[misc]
+                    stream.found.at_least(least)
                     reader.read(server.url)
             pause(chance.uniform(0, 0.3))
             assert server.end(signal.SIGKILL) == -signal.SIGKILL
@@ -127,7 +127,7 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
             publish(port, [("readings/a", record) for record in records[cuts[-2] :]])
             server = Server(*arguments)
             stream.url = server.url
-            until(lambda: len(stream.found) >= len(whole), "the stream has all")
+            stream.found.at_least(len(whole))
             until(lambda: len({body for _, body in received}) > len(whole), "the subscriber has all")
             fresh = Reader()
             assert fresh.read(server.url) > 2 and fresh.read(server.url) == 1, "it goes back as far as it must"

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from connectors.serving import header_timeout
 from connectors.serving.guard import HEAD, Guard, Limits
-from tests.waiting import turn
+from tests.waiting import turn, until
 
 SECONDS = 0.3
 HALF_HEADERS = b"GET /feeds/events HTTP/1.1\r\nHost: here\r\nX-Slow: "
@@ -100,13 +100,15 @@ def test_half_a_request_is_not_waited_for() -> None:
         # bytes one by one do not put it off
         slow = _opened(port, b"GET /word HTTP/1.1\r\nX-Slow: ")
         slow.settimeout(0.02)
-        answer = None
-        while answer is None:
+
+        def answered() -> bytes | None:
             slow.sendall(b"x")
             try:
-                answer = slow.recv(1 << 16)
+                return slow.recv(1 << 16)
             except TimeoutError:
-                continue
+                return None
+
+        answer = until(answered, "an answer")
         assert answer.startswith(b"HTTP/1.1 408 ")
         slow.close()
 

@@ -23,8 +23,8 @@ from connectors.messages import Messages
 from connectors.sources import Reconnecting, SourceLost, Sources
 from tests.brokers import MISSING, MOSQUITTO, Cluster
 from tests.ports import free_port
-from tests.test_feeds import waited
 from tests.test_serve import PAIRS, Server
+from tests.waiting import until
 
 READINGS = "event reading(room: string) TIME time.\nquiet(R) <- reading(R) UNLESS reading(R) WITHIN 1 h.\n"
 
@@ -130,7 +130,7 @@ def test_a_connection_that_is_closed_is_lost_and_made_again() -> None:
     known = Sources(tell, lasting=True)
     batches = read([f"reading={door.place}"], schemas, idle=0.02, sources=known)
 
-    def until(wanted: int) -> list[Batch]:
+    def rows_in(wanted: int) -> list[Batch]:
         found: list[Batch] = []
         while sum(batch.rows + len(batch.dead) for batch in found) < wanted:
             found.append(next(batches))
@@ -145,7 +145,7 @@ def test_a_connection_that_is_closed_is_lost_and_made_again() -> None:
 
     thread = threading.Thread(target=listen)
     thread.start()
-    (*_, last) = until(2)
+    (*_, last) = rows_in(2)
     thread.join()
     assert connection is not None and last.dead[0].line == 2 and not known.lost
     connection.close()
@@ -166,7 +166,7 @@ def test_a_connection_that_is_closed_is_lost_and_made_again() -> None:
 
     thread = threading.Thread(target=returns)
     thread.start()
-    found = until(1)
+    found = rows_in(1)
     thread.join()
     assert silences[:2] == [1, 0] and known.losses == {door.place: silences.count(1)}
     quiet = [batch for batch in found if batch.silence]
@@ -269,9 +269,7 @@ def test_a_server_waits_for_sources_that_are_not_there_yet() -> None:
         listening.settimeout(60)
         with listening.accept()[0] as made:
             made.sendall(b"first\n")
-            while not found:
-                messages = feed.poll(10, 0.05)
-                found += () if messages is None else messages.payloads
+            until(lambda: found.extend(getattr(feed.poll(10, 0.05), "payloads", ())) or found, "the first line")
     assert found == [b"first"]
     feed.close()
 
@@ -284,10 +282,13 @@ def test_brokers_that_go_away_are_lost_too(tmp_path: Path, monkeypatch: pytest.M
 
     def broker() -> subprocess.Popen[bytes]:
         made = subprocess.Popen([str(MOSQUITTO), "-c", str(tmp_path / "conf")], stderr=subprocess.DEVNULL)
-        while True:
+
+        def listens() -> bool:
             with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", port)) == 0:
-                    return made
+                return one.connect_ex(("127.0.0.1", port)) == 0
+
+        until(listens, "the broker listens")
+        return made
 
     running = broker()
     topic = live.opened_source(address(f"mqtt://127.0.0.1:{port}/rooms"), {})
@@ -295,10 +296,10 @@ def test_brokers_that_go_away_are_lost_too(tmp_path: Path, monkeypatch: pytest.M
         assert topic.lost is None
         running.kill()
         running.wait()
-        waited(lambda: topic.lost is not None)
+        until(lambda: topic.lost is not None, "the broker is lost")
         assert topic.lost == "the broker has gone"
         running = broker()
-        waited(lambda: topic.lost is None)
+        until(lambda: topic.lost is None, "the broker is back")
     finally:
         running.kill()
         running.wait()
@@ -317,6 +318,6 @@ def test_brokers_that_go_away_are_lost_too(tmp_path: Path, monkeypatch: pytest.M
         log.poll(10, 0.1)
         return log.lost is not None
 
-    waited(polled)
+    until(polled, "the loss is seen")
     assert "no answer" in (log.lost or "")
     log.close()

@@ -262,8 +262,7 @@ def test_an_input_that_ends_unasked_is_told(
         one = Input(place.text, "jsonl", "bell", True, place)
         post = live_input(one, 0, tmp_path)
         with pytest.raises((CepError, IndexError), match=message):
-            while True:
-                post.latest(0, None)
+            until(lambda: post.latest(0, None) and False, "the input ends")
         post.stop()
     (tmp_path / "address").write_text("")
     with pytest.raises(CepError, match="address is damaged"):

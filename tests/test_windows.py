@@ -28,7 +28,7 @@ from cep.plan.explain import explain
 from cep.rules.window_forms import DAY, MONDAY, WEEK, Over
 from tests.long import examples
 from tests.program_maker import SECOND
-from tests.reference_nodes import changes, local_window
+from tests.reference_windows import changes, local_window
 
 HOUR = 3600 * SECOND
 ZONES = (

