@@ -7,11 +7,7 @@ import re
 import socket
 import threading
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -26,35 +22,22 @@ from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, target
 from connectors.ip import canonical_host, here
 from connectors.serving.feeds import router
-from connectors.serving.guard import HEAD, Limits, _host, client_of
+from connectors.serving.guard import HEAD, _host, client_of
 from connectors.serving.negotiation import accepts, negotiated, takes_coding
+from tests import http_served
 from tests.alert_server import expected
-from tests.page_server import Shown, shown
-from tests.serving import Served, served
+from tests.http_served import places
+from tests.page_server import Shown
+from tests.serving import Served
 from tests.test_slow import guarded
 
-pytestmark = pytest.mark.xdist_group("http")  # what they share is made once
+fridges = pytest.fixture(scope="module")(http_served.fridges)
+page = pytest.fixture(scope="module")(http_served.page)
 
-HOUR = 3_600_000_000
+
+pytestmark = pytest.mark.xdist_group("http")  # what they share is made once
 KNOWN = {"application/json": "json", "text/turtle": "ttl", "text/csv": "csv"}
 WHOLE = expected()
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    with shown(tmp_path_factory.mktemp("page"), remember=HOUR) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def fridges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("fridges")) as one:
-        one.push((0, "milk", 8.2), (50, "milk", 4.2))
-        one.close()
-        yield one
-
-
-# --- what a client takes ---
 
 
 @pytest.mark.parametrize(
@@ -90,17 +73,6 @@ def test_what_accept_encoding_means() -> None:
         assert takes_coding(Headers({"accept-encoding": text}), "gzip") is taken, text
     for text in ("", "identity", "gzip;q=0", "*, gzip;q=0", "*;q=0"):
         assert not takes_coding(Headers({"accept-encoding": text}), "gzip"), text
-
-
-def places(openapi: dict[str, Any], method: str) -> list[str]:
-    """Addresses that are there, of all paths that take a method."""
-    filled = {"{alert}": "0" * 32, "{revision}": "0", "{name}": "style.css", "{id}": "0" * 32, "{part}": "2024-05-01"}
-    query = {"/why-not": "?event=hot&at=2024-05-01", "/api/station": "?key=vie", "/sparql": "?query=ASK%20%7B%7D"}
-    found = []
-    for path, methods in openapi["paths"].items():
-        if method.lower() in methods:
-            found.append(re.sub(r"{\w+}", lambda each: filled[each[0]], path) + query.get(path, ""))
-    return found
 
 
 def test_what_cannot_be_had_is_not_sent(page: Shown, fridges: Served) -> None:
@@ -143,9 +115,6 @@ def test_queries_and_pages_of_events_negotiate_alike(fridges: Served) -> None:
     assert httpx.get(fridges.url + "/ldes", headers={"Accept": "text/csv, */*;q=0.1"}).status_code == 200
 
 
-# --- methods ---
-
-
 def test_every_path_answers_head_and_options(page: Shown, fridges: Served) -> None:
     for one in (page, fridges):
         with httpx.Client(base_url=one.url) as client:
@@ -181,9 +150,6 @@ def test_every_path_answers_head_and_options(page: Shown, fridges: Served) -> No
     assert other.status_code == 400
 
 
-# --- tags ---
-
-
 def feed_of(outbox: Outbox) -> TestClient:
     app = FastAPI()
     app.include_router(router(outbox, Publisher("storm.cep"), Stream(outbox)))
@@ -216,9 +182,6 @@ def test_a_tag_is_of_one_feed_alone() -> None:
     message = clients[0].get(cap)
     assert clients[0].get(cap, headers={"If-None-Match": message.headers["etag"]}).status_code == 304
     assert clients[0].get("/feeds/atom", headers={"If-None-Match": message.headers["etag"]}).status_code == 200
-
-
-# --- codings ---
 
 
 def test_bodies_come_and_go_compressed(fridges: Served) -> None:
@@ -264,9 +227,6 @@ def test_a_compressed_file_keeps_its_tag_and_streams_are_as_they_are(page: Shown
             assert next(answer.iter_lines()) == "retry: 2000"
 
 
-# --- limits and names ---
-
-
 def test_headers_have_a_limit_that_is_kept() -> None:
     """However they come: at once, or in parts that never end."""
 
@@ -309,93 +269,3 @@ def test_this_machine_has_many_names() -> None:
         client_of({"client": ("2001:db8::1:2", 1)}) == "2001:db8::/64"
         and client_of({"client": ("9.9.9.9", 1)}) == "9.9.9.9"
     )
-
-
-# --- what is said of it ---
-
-
-class Links(HTMLParser):
-    """What a page asks for, and all that it says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.tags: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.links += [value for name, value in attrs if name in ("href", "src") and value]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_all_that_is_served_is_described(page: Shown, fridges: Served) -> None:
-    """Each route with its parameters, media types and refusals; for people without a script, and without a network."""
-    for one in (page, fridges):
-        with httpx.Client(base_url=one.url) as client:
-            openapi = client.get("/openapi.json").json()
-            docs = client.get("/docs")
-            assert docs.headers["content-type"].startswith("text/html") and "script-src" not in docs.text
-            read = Links()
-            read.feed(docs.text)
-            assert "script" not in read.tags
-            for link in read.links:
-                assert link.startswith("#") or "//" not in link, link
-                if not link.startswith("#") and one is page:
-                    assert client.get(f"/{link}").status_code == 200, link
-            for path, methods in openapi["paths"].items():
-                for method, operation in methods.items():
-                    assert f"{method.upper()} {path}" in read.text
-                    assert operation["description"].strip(), path
-                    answers = operation["responses"]
-                    good = next(answer for status, answer in answers.items() if status.startswith("2"))
-                    assert good["content"], path
-                    assert {"406", "413", "415", "421", "431"} <= answers.keys()
-                    assert ("429" in answers) is (path not in ("/health", "/ready"))
-                    for status, answer in answers.items():
-                        if int(status) >= 400 and path != "/ready":
-                            assert list(answer["content"]) == ["text/plain"], (path, status)
-                    names = {each["name"] for each in operation.get("parameters", ())}
-                    assert set(re.findall(r"{(\w+)}", path)) <= names, path
-            assert "HTTPValidationError" not in str(openapi)
-    openapi = httpx.get(page.url + "/openapi.json").json()
-    for path in ("/", "/docs", "/openapi.json", "/metrics", "/feeds/atom", "/api/state", "/why/{id}", "/why-not"):
-        assert path in openapi["paths"], path
-    other = httpx.get(fridges.url + "/openapi.json").json()["paths"]
-    assert {"/sparql", "/sparql/subscribe", "/ldes", "/ldes/{part}"} <= other.keys()
-    assert set(other["/sparql"]["post"]["requestBody"]["content"]) == {
-        "application/x-www-form-urlencoded",
-        "application/sparql-query",
-    }
-
-
-def test_what_is_described_is_what_is_answered(page: Shown, fridges: Served) -> None:
-    """By each path a status and a media type that stand there."""
-    for one in (page, fridges):
-        with httpx.Client(base_url=one.url) as client:
-            openapi = client.get("/openapi.json").json()
-            addresses = dict(
-                zip([path for path, each in openapi["paths"].items() if "get" in each], places(openapi, "get"))
-            )
-            for path, place in addresses.items():
-                if "events" in path or "stream" in path or "subscribe" in path:
-                    continue
-                for more in ("", "&most=0&page=0&after=-1&limit=x&key="):
-                    answer = client.get(place + (more if "?" in place else more.replace("&", "?", 1)))
-                    said = openapi["paths"][path]["get"]["responses"][str(answer.status_code)]
-                    assert answer.headers["content-type"].partition(";")[0] in said["content"], (place, answer)
-
-
-def test_a_token_is_part_of_the_description(tmp_path: Path) -> None:
-    token = "a-secret-of-the-house"
-    with shown(tmp_path, limits=Limits(token, rate=0)) as one:
-        good = {"Authorization": f"Bearer {token}"}
-        openapi = httpx.get(one.url + "/openapi.json", headers=good).json()
-        assert set(openapi["components"]["securitySchemes"]) == {"bearer", "cookie", "address"}
-        assert (
-            openapi["paths"]["/feeds/alerts"]["get"]["security"] and "401" in openapi["paths"]["/"]["get"]["responses"]
-        )
-        assert "security" not in openapi["paths"]["/health"]["get"]
-        assert httpx.get(one.url + "/docs").status_code == 401
