@@ -22,7 +22,7 @@ from cep.engine import Engine, detect
 from cep.events import Event
 from cep.operators.goals.windows import ordered_multiset
 from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.ordered_multiset import NODE, SHARED
+from cep.operators.goals.windows.ordered_multiset import NODE, SHARED, SPLITS
 from cep.operators.goals.windows.window_bounds import bounds_of
 from cep.plan.explain import explain
 from cep.rules.window_forms import DAY, MONDAY, WEEK, Over
@@ -67,31 +67,52 @@ def test_weeks_begin_on_monday() -> None:
     assert start == MONDAY and datetime.fromtimestamp(start // SECOND, UTC).weekday() == 0
 
 
+@pytest.mark.parametrize("frequency", [False, True])
+@pytest.mark.parametrize("drift", [0, 1])
 @examples(60)
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2), st.booleans()), max_size=80))
-def test_a_tree_of_values_has_them_in_order(steps: list[tuple[int, int, bool]]) -> None:
-    nodes, shared = np.empty((len(steps) + 1, NODE), np.int64), np.array([0, -1], np.int64)
-    assert SHARED == 2
-    root, known = -1, list[tuple[int, int]]()
-    for major, minor, goes in steps:
-        if goes and known:
-            gone = known.pop(major % len(known))
-            root = ordered_multiset.remove(nodes, shared, root, *gone)
+@given(st.integers(0, 2**32), st.integers(1, 400), st.integers(0, 250))
+def test_a_tree_of_values_has_them_in_order(drift: int, frequency: bool, seed: int, distinct: int, steps: int) -> None:
+    random = Random(seed)
+    nodes = np.empty((2 * SPLITS + 2 * steps, NODE), np.int64)
+    shared = np.array([0, -1, *[0] * (SHARED - 2)], np.int64)
+    root, known = -1, list[int]()
+    for step in range(2 * steps):
+        if known and (step >= steps or random.random() < 0.4):
+            key = known.pop(random.randrange(len(known)) if random.random() < 0.5 else 0)
+            root, times = ordered_multiset.remove(nodes, shared, root, key, frequency)
         else:
-            insort(known, (major, minor))
-            root = ordered_multiset.add(nodes, shared, root, major, minor, 10 * major + minor)
+            key = random.randrange(distinct) - distinct // 2 + drift * step
+            insort(known, key)
+            root, times = ordered_multiset.add(nodes, shared, root, key, frequency)
+        assert times == known.count(key)
         assert (root < 0) == (not known)
-        for rank, each in enumerate(known):
-            at, after = ordered_multiset.of_rank(nodes, root, rank)
-            assert tuple(nodes[at, :2].tolist()) == each
-            following = known[rank + 1 : rank + 2]
-            assert [tuple(nodes[after, :2].tolist())] == following if following else after == -1
-        if known:
-            assert tuple(nodes[ordered_multiset.greatest(nodes, root), :2].tolist()) == known[-1]
-    ordered_multiset.give_up(nodes, shared, root)
-    for _ in steps:  # what was given up is used again
-        root = ordered_multiset.add(nodes, shared, -1, 1, 1, 1)
-    assert shared[ordered_multiset.USED] <= len(steps) + 1
+        if known and frequency:
+            most = max(map(known.count, known))
+            expected = min(each for each in known if known.count(each) == most)
+            assert ordered_multiset.most_frequent(nodes, root) == (expected, most)
+        elif known:
+            rank = random.randrange(len(known))
+            expected = known[min(rank + 1, len(known) - 1)]
+            assert ordered_multiset.of_rank(nodes, root, rank) == (known[rank], expected)
+    assert root < 0 or shared[ordered_multiset.USED] > 0
+
+
+def test_what_leaves_a_tree_of_values_is_room_for_others() -> None:
+    count, turns = 5000, 40
+    nodes = np.empty((2000, NODE), np.int64)
+    shared = np.array([0, -1, *[0] * (SHARED - 2)], np.int64)
+    roots = [-1, -1]
+    for turn in range(turns):
+        for number in range(count):
+            which = number % 2
+            roots[which], _ = ordered_multiset.add(nodes, shared, roots[which], number * 7919 % 10007 + turn, False)
+            if turn % 3 and number >= 100:
+                old = (number - 100) * 7919 % 10007 + turn
+                roots[which], _ = ordered_multiset.remove(nodes, shared, roots[which], old, False)
+        for which in range(2):
+            ordered_multiset.give_up(nodes, shared, roots[which])
+            roots[which] = -1
+    assert shared[ordered_multiset.USED] < 500
 
 
 @examples(30)

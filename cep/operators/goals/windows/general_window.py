@@ -14,7 +14,7 @@ from cep.core.relation import FIRST, ORDER, START
 from cep.core.room import SPARE
 from cep.operators.goals.intrinsics import inside, prefetch
 from cep.operators.goals.keys import grow
-from cep.operators.goals.windows.partial import DISTINCT
+from cep.operators.goals.windows import ordered_multiset
 from cep.operators.goals.windows.two_stacks import (
     END,
     G_COUNT,
@@ -55,16 +55,16 @@ from cep.operators.goals.windows.window_input import EACH, EVERY, LAST_EVENTS, L
 @njit(cache=True)
 def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignore[no-untyped-def]
     """Rows enter their groups' windows, and time goes on to the watermark. Gives (results, edges): an edge is (result,
-    name of a row in it), for lineage; the rest is in `state` and the arrays.
+    name of a row in it), for lineage, and the array of the trees' nodes, which is larger where it had no room; the
+    rest is in `state` and the arrays.
 
     `rows`: EnteringRows; `numbers`: WindowNumbers; `results`: ResultKinds; `windows`: WindowArrays. There is room: in
-    `store` for all rows, in `groups` for all slots, in `nodes` for each row's value of each that sorts, in `tallies`
-    for those that count, in the index for twice as many.
+    `store` for all rows, in `groups` for all slots.
     """
     form, length = numbers.form, numbers.length
     kinds, parameters, scratch = results.kinds, results.parameters, results.scratch
     store, groups, nodes, state, keys = windows.store, windows.groups, windows.nodes, windows.state, windows.keys
-    tallies = windows.tallies
+    splits = numbers.sorts * ordered_multiset.SPLITS
     ends = rows.table[T_END]
     n = ends.shape[0]
     made = np.empty((n + 8 * SPARE, FIRST + keys.shape[1] + kinds.shape[0]), np.int64)
@@ -82,7 +82,7 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
             slot = state[HEAD]
             while slot >= 0:
                 after = groups[slot, G_AFTER] if form == EVERY else -1
-                if form == EVERY and not slid(slot, due - length, kinds, parameters, windows):
+                if form == EVERY and not slid(slot, due - length, kinds, parameters, store, groups, nodes, state):
                     slot = after
                     continue
                 if out == made.shape[0]:
@@ -94,7 +94,7 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
                     edge_count = name(edges, edge_count, out, store, groups[slot, G_HEAD])
                 out += 1
                 if form != EVERY:
-                    clear(store, slot, groups, kinds, nodes, tallies, state)
+                    clear(store, slot, groups, kinds, nodes, state)
                 slot = after
             if form == EVERY:
                 state[TICK] = due + numbers.step
@@ -108,7 +108,9 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
         while i < n and ends[i] == now:
             if i + 24 < n:
                 ask_ahead(rows.slots, i, numbers.keeps, store, groups)
-            enter(i, now, rows, numbers, results, windows)
+            if state[ordered_multiset.USED] + splits > nodes.shape[0]:
+                nodes = grow(nodes, state[ordered_multiset.USED] + splits)
+            enter(i, now, rows, numbers, results, store, groups, nodes, state)
             i += 1
         if form < EVERY:
             for newest in range(first, state[ROWS]):
@@ -118,14 +120,14 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
                 while (form == LAST_EVENTS and groups[slot, G_COUNT] > length) or (
                     form == LAST_TIME and store[groups[slot, G_HEAD], END] <= now - length
                 ):
-                    leave(store, slot, groups, kinds, parameters, nodes, tallies, state)
+                    leave(store, slot, groups, kinds, parameters, nodes, state)
                 give(made, out, slot, now, kinds, parameters, store, groups, nodes, keys, scratch)
                 if lineage:
                     if edge_count + groups[slot, G_COUNT] > edges.shape[0]:
                         edges = grow(edges, edge_count + groups[slot, G_COUNT])
                     edge_count = name(edges, edge_count, out, store, groups[slot, G_HEAD])
                 out += 1
-    return made[:out], edges[:edge_count]
+    return made[:out], edges[:edge_count], nodes
 
 
 @inside
@@ -140,25 +142,21 @@ def ask_ahead(slots, i, keeps, store, groups):  # type: ignore[no-untyped-def]
 
 
 @inside
-def slid(slot, over, kinds, parameters, windows):  # type: ignore[no-untyped-def]
+def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: ignore[no-untyped-def]
     """What ended by then leaves a window; gives whether something is left: if not, the group is off the list."""
-    store, groups, nodes, tallies, state = (
-        windows.store, windows.groups, windows.nodes, windows.tallies, windows.state
-    )  # fmt: skip
     if groups[slot, G_END] <= over:
-        clear(store, slot, groups, kinds, nodes, tallies, state)
+        clear(store, slot, groups, kinds, nodes, state)
         return False
     while store[groups[slot, G_HEAD], END] <= over:
-        leave(store, slot, groups, kinds, parameters, nodes, tallies, state)
+        leave(store, slot, groups, kinds, parameters, nodes, state)
     return True
 
 
 @inside
-def enter(i, now, rows, numbers, results, windows):  # type: ignore[no-untyped-def]
-    """Row `i` enters its group's window."""
+def enter(i, now, rows, numbers, results, store, groups, nodes, state):  # type: ignore[no-untyped-def]
+    """Row `i` enters its group's window; there is room for SPLITS nodes for each result that is sorted."""
     form, keeps = numbers.form, numbers.keeps
     table, values, kinds, scratch = rows.table, rows.values, results.kinds, results.scratch
-    store, groups, state = windows.store, windows.groups, windows.state
     slot = rows.slots[i]
     if form >= EVERY:
         if groups[slot, G_COUNT] > 0:
@@ -187,11 +185,8 @@ def enter(i, now, rows, numbers, results, windows):  # type: ignore[no-untyped-d
             store[p, cell + RANK] = rows.ranks[k, i]
             for word in range(PARTIAL, CELLS):
                 store[p, cell + word] = 0
-            if kind == DISTINCT or sorts(kind):
-                enter_sorted(
-                    store, p, k, kind, slot, groups, kinds.shape[0], windows.nodes, windows.tally_index,
-                    windows.tallies, state,
-                )  # fmt: skip
+            if sorts(kind):
+                enter_sorted(store, p, k, kind, slot, groups, nodes, state)
                 continue
         single(kind, values[k, i], now, scratch, 0, 0)
         join(kind, results.parameters[k], groups, slot, at, scratch, 0, 0, groups, slot, at)

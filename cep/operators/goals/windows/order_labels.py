@@ -28,6 +28,7 @@ class Labels:
         self._keys: list[Any] = []
         self._codes: list[int] = []
         self._of: dict[int, int] = {}
+        self._at: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -52,6 +53,13 @@ class Labels:
         found: Ints = numbers[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
         return found
 
+    def codes_of(self, numbers: Ints) -> Ints:
+        """The codes of the values with these numbers; MISSING is MISSING."""
+        known, places = np.unique(numbers, return_inverse=True)
+        codes = np.array([self._at.get(number, MISSING) for number in known.tolist()], np.int64)
+        found: Ints = codes[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
+        return found
+
     def _enter(self, code: int) -> bool:
         key = self._key(np.array([code], np.int64))
         at = bisect_left(self._keys, key)
@@ -64,8 +72,10 @@ class Labels:
         else:
             number = (low + high) // 2
         self._of[code] = number
+        self._at[number] = code
         if number in (low, high) or abs(number) > FARTHEST:
             middle = len(self._codes) // 2
             self._of = {each: (place - middle) * APART for place, each in enumerate(self._codes)}
+            self._at = {number: each for each, number in self._of.items()}
             return True
         return False

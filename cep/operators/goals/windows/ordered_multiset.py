@@ -1,186 +1,291 @@
-"""Ordered multisets in one array: a value enters, leaves and is found by its rank in logarithmic time.
+"""Ordered multisets in one array: a value enters, leaves, and is found by its rank or as the most frequent one, in
+logarithmic time.
 
-Each is a treap (Seidel, Aragon: Randomized Search Trees, Algorithmica 16, 1996) whose priorities are hashes of the
-keys, so its shape depends on what is in it alone. A key is two words, ordered by the first, then the second. A node
-that is free holds the rest of a tree that was given up whole.
+Each is a B+ tree (Bayer, McCreight: Organization and Maintenance of Large Ordered Indices, Acta Informatica 1, 1972).
+A node is eight lines of the processor's cache: a small multiset is one leaf, searched from end to end, and a larger one
+costs a node a level. An inner node knows of each child its least key and its weight: how many values are below it, or,
+of a tree by frequency, how often the most frequent one is in. A node goes when it is empty, and a leaf with few keys
+joins its neighbour (Johnson, Shasha: B-Trees with Inserts and Deletes: Why Free-at-Empty Is Better Than Merge-at-Half,
+J. Computer and System Sciences 47, 1993).
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from cep.operators.goals.intrinsics import bare, inside
-from cep.operators.goals.keys import mix
 
-# a node: key, the value it stands for, priority (of a free one: the next free one), children, how often it is in, and
-# how many are below it, in its left subtree
-MAJOR, MINOR, VALUE, PRIORITY, LEFT, RIGHT, TIMES, BELOW = range(8)
-NODE = 8
+# A node: how many entries it has, its level (a leaf's is 0), and their keys in order. A leaf has how often each is in,
+# an inner node the weights and the children. What is free has the next free node in the place of its first key.
+NUMBER, LEVEL, KEYS = 0, 1, 2
+LEAF, FAN = 31, 20
+TIMES = KEYS + LEAF
+WEIGHTS, CHILDREN = KEYS + FAN, KEYS + 2 * FAN
+NODE = 64
 
-# what all trees share: nodes used so far, the first free one or -1
-USED, FREE = 0, 1
-SHARED = 2
+# A node splits when it is full. So what has level n comes of 10**n values at least that have entered, which 20 levels
+# are enough for; a value takes a node a level at most, and a new root.
+LEVELS = 20
+SPLITS = LEVELS + 1
 
-
-@inside
-def priority(major, minor):  # type: ignore[no-untyped-def]
-    """A key's place in the heap."""
-    return np.int64(mix(mix(np.uint64(0), minor), major) >> np.uint64(1))
-
-
-@inside
-def precedes(nodes, at, major, minor):  # type: ignore[no-untyped-def]
-    """Whether a node's key is less than this one."""
-    return nodes[at, MAJOR] < major or (nodes[at, MAJOR] == major and nodes[at, MINOR] < minor)
+# what all trees share: nodes used so far, the first free one or -1, and the way down to a leaf: nodes and places in them
+USED, FREE, PATH = 0, 1, 2
+SHARED = PATH + 2 * LEVELS
 
 
 @inside
 def give_up(nodes, shared, root):  # type: ignore[no-untyped-def]
     """A whole tree is free."""
     if root >= 0:
-        nodes[root, PRIORITY] = shared[FREE]
+        nodes[root, KEYS] = shared[FREE]
         shared[FREE] = root
 
 
-@inside
-def taken(nodes, shared):  # type: ignore[no-untyped-def]
-    """A node that is free; there is room for one more."""
+@bare
+def taken(nodes, shared, level):  # type: ignore[no-untyped-def]
+    """A free node, now of this level and without entries; there is room for one more."""
     at = shared[FREE]
     if at < 0:
         at = shared[USED]
         shared[USED] += 1
-        return at
-    shared[FREE] = nodes[at, PRIORITY]
-    give_up(nodes, shared, nodes[at, LEFT])
-    give_up(nodes, shared, nodes[at, RIGHT])
+    else:
+        shared[FREE] = nodes[at, KEYS]
+        if nodes[at, LEVEL] > 0:
+            for j in range(nodes[at, NUMBER]):
+                give_up(nodes, shared, nodes[at, CHILDREN + j])
+    nodes[at, NUMBER] = 0
+    nodes[at, LEVEL] = level
     return at
 
 
-@bare
-def add(nodes, shared, root, major, minor, value):  # type: ignore[no-untyped-def]
-    """The root of the tree with the key once more in it; there is room for a node."""
-    high = priority(major, minor)
-    at = root
-    above, side = -1, LEFT
-    while at >= 0 and nodes[at, PRIORITY] >= high:
-        if nodes[at, MAJOR] == major and nodes[at, MINOR] == minor:
-            nodes[at, TIMES] += 1
-            return root
-        above = at
-        if precedes(nodes, at, major, minor):
-            side = RIGHT
-        else:
-            side = LEFT
-            nodes[at, BELOW] += 1
-        at = nodes[at, side]
-    # The key is new: what was here is split into what is below it and what is above it.
-    less = 0
-    p = at
-    while p >= 0:
-        if precedes(nodes, p, major, minor):
-            less += nodes[p, TIMES] + nodes[p, BELOW]
-            p = nodes[p, RIGHT]
-        else:
-            p = nodes[p, LEFT]
-    fresh = taken(nodes, shared)
-    nodes[fresh, MAJOR] = major
-    nodes[fresh, MINOR] = minor
-    nodes[fresh, VALUE] = value
-    nodes[fresh, PRIORITY] = high
-    nodes[fresh, TIMES] = 1
-    nodes[fresh, BELOW] = less
-    low, low_side, top, top_side = fresh, LEFT, fresh, RIGHT
-    while at >= 0:
-        if precedes(nodes, at, major, minor):
-            nodes[low, low_side] = at
-            less -= nodes[at, TIMES] + nodes[at, BELOW]
-            low, low_side = at, RIGHT
-            at = nodes[at, RIGHT]
-        else:
-            nodes[top, top_side] = at
-            nodes[at, BELOW] -= less
-            top, top_side = at, LEFT
-            at = nodes[at, LEFT]
-    nodes[low, low_side] = -1
-    nodes[top, top_side] = -1
-    if above < 0:
-        return fresh
-    nodes[above, side] = fresh
-    return root
-
-
-@bare
-def remove(nodes, shared, root, major, minor):  # type: ignore[no-untyped-def]
-    """The root of the tree with the key, which is in it, once less in it."""
-    at = root
-    above, side = -1, LEFT
-    while nodes[at, MAJOR] != major or nodes[at, MINOR] != minor:
-        above = at
-        if precedes(nodes, at, major, minor):
-            side = RIGHT
-        else:
-            side = LEFT
-            nodes[at, BELOW] -= 1
-        at = nodes[at, side]
-    nodes[at, TIMES] -= 1
-    if nodes[at, TIMES] > 0:
-        return root
-    one, other, less = nodes[at, LEFT], nodes[at, RIGHT], nodes[at, BELOW]
-    nodes[at, LEFT] = -1
-    nodes[at, RIGHT] = -1
+@inside
+def free(nodes, shared, at):  # type: ignore[no-untyped-def]
+    """A node alone is free, its children are not."""
+    nodes[at, NUMBER] = 0
     give_up(nodes, shared, at)
-    while True:
-        # What is left of the two, `less` in the one: the higher root comes here.
-        if one >= 0 and (other < 0 or nodes[one, PRIORITY] >= nodes[other, PRIORITY]):
-            upper = one
-        else:
-            upper = other
-        if above < 0:
-            root = upper
-        else:
-            nodes[above, side] = upper
-        if one < 0 or other < 0:
-            return root
-        above = upper
-        if upper == one:
-            side = RIGHT
-            less -= nodes[one, TIMES] + nodes[one, BELOW]
-            one = nodes[one, RIGHT]
-        else:
-            side = LEFT
-            nodes[other, BELOW] += less
-            other = nodes[other, LEFT]
+
+
+@inside
+def place_of(nodes, at, key):  # type: ignore[no-untyped-def]
+    """The place in a node of the last key that is not above this one, or -1."""
+    found = -1
+    for j in range(nodes[at, NUMBER]):
+        found += nodes[at, KEYS + j] <= key
+    return found
+
+
+@bare
+def weight(nodes, at, frequency):  # type: ignore[no-untyped-def]
+    """What a node's parent has as its weight."""
+    first = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES
+    total = 0
+    for j in range(nodes[at, NUMBER]):
+        each = nodes[at, first + j]
+        total = max(total, each) if frequency else total + each
+    return total
+
+
+@bare
+def insert(nodes, at, place, key, amount, child):  # type: ignore[no-untyped-def]
+    """An entry comes into a node that is not full."""
+    inner = nodes[at, LEVEL] > 0
+    amounts = WEIGHTS if inner else TIMES
+    for j in range(nodes[at, NUMBER], place, -1):
+        nodes[at, KEYS + j] = nodes[at, KEYS + j - 1]
+        nodes[at, amounts + j] = nodes[at, amounts + j - 1]
+        if inner:
+            nodes[at, CHILDREN + j] = nodes[at, CHILDREN + j - 1]
+    nodes[at, KEYS + place] = key
+    nodes[at, amounts + place] = amount
+    if inner:
+        nodes[at, CHILDREN + place] = child
+    nodes[at, NUMBER] += 1
+
+
+@bare
+def take_out(nodes, at, place):  # type: ignore[no-untyped-def]
+    """An entry leaves its node."""
+    inner = nodes[at, LEVEL] > 0
+    amounts = WEIGHTS if inner else TIMES
+    last = nodes[at, NUMBER] - 1
+    for j in range(place, last):
+        nodes[at, KEYS + j] = nodes[at, KEYS + j + 1]
+        nodes[at, amounts + j] = nodes[at, amounts + j + 1]
+        if inner:
+            nodes[at, CHILDREN + j] = nodes[at, CHILDREN + j + 1]
+    nodes[at, NUMBER] = last
+
+
+@bare
+def entered(nodes, shared, at, place, key, amount, child):  # type: ignore[no-untyped-def]
+    """An entry comes into a node. Gives the node into which its upper half went because it was full, or -1."""
+    level = nodes[at, LEVEL]
+    number = nodes[at, NUMBER]
+    if number < (FAN if level > 0 else LEAF):
+        insert(nodes, at, place, key, amount, child)
+        return -1
+    other = taken(nodes, shared, level)
+    amounts = WEIGHTS if level > 0 else TIMES
+    half = number // 2
+    for j in range(half, number):
+        nodes[other, KEYS + j - half] = nodes[at, KEYS + j]
+        nodes[other, amounts + j - half] = nodes[at, amounts + j]
+        if level > 0:
+            nodes[other, CHILDREN + j - half] = nodes[at, CHILDREN + j]
+    nodes[at, NUMBER] = half
+    nodes[other, NUMBER] = number - half
+    if place <= half:
+        insert(nodes, at, place, key, amount, child)
+    else:
+        insert(nodes, other, place - half, key, amount, child)
+    return other
+
+
+@bare
+def add(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
+    """The root of the tree with the key once more in it, and how often it is in now. There is room for SPLITS nodes."""
+    if root < 0:
+        root = taken(nodes, shared, 0)
+        insert(nodes, root, 0, key, 1, -1)
+        return root, 1
+    at, depth = root, 0
+    while nodes[at, LEVEL] > 0:
+        place = place_of(nodes, at, key)
+        if place < 0:
+            place = 0
+            nodes[at, KEYS] = key
+        if not frequency:
+            nodes[at, WEIGHTS + place] += 1
+        shared[PATH + 2 * depth] = at
+        shared[PATH + 2 * depth + 1] = place
+        depth += 1
+        at = nodes[at, CHILDREN + place]
+    place = place_of(nodes, at, key)
+    if place >= 0 and nodes[at, KEYS + place] == key:
+        times = nodes[at, TIMES + place] + 1
+        nodes[at, TIMES + place] = times
+        while frequency and depth > 0:
+            depth -= 1
+            where = WEIGHTS + shared[PATH + 2 * depth + 1]
+            if nodes[shared[PATH + 2 * depth], where] >= times:
+                break
+            nodes[shared[PATH + 2 * depth], where] = times
+        return root, times
+    other = entered(nodes, shared, at, place + 1, key, 1, -1)
+    while other >= 0:
+        if depth == 0:
+            root = taken(nodes, shared, nodes[at, LEVEL] + 1)
+            insert(nodes, root, 0, nodes[at, KEYS], weight(nodes, at, frequency), at)
+            insert(nodes, root, 1, nodes[other, KEYS], weight(nodes, other, frequency), other)
+            break
+        depth -= 1
+        parent, place = shared[PATH + 2 * depth], shared[PATH + 2 * depth + 1]
+        nodes[parent, WEIGHTS + place] = weight(nodes, at, frequency)
+        amount = weight(nodes, other, frequency)
+        at, other = parent, entered(nodes, shared, parent, place + 1, nodes[other, KEYS], amount, other)
+    return root, 1
+
+
+@bare
+def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
+    """The root of the tree with the key, which is in it, once less in it, and how often it is in now."""
+    at, depth = root, 0
+    while nodes[at, LEVEL] > 0:
+        place = place_of(nodes, at, key)
+        if not frequency:
+            nodes[at, WEIGHTS + place] -= 1
+        shared[PATH + 2 * depth] = at
+        shared[PATH + 2 * depth + 1] = place
+        depth += 1
+        at = nodes[at, CHILDREN + place]
+    place = place_of(nodes, at, key)
+    times = nodes[at, TIMES + place] - 1
+    nodes[at, TIMES + place] = times
+    if times == 0:
+        take_out(nodes, at, place)
+        while depth > 0 and nodes[at, NUMBER] == 0:
+            free(nodes, shared, at)
+            depth -= 1
+            at, place = shared[PATH + 2 * depth], shared[PATH + 2 * depth + 1]
+            take_out(nodes, at, place)
+        if nodes[at, NUMBER] == 0:
+            free(nodes, shared, at)
+            return -1, 0
+        above, below = depth, at
+        while place == 0 and above > 0:  # the least key has gone
+            above -= 1
+            place = shared[PATH + 2 * above + 1]
+            nodes[shared[PATH + 2 * above], KEYS + place] = nodes[below, KEYS]
+            below = shared[PATH + 2 * above]
+    if depth > 0 and frequency:
+        below, above = at, depth
+        while above > 0:
+            above -= 1
+            parent, where = shared[PATH + 2 * above], WEIGHTS + shared[PATH + 2 * above + 1]
+            if nodes[parent, where] > times + 1:
+                break
+            amount = weight(nodes, below, True)
+            if nodes[parent, where] == amount:
+                break
+            nodes[parent, where] = amount
+            below = parent
+    if times == 0 and depth > 0 and nodes[at, LEVEL] == 0 and nodes[at, NUMBER] <= LEAF // 4:
+        join_leaves(nodes, shared, shared[PATH + 2 * depth - 2], shared[PATH + 2 * depth - 1], frequency)
+    while nodes[root, LEVEL] > 0 and nodes[root, NUMBER] == 1:
+        at = nodes[root, CHILDREN]
+        free(nodes, shared, root)
+        root = at
+    return root, times
+
+
+@bare
+def join_leaves(nodes, shared, parent, place, frequency):  # type: ignore[no-untyped-def]
+    """A leaf in this place and a neighbour become one, if that is no more than half full."""
+    if place + 1 == nodes[parent, NUMBER]:
+        place -= 1
+    if place < 0:
+        return
+    one, other = nodes[parent, CHILDREN + place], nodes[parent, CHILDREN + place + 1]
+    number, more = nodes[one, NUMBER], nodes[other, NUMBER]
+    if number + more > LEAF // 2:
+        return
+    for j in range(more):
+        nodes[one, KEYS + number + j] = nodes[other, KEYS + j]
+        nodes[one, TIMES + number + j] = nodes[other, TIMES + j]
+    nodes[one, NUMBER] = number + more
+    nodes[parent, WEIGHTS + place] = weight(nodes, one, frequency)
+    take_out(nodes, parent, place + 1)
+    free(nodes, shared, other)
 
 
 @bare
 def of_rank(nodes, root, rank):  # type: ignore[no-untyped-def]
-    """The node of the value of this rank, from 0, and that of the next; there are so many in the tree, of the next one
-    -1 if there is none."""
-    at, above = root, -1
+    """The key of the value of this rank, from 0, and that of the next; there are so many in the tree, of the next one
+    the same key if there is none."""
+    at, after, last = root, 0, True
     while True:
-        less = nodes[at, BELOW]
-        if rank < less:
-            above = at
-            at = nodes[at, LEFT]
-        elif rank < less + nodes[at, TIMES]:
+        amounts = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES
+        place = 0
+        while rank >= nodes[at, amounts + place]:
+            rank -= nodes[at, amounts + place]
+            place += 1
+        if place + 1 < nodes[at, NUMBER]:
+            after, last = nodes[at, KEYS + place + 1], False
+        if nodes[at, LEVEL] == 0:
             break
-        else:
-            rank -= less + nodes[at, TIMES]
-            at = nodes[at, RIGHT]
-    if rank + 1 < less + nodes[at, TIMES]:
-        return at, at
-    after = nodes[at, RIGHT]
-    if after < 0:
-        return at, above
-    while nodes[after, LEFT] >= 0:
-        after = nodes[after, LEFT]
-    return at, after
+        at = nodes[at, CHILDREN + place]
+    key = nodes[at, KEYS + place]
+    return key, key if last or rank + 1 < nodes[at, TIMES + place] else after
 
 
 @bare
-def greatest(nodes, root):  # type: ignore[no-untyped-def]
-    """The node of the greatest key of a tree that has one."""
+def most_frequent(nodes, root):  # type: ignore[no-untyped-def]
+    """Of a tree by frequency that is not empty: the key that is in most often, of several the least, and how often."""
+    most = weight(nodes, root, True)
     at = root
-    while nodes[at, RIGHT] >= 0:
-        at = nodes[at, RIGHT]
-    return at
+    while True:
+        amounts = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES
+        place = 0
+        while nodes[at, amounts + place] < most:
+            place += 1
+        if nodes[at, LEVEL] == 0:
+            return nodes[at, KEYS + place], most
+        at = nodes[at, CHILDREN + place]

@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from cep.operators.goals.intrinsics import as_bits, as_float, bare, inside
-from cep.operators.goals.keys import MISSING, NAN
+from cep.operators.goals.keys import NAN
+from cep.operators.goals.store import sortable
 from cep.operators.goals.windows import ordered_multiset, partial
 from cep.operators.goals.windows.partial import combine, outcome
 
@@ -26,7 +27,7 @@ SECOND = 1e6
 @inside
 def sorts(kind):  # type: ignore[no-untyped-def]
     """Whether it is of values in their order, which are in a tree."""
-    return kind >= PERCENTILE
+    return kind >= PERCENTILE or kind == partial.DISTINCT
 
 
 @inside
@@ -136,20 +137,18 @@ def between(low, high, share):  # type: ignore[no-untyped-def]
 
 @bare
 def of_order(kind, parameter, nodes, root, count):  # type: ignore[no-untyped-def]
-    """The bits of the value that a tree of so many values has."""
+    """The bits of the percentile of a tree of so many values."""
     if root < 0:
-        return MISSING if kind == MODE else NAN
-    if kind == MODE or kind == MODE_FLOAT:
-        return nodes[ordered_multiset.greatest(nodes, root), ordered_multiset.VALUE]
+        return NAN
     last = count - 1
     place = last * 0.5 if kind == MEDIAN else last * (parameter / 100.0)
     rank = min(last, np.int64(math.floor(place)))
     share = place - rank
-    at, after = ordered_multiset.of_rank(nodes, root, rank)
-    low = as_float(nodes[at, ordered_multiset.VALUE])
+    key, after = ordered_multiset.of_rank(nodes, root, rank)
+    low = as_float(sortable(key, 1))
     if share <= 0.0 or rank == last:
         return finite(low)
-    high = as_float(nodes[after, ordered_multiset.VALUE])
+    high = as_float(sortable(after, 1))
     if kind == MEDIAN:
         return finite(low / 2.0 + high / 2.0 if not math.isfinite(low + high) else (low + high) / 2.0)
     return finite(between(low, high, share))

@@ -11,6 +11,8 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.operators.goals.intrinsics import bare, inside
+from cep.operators.goals.keys import MISSING, NAN, grow
+from cep.operators.goals.store import sortable
 from cep.operators.goals.windows import ordered_multiset
 from cep.operators.goals.windows.partial import DISTINCT, lift
 from cep.operators.goals.windows.two_stacks import (
@@ -28,76 +30,80 @@ from cep.operators.goals.windows.two_stacks import (
     PREVIOUS,
     SLOT,
     drop_oldest,
-    tally,
 )
 from cep.operators.goals.windows.wide_partial import MODE, MODE_FLOAT, WORDS, join, of_order, single, sorts, worth
 
-# Behind the header, for each result: its value, what it is sorted by, and its partial result. What is in no partial
-# result has the place of its tally there instead.
+# Behind the header, for each result: its value, what it is sorted by, and its partial result.
 VALUE, RANK, PARTIAL = 0, 1, 2
 CELLS = PARTIAL + WORDS
 
 # A group: as in a sliding window; then when its window is over (EVERY: when results are due), the end and the arrival
 # of what entered last, which in the order of all that entered, the neighbours in the list; then a partial result each.
-# What is sorted has the root of its tree there, from 1.
+# What is sorted has the root of its tree there, from 1, and how many are in it; a mode how often its value is in (0:
+# that is to be looked up) and the rank of that.
 G_DUE, G_END, G_ORDER, G_SEQUENCE, G_BEFORE, G_AFTER = range(5, 11)
 GROUP = 11
+AMONG = 1
+MOST, MODAL = 1, 2
 
-# What goes on from step to step: the trees' nodes, rows, tallies, the ends of the list of groups, how many entered, and
-# EVERY's next time.
-ROWS, TALLIES, HEAD, TAIL, ENTERED, TICK = range(ordered_multiset.SHARED, ordered_multiset.SHARED + 6)
-STATE = ordered_multiset.SHARED + 6
-
-
-@bare
-def enter_sorted(store, p, k, kind, slot, groups, results, nodes, tally_index, tallies, state):  # type: ignore[no-untyped-def]
-    """A row's value comes into its group's tree, or among its distinct values."""
-    at, cell = GROUP + WORDS * k, HEADER + CELLS * k
-    value = store[p, cell + VALUE]
-    if lift(kind, value) == 0:
-        return
-    rank = store[p, cell + RANK]
-    root = groups[slot, at] - 1
-    if kind == DISTINCT or kind == MODE or kind == MODE_FLOAT:
-        where = tally(tally_index, tallies, state[TALLIES], slot * results + k, value)
-        state[TALLIES] += where == state[TALLIES]
-        store[p, cell + PARTIAL] = where
-        times = tallies[where, 2]
-        tallies[where, 2] = times + 1
-        if kind == DISTINCT:
-            groups[slot, at] += times == 0
-            return
-        if times > 0:
-            root = ordered_multiset.remove(nodes, state, root, times, ~rank)
-        root = ordered_multiset.add(nodes, state, root, times + 1, ~rank, value)
-    else:
-        root = ordered_multiset.add(nodes, state, root, rank, 0, value)
-        groups[slot, at + 1] += 1
-    groups[slot, at] = root + 1
+# What goes on from step to step: the trees' nodes, rows, the ends of the list of groups, how many entered, and EVERY's
+# next time.
+ROWS, HEAD, TAIL, ENTERED, TICK = range(ordered_multiset.SHARED, ordered_multiset.SHARED + 5)
+STATE = ordered_multiset.SHARED + 5
 
 
 @bare
-def leave_sorted(store, p, k, kind, slot, groups, nodes, tallies, state):  # type: ignore[no-untyped-def]
-    """A row's value leaves them."""
+def enter_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
+    """A row's value comes into its group's tree; there is room for SPLITS nodes."""
     at, cell = GROUP + WORDS * k, HEADER + CELLS * k
     if lift(kind, store[p, cell + VALUE]) == 0:
         return
-    value, rank = store[p, cell + VALUE], store[p, cell + RANK]
-    root = groups[slot, at] - 1
-    if kind == DISTINCT or kind == MODE or kind == MODE_FLOAT:
-        where = store[p, cell + PARTIAL]
-        times = tallies[where, 2]
-        tallies[where, 2] = times - 1
-        if kind == DISTINCT:
-            groups[slot, at] -= times == 1
-            return
-        root = ordered_multiset.remove(nodes, state, root, times, ~rank)
-        if times > 1:
-            root = ordered_multiset.add(nodes, state, root, times - 1, ~rank, value)
-    else:
-        root = ordered_multiset.remove(nodes, state, root, rank, 0)
-        groups[slot, at + 1] -= 1
+    rank, root = store[p, cell + RANK], groups[slot, at] - 1
+    frequency = kind == MODE or kind == MODE_FLOAT
+    fresh, times = ordered_multiset.add(nodes, state, root, rank, frequency)
+    groups[slot, at] = fresh + 1
+    if frequency:
+        most = groups[slot, at + MOST]
+        if root < 0 or (most > 0 and (times > most or (times == most and rank < groups[slot, at + MODAL]))):
+            groups[slot, at + MOST] = times
+            groups[slot, at + MODAL] = rank
+    elif kind != DISTINCT or times == 1:
+        groups[slot, at + AMONG] += 1
+
+
+@bare
+def leave_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
+    """A row's value leaves it."""
+    at, cell = GROUP + WORDS * k, HEADER + CELLS * k
+    if lift(kind, store[p, cell + VALUE]) == 0:
+        return
+    rank = store[p, cell + RANK]
+    frequency = kind == MODE or kind == MODE_FLOAT
+    root, times = ordered_multiset.remove(nodes, state, groups[slot, at] - 1, rank, frequency)
     groups[slot, at] = root + 1
+    if frequency:
+        if rank == groups[slot, at + MODAL]:
+            groups[slot, at + MOST] = 0
+    elif kind != DISTINCT or times == 0:
+        groups[slot, at + AMONG] -= 1
+
+
+@bare
+def of_sorted(kind, parameter, slot, at, groups, nodes):  # type: ignore[no-untyped-def]
+    """The bits of what a group's tree comes to; of a MODE its rank."""
+    root = groups[slot, at] - 1
+    if kind == DISTINCT:
+        return groups[slot, at + AMONG]
+    if kind != MODE and kind != MODE_FLOAT:
+        return of_order(kind, parameter, nodes, root, groups[slot, at + AMONG])
+    if root < 0:
+        return MISSING if kind == MODE else NAN
+    if groups[slot, at + MOST] == 0:
+        rank, times = ordered_multiset.most_frequent(nodes, root)
+        groups[slot, at + MOST] = times
+        groups[slot, at + MODAL] = rank
+    rank = groups[slot, at + MODAL]
+    return rank if kind == MODE else sortable(rank, 1)
 
 
 @bare
@@ -109,7 +115,7 @@ def fold(store, slot, groups, kinds, parameters):  # type: ignore[no-untyped-def
         store[p, LEAST] = store[p, BEGIN] if younger < 0 else min(store[p, BEGIN], store[younger, LEAST])
         for k in range(kinds.shape[0]):
             kind = kinds[k]
-            if kind == DISTINCT or sorts(kind):
+            if sorts(kind):
                 continue
             cell = HEADER + CELLS * k
             at = cell + PARTIAL
@@ -121,19 +127,19 @@ def fold(store, slot, groups, kinds, parameters):  # type: ignore[no-untyped-def
     groups[slot, G_BACK] = -1
     groups[slot, G_START] = 0
     for k in range(kinds.shape[0]):
-        if kinds[k] != DISTINCT and not sorts(kinds[k]):
+        if not sorts(kinds[k]):
             groups[slot, GROUP + WORDS * k] = 0
 
 
 @bare
-def leave(store, slot, groups, kinds, parameters, nodes, tallies, state):  # type: ignore[no-untyped-def]
+def leave(store, slot, groups, kinds, parameters, nodes, state):  # type: ignore[no-untyped-def]
     """A group's oldest row leaves its window."""
     head = groups[slot, G_HEAD]
     if head == groups[slot, G_BACK]:
         fold(store, slot, groups, kinds, parameters)
     for k in range(kinds.shape[0]):
-        if kinds[k] == DISTINCT or sorts(kinds[k]):
-            leave_sorted(store, head, k, kinds[k], slot, groups, nodes, tallies, state)
+        if sorts(kinds[k]):
+            leave_sorted(store, head, k, kinds[k], slot, groups, nodes, state)
     if drop_oldest(store, groups, slot) < 0:
         groups[slot, G_BACK] = -1
 
@@ -166,17 +172,12 @@ def link(groups, slot, state):  # type: ignore[no-untyped-def]
 
 
 @bare
-def clear(store, slot, groups, kinds, nodes, tallies, state):  # type: ignore[no-untyped-def]
+def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
     """A group's window is over: all that is in it goes, and the group leaves the list."""
     unlink(groups, slot, state)
     p = groups[slot, G_HEAD]
     while p >= 0:
         store[p, SLOT] = -1
-        for k in range(kinds.shape[0]):
-            cell = HEADER + CELLS * k
-            counted = kinds[k] == DISTINCT or kinds[k] == MODE or kinds[k] == MODE_FLOAT
-            if counted and lift(kinds[k], store[p, cell + VALUE]) == 1:
-                tallies[store[p, cell + PARTIAL], 2] -= 1
         p = store[p, NEXT]
     for k in range(kinds.shape[0]):
         at = GROUP + WORDS * k
@@ -208,10 +209,8 @@ def give(made, out, slot, end, kinds, parameters, store, groups, nodes, keys, sc
     for k in range(kinds.shape[0]):
         kind, at = kinds[k], GROUP + WORDS * k
         column = FIRST + width + k
-        if kind == DISTINCT:
-            made[out, column] = groups[slot, at]
-        elif sorts(kind):
-            made[out, column] = of_order(kind, parameters[k], nodes, groups[slot, at] - 1, groups[slot, at + 1])
+        if sorts(kind):
+            made[out, column] = of_sorted(kind, parameters[k], slot, at, groups, nodes)
         elif head == back:
             made[out, column] = worth(kind, parameters[k], groups, slot, at)
         else:
@@ -232,28 +231,19 @@ def name(edges, count, out, store, head):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def rebuild(store, groups, kinds, nodes, tally_index, tallies, state, trees):  # type: ignore[no-untyped-def]
-    """The tallies of all rows in windows, and with `trees` the trees: new, from empty ones. There is room for each
-    row's value of each that counts or sorts."""
-    results = kinds.shape[0]
-    for k in range(results):
-        counted = kinds[k] == DISTINCT or kinds[k] == MODE or kinds[k] == MODE_FLOAT
-        if trees and (counted or sorts(kinds[k])):
-            for slot in range(groups.shape[0]):
-                groups[slot, GROUP + WORDS * k] = 0
-                groups[slot, GROUP + WORDS * k + 1] = 0
+def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
+    """All trees anew, from the rows in windows. Gives the array of their nodes, which is larger where it had no room."""
+    state[ordered_multiset.USED] = 0
+    state[ordered_multiset.FREE] = -1
+    for k in range(kinds.shape[0]):
+        if not sorts(kinds[k]):
+            continue
+        for slot in range(groups.shape[0]):
+            for word in range(WORDS):
+                groups[slot, GROUP + WORDS * k + word] = 0
         for p in range(state[ROWS]):
-            if store[p, SLOT] < 0:
-                continue
-            if trees and (counted or sorts(kinds[k])):
-                enter_sorted(
-                    store, p, k, kinds[k], store[p, SLOT], groups, results, nodes, tally_index, tallies, state
-                )  # fmt: skip
-            elif counted and lift(kinds[k], store[p, HEADER + CELLS * k + VALUE]) == 1:
-                cell = HEADER + CELLS * k
-                where = tally(
-                    tally_index, tallies, state[TALLIES], store[p, SLOT] * results + k, store[p, cell + VALUE]
-                )  # fmt: skip
-                state[TALLIES] += where == state[TALLIES]
-                tallies[where, 2] += 1
-                store[p, cell + PARTIAL] = where
+            if store[p, SLOT] >= 0:
+                if state[ordered_multiset.USED] + ordered_multiset.SPLITS > nodes.shape[0]:
+                    nodes = grow(nodes, state[ordered_multiset.USED] + ordered_multiset.SPLITS)
+                enter_sorted(store, p, k, kinds[k], store[p, SLOT], groups, nodes, state)
+    return nodes

@@ -30,12 +30,14 @@ class EnteringRows(NamedTuple):
 
 
 class WindowNumbers(NamedTuple):
-    """The form of the windows, their length in events or microseconds, EVERY's step, and whether rows are kept."""
+    """The form of the windows, their length in events or microseconds, EVERY's step, whether rows are kept, and how
+    many results are sorted."""
 
     form: int
     length: int
     step: int
     keeps: bool
+    sorts: int
 
 
 class ResultKinds(NamedTuple):
@@ -47,13 +49,10 @@ class ResultKinds(NamedTuple):
 
 
 class WindowArrays(NamedTuple):
-    """Rows in windows, groups, trees, tallies with their index, what goes on from step to step (`window_group`), and
-    the groups' keys."""
+    """Rows in windows, groups, trees, what goes on from step to step (`window_group`), and the groups' keys."""
 
     store: Ints
     groups: Ints
     nodes: Ints
-    tally_index: Ints
-    tallies: Ints
     state: Ints
     keys: Ints

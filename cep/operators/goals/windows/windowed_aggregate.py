@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import END, Table, empty, rows
+from cep.core.relation import END, FIRST, Table, empty, rows
 from cep.core.room import roomy
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import by_arrival
@@ -46,7 +46,6 @@ from cep.operators.goals.windows.window_group import (
     ROWS,
     STATE,
     TAIL,
-    TALLIES,
     TICK,
     VALUE,
 )
@@ -61,10 +60,11 @@ from cep.operators.goals.windows.window_input import (
     WindowArrays,
     WindowNumbers,
 )
-from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
+from cep.operators.goals.windows.window_state import WindowState, more_groups
 
-COUNTED = (partial.DISTINCT, MODE, MODE_FLOAT)
-SORTED = (PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
+SORTED = (partial.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
+UNORDERED = (partial.DISTINCT, MODE)
+"""Of these any order of the values serves that is always the same; a MODE of codes is sorted by their labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
 """For ends the start of each one's window and its last microsecond."""
@@ -100,9 +100,8 @@ class WindowedAggregate(WindowState):
         self.kinds = np.array(spec.kinds, np.int64)
         self.parameters = np.array(spec.parameters, np.float64)
         self.sorted = sum(kind in SORTED for kind in spec.kinds)
-        self.counted = sum(kind in COUNTED for kind in spec.kinds)
         sliding = spec.form in (LAST_EVENTS, LAST_TIME, EVERY)
-        self.keeps = sliding or lineage is not None or self.sorted > 0 or self.counted > 0
+        self.keeps = sliding or lineage is not None or self.sorted > 0
         self.new_labels = labels
         self.labels = {k: labels() for k in spec.value_codes if spec.kinds[k] == MODE}
         self._begin()
@@ -113,7 +112,6 @@ class WindowedAggregate(WindowState):
         self.store = np.empty((roomy(0, 16), HEADER + CELLS * len(self.kinds)), np.int64)
         self.groups = more_groups(np.empty((0, GROUP + WORDS * len(self.kinds)), np.int64), 0)
         self.nodes = np.empty((roomy(0, 16), ordered_multiset.NODE), np.int64)
-        self.tally_index, self.tallies = no_tallies()
         self.keys = Keys(len(self.spec.by))
         self.watched = 1024
 
@@ -132,7 +130,6 @@ class WindowedAggregate(WindowState):
         self.groups = more_groups(self.groups, self.keys.count)
         if self.keeps:
             self.store = room(self.store, self.count + rows(table))
-        self._make_room(rows(table))
         values = spec.values(table)
         ends = table[END]
         opens = dues = ends
@@ -141,27 +138,21 @@ class WindowedAggregate(WindowState):
             opens, dues = spec.bounds(ends)
         elif spec.form == SESSION:
             dues = ends + spec.length
-        made, edges = advance(
+        made, edges, self.nodes = advance(
             EnteringRows(table, values, self._ranks(values), slots, opens, dues),
-            WindowNumbers(spec.form, spec.length, spec.step, self.keeps),
+            WindowNumbers(spec.form, spec.length, spec.step, self.keeps, self.sorted),
             ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64)),
-            WindowArrays(
-                self.store, self.groups, self.nodes, self.tally_index, self.tallies, self.state, self.keys.known
-            ),
+            WindowArrays(self.store, self.groups, self.nodes, self.state, self.keys.known),
             frontier.watermark,
             self.lineage is not None,
         )
         found = np.ascontiguousarray(made.T)
+        for k, labels in self.labels.items():
+            column = FIRST + len(spec.by) + k
+            found[column] = labels.codes_of(found[column])
         if self.lineage is not None:
             self.lineage.link(self.lineage.name(found)[edges[:, 0]], edges[:, 1])
         return by_arrival(found)
-
-    def _make_room(self, more: int) -> None:
-        """Room in trees and tallies for the values of so many rows."""
-        if self.sorted:
-            self.nodes = room(self.nodes, int(self.state[ordered_multiset.USED]) + more * self.sorted)
-        if self.counted:
-            self._room_for_tallies(int(self.state[TALLIES]), more * self.counted)
 
     def _ranks(self, values: Ints) -> Ints:
         """What values are sorted by: numbers by size; of others those of their labels."""
@@ -169,11 +160,10 @@ class WindowedAggregate(WindowState):
         for k, kind in enumerate(self.spec.kinds):
             if k in self.labels:
                 if self.labels[k].meet(values[k]):
-                    self._rebuild(True)
-                    self._make_room(values.shape[1])
+                    self._rebuild()
                 ranks[k] = self.labels[k].of(values[k])
             elif kind in SORTED:
-                ranks[k] = values[k] if kind == MODE else _sortable(values[k])
+                ranks[k] = values[k] if kind in UNORDERED else _sortable(values[k])
         return ranks
 
     def due(self) -> int | None:
@@ -211,8 +201,6 @@ class WindowedAggregate(WindowState):
         self.store, self.groups = kept["store"], more_groups(kept["groups"], len(kept["groups"]))
         self.state[ROWS] = len(self.store)
         self._relink()
-        if self.counted:
-            self._rebuild(False)
         for k, labels in self.labels.items():
             if len(labels) > 1024 + 2 * self.count:
                 self._relabel(k)
@@ -225,7 +213,7 @@ class WindowedAggregate(WindowState):
         """Know only the values of rows that are there; their numbers change."""
         self.labels[k] = self.new_labels()
         self.labels[k].meet(self.store[: self.count, HEADER + CELLS * k + VALUE])
-        self._rebuild(True)
+        self._rebuild()
 
     def _relink(self) -> None:
         """The list of groups, in the order in which something last entered them."""
@@ -236,20 +224,13 @@ class WindowedAggregate(WindowState):
         listed = len(order) > 0 and self.spec.form >= EVERY
         self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if listed else (-1, -1)
 
-    def _rebuild(self, trees: bool) -> None:
-        """Tallies, and with `trees` all that is sorted, from the rows."""
-        self.tally_index, self.tallies = no_tallies()
-        self.state[TALLIES] = 0
-        if trees:
-            self.state[[ordered_multiset.USED, ordered_multiset.FREE]] = 0, -1
-            for k, labels in self.labels.items():
-                cell = HEADER + CELLS * k
-                self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
-        self._make_room(self.count)
-        window_group.rebuild(
-            self.store, self.groups[: self.keys.count], self.kinds, self.nodes, self.tally_index, self.tallies,
-            self.state, trees,
-        )  # fmt: skip
+    def _rebuild(self) -> None:
+        """All that is sorted, from the rows."""
+        for k, labels in self.labels.items():
+            cell = HEADER + CELLS * k
+            self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
+        groups = self.groups[: self.keys.count]
+        self.nodes = window_group.rebuild(self.store, groups, self.kinds, self.nodes, self.state)
 
     # --- the state as a whole and by key ---
 
@@ -264,9 +245,8 @@ class WindowedAggregate(WindowState):
         if self.spec.form == EVERY:
             made["groups"][:, G_DUE] = self.state[TICK]
         for k, kind in enumerate(self.spec.kinds):
-            if kind in SORTED or kind in COUNTED:  # places in what is made anew
-                made["groups"][:, GROUP + WORDS * k : GROUP + WORDS * k + 2] = 0
-                made["store"][:, HEADER + CELLS * k + PARTIAL] = 0
+            if kind in SORTED:  # what is made anew
+                made["groups"][:, GROUP + WORDS * k : GROUP + WORDS * k + WORDS] = 0
             if k in self.labels:
                 made["store"][:, HEADER + CELLS * k + RANK] = 0
         return made
@@ -299,7 +279,7 @@ class WindowedAggregate(WindowState):
             self.labels[k] = self.new_labels()
             self.labels[k].meet(self.store[:, HEADER + CELLS * k + VALUE])
         if self.keeps:
-            self._rebuild(True)
+            self._rebuild()
         self._compact(BEGINNING)
 
     def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
@@ -338,7 +318,7 @@ class WindowedAggregate(WindowState):
     def size(self) -> tuple[int, int]:
         groups = self.groups[: self.keys.count]
         used = self.count * self.store.shape[1] + len(groups) * (groups.shape[1] + len(self.spec.by) + 2)
-        used += 5 * int(self.state[TALLIES]) + ordered_multiset.NODE * int(self.state[ordered_multiset.USED])
+        used += ordered_multiset.NODE * int(self.state[ordered_multiset.USED])
         inside = (
             int(groups[:, two_stacks.G_COUNT].sum()) if self.keeps else int((groups[:, two_stacks.G_COUNT] > 0).sum())
         )
