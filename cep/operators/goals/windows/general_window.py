@@ -1,5 +1,8 @@
 """Windows of every form: rows enter their groups' windows, and results come at an arrival or when time has come.
 
+What comes in one step is dealt to its groups first, and each group takes all of its own: its window lies in the
+processor's cache then, however many groups there are. The results are put in the order of time afterwards.
+
 EACH and SESSION have one running result a group, and keep rows only for what needs them: values in their order, and
 lineage. The groups whose time comes first are at the head of the list.
 """
@@ -10,20 +13,26 @@ import numpy as np
 
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
-from cep.core.relation import FIRST, ORDER, START
+from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE
 from cep.operators.goals.intrinsics import inside, prefetch
 from cep.operators.goals.keys import grow
 from cep.operators.goals.windows import ordered_multiset
+from cep.operators.goals.windows.result_order import in_order
 from cep.operators.goals.windows.two_stacks import (
+    ARRIVAL,
+    BEGIN,
     END,
     G_COUNT,
     G_HEAD,
     G_START,
     G_TAIL,
     HEADER,
+    LEAST,
+    NAME,
+    NEXT,
     SLOT,
-    enter_row,
+    chain_row,
 )
 from cep.operators.goals.windows.wide_partial import WORDS, join, single, sorts
 from cep.operators.goals.windows.window_group import (
@@ -49,101 +58,186 @@ from cep.operators.goals.windows.window_group import (
     name,
     unlink,
 )
-from cep.operators.goals.windows.window_input import EACH, EVERY, LAST_EVENTS, LAST_TIME, SESSION
+from cep.operators.goals.windows.window_input import EACH, EVERY, LAST_EVENTS, LAST_TIME
+
+# How many rows ahead the group of a row is asked for, and then the ends of its chain.
+AHEAD = 24
 
 
 @njit(cache=True)
 def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignore[no-untyped-def]
-    """Rows enter their groups' windows, and time goes on to the watermark. Gives (results, edges): an edge is (result,
-    name of a row in it), for lineage, and the array of the trees' nodes, which is larger where it had no room; the
-    rest is in `state` and the arrays.
+    """Rows enter their groups' windows, and time goes on to the watermark. Gives the results in order of arrival,
+    edges, which are (result, name of a row in it), for lineage, and the array of the trees' nodes, which is larger
+    where it had no room; the rest is in `state` and the arrays.
 
     `rows`: EnteringRows; `numbers`: WindowNumbers; `results`: ResultKinds; `windows`: WindowArrays. There is room: in
-    `store` for all rows, in `groups` for all slots.
+    `store` for all rows, in `groups` for all slots. A sliding window makes one result a row at most.
     """
     form, length = numbers.form, numbers.length
     kinds, parameters, scratch = results.kinds, results.parameters, results.scratch
     store, groups, nodes, state, keys = windows.store, windows.groups, windows.nodes, windows.state, windows.keys
     splits = numbers.sorts * ordered_multiset.SPLITS
-    ends = rows.table[T_END]
-    n = ends.shape[0]
-    made = np.empty((n + 8 * SPARE, FIRST + keys.shape[1] + kinds.shape[0]), np.int64)
+    n = rows.slots.shape[0]
+    first = state[ROWS]
+    last = first + n
+    deal(rows, results, store, first, keys.shape[0])
+    if numbers.keeps:
+        state[ROWS] = last
+    made = np.empty((n + 8 * SPARE * (form >= EVERY), FIRST + keys.shape[1] + kinds.shape[0]), np.int64)
     edges = np.empty((8 * SPARE if lineage else 0, 2), np.int64)
-    edge_count = 0
-    out = 0
-    i = 0
-    while True:
-        until = ends[i] - 1 if i < n else watermark
-        # Time goes on: results of windows that are due, then those that are over.
-        while form >= EVERY and state[HEAD] >= 0:
-            due = state[TICK] if form == EVERY else groups[state[HEAD], G_DUE]
-            if due > until:
-                break
-            slot = state[HEAD]
-            while slot >= 0:
-                after = groups[slot, G_AFTER] if form == EVERY else -1
-                if form == EVERY and not slid(slot, due - length, kinds, parameters, store, groups, nodes, state):
-                    slot = after
-                    continue
-                if out == made.shape[0]:
-                    made = grow(made, out + 1)
-                give(made, out, slot, due, kinds, parameters, store, groups, nodes, keys, scratch)
-                if lineage:
-                    if edge_count + groups[slot, G_COUNT] > edges.shape[0]:
-                        edges = grow(edges, edge_count + groups[slot, G_COUNT])
-                    edge_count = name(edges, edge_count, out, store, groups[slot, G_HEAD])
-                out += 1
-                if form != EVERY:
-                    clear(store, slot, groups, kinds, nodes, state)
-                slot = after
-            if form == EVERY:
-                state[TICK] = due + numbers.step
-        if i == n:
-            break
-        # What comes at one instant.
-        now = ends[i]
-        if form == EVERY and state[HEAD] < 0:
-            state[TICK] = -((-now) // numbers.step) * numbers.step
-        first = state[ROWS]
-        while i < n and ends[i] == now:
-            if i + 24 < n:
-                ask_ahead(rows.slots, i, numbers.keeps, store, groups)
-            if state[ordered_multiset.USED] + splits > nodes.shape[0]:
-                nodes = grow(nodes, state[ordered_multiset.USED] + splits)
-            enter(i, now, rows, numbers, results, store, groups, nodes, state)
-            i += 1
-        if form < EVERY:
-            for newest in range(first, state[ROWS]):
-                slot = store[newest, SLOT]
-                if slot < 0 or groups[slot, G_TAIL] != newest:
-                    continue
+    counts = np.zeros(2, np.int64)
+    given = np.zeros(n if form < EVERY else 0, np.bool_)
+    newest = np.full(n if form >= EVERY else 0, -1, np.int64)
+    p = first
+    while p < last:
+        slot, i = store[p, SLOT], 0
+        if form >= EVERY and groups[slot, G_COUNT] > 0:
+            unlink(groups, slot, state)
+        while p < last and store[p, SLOT] == slot:
+            now = store[p, END]
+            if form >= EVERY and groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] < now:
+                made, edges = pass_time(slot, now - 1, numbers, results, windows, nodes, made, edges, counts, lineage)
+            while p < last and store[p, SLOT] == slot and store[p, END] == now:
+                if p + AHEAD < last:
+                    ask_ahead(store, p, groups, numbers.keeps)
+                if state[ordered_multiset.USED] + splits > nodes.shape[0]:
+                    nodes = grow(nodes, state[ordered_multiset.USED] + splits)
+                i = store[p, LEAST]
+                enter(p, slot, i, rows, numbers, results, store, groups, nodes, state)
+                p += 1
+            if form < EVERY:
                 while (form == LAST_EVENTS and groups[slot, G_COUNT] > length) or (
                     form == LAST_TIME and store[groups[slot, G_HEAD], END] <= now - length
                 ):
                     leave(store, slot, groups, kinds, parameters, nodes, state)
-                give(made, out, slot, now, kinds, parameters, store, groups, nodes, keys, scratch)
+                give(made, i, slot, now, kinds, parameters, store, groups, nodes, keys, scratch)
+                given[i] = True
                 if lineage:
-                    if edge_count + groups[slot, G_COUNT] > edges.shape[0]:
-                        edges = grow(edges, edge_count + groups[slot, G_COUNT])
-                    edge_count = name(edges, edge_count, out, store, groups[slot, G_HEAD])
-                out += 1
-    return made[:out], edges[:edge_count], nodes
+                    if counts[1] + groups[slot, G_COUNT] > edges.shape[0]:
+                        edges = grow(edges, counts[1] + groups[slot, G_COUNT])
+                    counts[1] = name(edges, counts[1], i, store, groups[slot, G_HEAD])
+        if form >= EVERY:
+            newest[i] = slot
+    state[ENTERED] += n
+    until = watermark
+    if n > 0:
+        until = max(until, rows.table[T_END, n - 1] - 1)
+    if form >= EVERY:
+        for i in range(n):
+            if newest[i] >= 0:
+                due = groups[newest[i], G_DUE]
+                state[TICK] = due if state[HEAD] < 0 else min(state[TICK], due)
+                link(groups, newest[i], state)
+        made, edges = end_windows(until, numbers, results, windows, nodes, made, edges, counts, lineage)
+        found = np.arange(counts[0])
+    else:
+        found = np.flatnonzero(given)
+    table = in_order(made, found, edges[: counts[1]])
+    return table, edges[: counts[1]], nodes
+
+
+@njit(linear=True, cache=True)
+def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
+    """All rows are in the store from `first` on, one of so many groups after the other, each one's in their order; in
+    LEAST which row it is. There is room for them."""
+    n = rows.slots.shape[0]
+    if number > 4 * n:
+        order = np.argsort(rows.slots, kind="mergesort")
+        for place in range(n):
+            put(rows, order[place], results.kinds, store, first + place)
+        return
+    places = np.zeros(number + 1, np.int64)
+    for i in range(n):
+        places[rows.slots[i] + 1] += 1
+    for slot in range(number):
+        places[slot + 1] += places[slot]
+    for i in range(n):
+        slot = rows.slots[i]
+        put(rows, i, results.kinds, store, first + places[slot])
+        places[slot] += 1
 
 
 @inside
-def ask_ahead(slots, i, keeps, store, groups):  # type: ignore[no-untyped-def]
-    """The groups of rows that come, and the ends of their chains; there are 24 rows more."""
-    prefetch(groups, slots[i + 24])
+def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
+    """Row `i` is row `p` of the store, in which there is room."""
+    store[p, BEGIN] = rows.table[START, i]
+    store[p, END] = rows.table[T_END, i]
+    store[p, NEXT] = -1
+    store[p, ARRIVAL] = rows.table[ORDER, i]
+    store[p, NAME] = rows.table[IDENTITY, i]
+    store[p, SLOT] = rows.slots[i]
+    store[p, LEAST] = i
+    for k in range(kinds.shape[0]):
+        cell = HEADER + CELLS * k
+        store[p, cell + VALUE] = rows.values[k, i]
+        store[p, cell + RANK] = rows.ranks[k, i]
+        for word in range(PARTIAL, CELLS):
+            store[p, cell + word] = 0
+
+
+@inside
+def ask_ahead(store, p, groups, keeps):  # type: ignore[no-untyped-def]
+    """The groups of rows that come, and the ends of their chains; there are AHEAD rows more."""
+    slot = store[p + AHEAD, SLOT]
+    if slot != store[p + AHEAD - 1, SLOT]:
+        prefetch(groups, slot)
     if keeps:
-        head = groups[slots[i + 12], G_HEAD]
-        if head >= 0:
-            prefetch(store, head)
-            prefetch(store, groups[slots[i + 12], G_TAIL])
+        slot = store[p + AHEAD // 2, SLOT]
+        if slot >= 0 and slot != store[p + AHEAD // 2 - 1, SLOT] and groups[slot, G_HEAD] >= 0:
+            prefetch(store, groups[slot, G_HEAD])
+            prefetch(store, groups[slot, G_TAIL])
+
+
+@njit(cache=True)
+def pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
+    """A group's windows that are over by `until` give their results, and EVERY's those that are due. Gives `made` and
+    `edges`, which are larger where they had no room; `counts` says how many of each there are."""
+    store, groups, state = windows.store, windows.groups, windows.state
+    kinds, parameters = results.kinds, results.parameters
+    while groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] <= until:
+        due, out = groups[slot, G_DUE], counts[0]
+        if numbers.form == EVERY and not slid(
+            slot, due - numbers.length, kinds, parameters, store, groups, nodes, state
+        ):
+            break
+        if out == made.shape[0]:
+            made = grow(made, out + 1)
+        give(made, out, slot, due, kinds, parameters, store, groups, nodes, windows.keys, results.scratch)
+        if lineage:
+            if counts[1] + groups[slot, G_COUNT] > edges.shape[0]:
+                edges = grow(edges, counts[1] + groups[slot, G_COUNT])
+            counts[1] = name(edges, counts[1], out, store, groups[slot, G_HEAD])
+        counts[0] += 1
+        if numbers.form == EVERY:
+            groups[slot, G_DUE] = due + numbers.step
+        else:
+            clear(store, slot, groups, kinds, nodes, state)
+    return made, edges
+
+
+@njit(cache=True)
+def end_windows(until, numbers, results, windows, nodes, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
+    """`pass_time` for all groups; those with nothing left are off the list."""
+    groups, state = windows.groups, windows.state
+    slot = state[HEAD]
+    if numbers.form == EVERY and state[TICK] > until:
+        slot = -1
+    while slot >= 0 and groups[slot, G_DUE] <= until:
+        after = groups[slot, G_AFTER]
+        if after >= 0:
+            prefetch(groups, after)
+        made, edges = pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage)
+        if groups[slot, G_COUNT] == 0:
+            unlink(groups, slot, state)
+        slot = after
+    if numbers.form == EVERY and state[HEAD] >= 0 and state[TICK] <= until:
+        state[TICK] = groups[state[HEAD], G_DUE]
+    return made, edges
 
 
 @inside
 def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """What ended by then leaves a window; gives whether something is left: if not, the group is off the list."""
+    """What ended by then leaves a window; gives whether something is left."""
     if groups[slot, G_END] <= over:
         clear(store, slot, groups, kinds, nodes, state)
         return False
@@ -153,40 +247,32 @@ def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: i
 
 
 @inside
-def enter(i, now, rows, numbers, results, store, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """Row `i` enters its group's window; there is room for SPLITS nodes for each result that is sorted."""
-    form, keeps = numbers.form, numbers.keeps
-    table, values, kinds, scratch = rows.table, rows.values, results.kinds, results.scratch
-    slot = rows.slots[i]
-    if form >= EVERY:
-        if groups[slot, G_COUNT] > 0:
-            unlink(groups, slot, state)
-        link(groups, slot, state)
-    begin = rows.opens[i] if form == EACH else table[START, i]
+def enter(p, slot, i, rows, numbers, results, store, groups, nodes, state):  # type: ignore[no-untyped-def]
+    """Row `p` of the store, which was row `i`, enters its group's window; there is room for SPLITS nodes for each
+    result that is sorted."""
+    form, kinds, scratch = numbers.form, results.kinds, results.scratch
+    now, begin = store[p, END], store[p, BEGIN]
     empty = groups[slot, G_COUNT] == 0
-    p = -1
-    if keeps:
-        p = state[ROWS]
-        state[ROWS] += 1
-        empty = enter_row(store, groups, table, i, p, slot, begin)
+    if form == EVERY:
+        if empty:
+            groups[slot, G_DUE] = -((-now) // numbers.step) * numbers.step
+    elif form > EVERY:
+        groups[slot, G_DUE] = rows.dues[i]
+        if form == EACH:
+            begin = rows.opens[i]
+            store[p, BEGIN] = begin
+    store[p, LEAST] = 0
+    if numbers.keeps:
+        empty = chain_row(store, groups, p, slot)
     groups[slot, G_START] = begin if empty else min(groups[slot, G_START], begin)
     groups[slot, G_COUNT] += 1
     groups[slot, G_END] = now
-    groups[slot, G_ORDER] = table[ORDER, i]
-    groups[slot, G_SEQUENCE] = state[ENTERED]
-    state[ENTERED] += 1
-    if form == EACH or form == SESSION:
-        groups[slot, G_DUE] = rows.dues[i]
+    groups[slot, G_ORDER] = store[p, ARRIVAL]
+    groups[slot, G_SEQUENCE] = state[ENTERED] + i
     for k in range(kinds.shape[0]):
         kind, at = kinds[k], GROUP + WORDS * k
-        if keeps:
-            cell = HEADER + CELLS * k
-            store[p, cell + VALUE] = values[k, i]
-            store[p, cell + RANK] = rows.ranks[k, i]
-            for word in range(PARTIAL, CELLS):
-                store[p, cell + word] = 0
-            if sorts(kind):
-                enter_sorted(store, p, k, kind, slot, groups, nodes, state)
-                continue
-        single(kind, values[k, i], now, scratch, 0, 0)
-        join(kind, results.parameters[k], groups, slot, at, scratch, 0, 0, groups, slot, at)
+        if sorts(kind):
+            enter_sorted(store, p, k, kind, slot, groups, nodes, state)
+        else:
+            single(kind, store[p, HEADER + CELLS * k + VALUE], now, scratch, 0, 0)
+            join(kind, results.parameters[k], groups, slot, at, scratch, 0, 0, groups, slot, at)

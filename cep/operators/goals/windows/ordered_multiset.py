@@ -26,7 +26,7 @@ NODE = 64
 LEVELS = 20
 SPLITS = LEVELS + 1
 
-# what all trees share: nodes used so far, the first free one or -1, and the way down to a leaf: nodes and places in them
+# what all trees share: nodes used so far, the first free one or -1, and the way to a leaf: nodes, and places in them
 USED, FREE, PATH = 0, 1, 2
 SHARED = PATH + 2 * LEVELS
 

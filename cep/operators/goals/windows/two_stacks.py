@@ -52,6 +52,13 @@ def enter_row(store, groups, table, i, p, slot, begin):  # type: ignore[no-untyp
     store[p, NAME] = table[IDENTITY, i]
     store[p, SLOT] = slot
     store[p, LEAST] = 0
+    return chain_row(store, groups, p, slot)
+
+
+@inside
+def chain_row(store, groups, p, slot):  # type: ignore[no-untyped-def]
+    """Row `p` of the store, which has no next one, is the youngest of its group's chain. Gives whether the back part
+    was empty."""
     tail = groups[slot, G_TAIL]
     store[p, PREVIOUS] = tail
     if tail >= 0:

@@ -7,6 +7,8 @@ something last entered them.
 
 from __future__ import annotations
 
+import numpy as np
+
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
@@ -173,8 +175,7 @@ def link(groups, slot, state):  # type: ignore[no-untyped-def]
 
 @bare
 def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
-    """A group's window is over: all that is in it goes, and the group leaves the list."""
-    unlink(groups, slot, state)
+    """A group's window is over: all that is in it goes."""
     p = groups[slot, G_HEAD]
     while p >= 0:
         store[p, SLOT] = -1
@@ -194,7 +195,8 @@ def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-
 
 @bare
 def give(made, out, slot, end, kinds, parameters, store, groups, nodes, keys, scratch):  # type: ignore[no-untyped-def]
-    """A group's result, ending then, as row `out`; there is room for it."""
+    """A group's result, ending then, as row `out`, in which there is room; its identity is the sequence of what entered
+    last."""
     width = keys.shape[1]
     head, back = groups[slot, G_HEAD], groups[slot, G_BACK]
     start = groups[slot, G_START]
@@ -203,7 +205,7 @@ def give(made, out, slot, end, kinds, parameters, store, groups, nodes, keys, sc
     made[out, START] = start
     made[out, T_END] = end
     made[out, ORDER] = groups[slot, G_ORDER]
-    made[out, IDENTITY] = 0
+    made[out, IDENTITY] = groups[slot, G_SEQUENCE]
     for k in range(width):
         made[out, FIRST + k] = keys[slot, k]
     for k in range(kinds.shape[0]):
@@ -232,7 +234,7 @@ def name(edges, count, out, store, head):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
-    """All trees anew, from the rows in windows. Gives the array of their nodes, which is larger where it had no room."""
+    """All trees anew, from the rows in windows. Gives their nodes, in a larger array where they had no room."""
     state[ordered_multiset.USED] = 0
     state[ordered_multiset.FREE] = -1
     for k in range(kinds.shape[0]):
@@ -247,3 +249,40 @@ def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
                     nodes = grow(nodes, state[ordered_multiset.USED] + ordered_multiset.SPLITS)
                 enter_sorted(store, p, k, kinds[k], store[p, SLOT], groups, nodes, state)
     return nodes
+
+
+@njit(linear=True, cache=True)
+def gathered(store, groups, numbers, total, capacity):  # type: ignore[no-untyped-def]
+    """The groups that get a number, so many in all, with the rows that are in their windows, a group's together in
+    their order: (store, groups, how many rows). The store has room for `capacity` times as many rows, and for all."""
+    places = np.zeros(total + 1, np.int64)
+    for p in range(store.shape[0]):
+        if store[p, SLOT] >= 0 and numbers[store[p, SLOT]] >= 0:
+            places[numbers[store[p, SLOT]] + 1] += 1
+    for number in range(total):
+        places[number + 1] += places[number]
+    count = places[total]
+    fresh = np.empty((max(1, capacity) * count, store.shape[1]), np.int64)
+    chosen = np.empty((total, groups.shape[1]), np.int64)
+    for slot in range(groups.shape[0]):
+        number = numbers[slot]
+        if number >= 0:
+            chosen[number] = groups[slot]
+            filled = places[number] < places[number + 1]
+            chosen[number, G_HEAD] = places[number] if filled else -1
+            chosen[number, G_TAIL] = places[number + 1] - 1 if filled else -1
+            chosen[number, G_BACK] = -1
+    for p in range(store.shape[0]):
+        slot = store[p, SLOT]
+        number = numbers[slot] if slot >= 0 else -1
+        if number < 0:
+            continue
+        at = places[number]
+        places[number] += 1
+        fresh[at] = store[p]
+        fresh[at, SLOT] = number
+        fresh[at, PREVIOUS] = at - 1 if at > chosen[number, G_HEAD] else -1
+        fresh[at, NEXT] = at + 1 if at < chosen[number, G_TAIL] else -1
+        if p == groups[slot, G_BACK]:
+            chosen[number, G_BACK] = at
+    return fresh, chosen, count

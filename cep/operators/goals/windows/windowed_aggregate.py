@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.relation import END, FIRST, Table, empty, rows
-from cep.core.room import roomy
+from cep.core.room import SPARE, roomy
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
@@ -29,7 +28,7 @@ from cep.operators.goals.store import room
 from cep.operators.goals.windows import ordered_multiset, partial, two_stacks, window_group
 from cep.operators.goals.windows.general_window import advance
 from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.two_stacks import HEADER, NAME, SLOT
+from cep.operators.goals.windows.two_stacks import HEADER, NAME
 from cep.operators.goals.windows.wide_partial import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
 from cep.operators.goals.windows.window_group import (
     CELLS,
@@ -48,6 +47,7 @@ from cep.operators.goals.windows.window_group import (
     TAIL,
     TICK,
     VALUE,
+    gathered,
 )
 from cep.operators.goals.windows.window_input import (
     EACH,
@@ -128,8 +128,7 @@ class WindowedAggregate(WindowState):
             return empty(len(spec.by) + len(spec.kinds))
         slots = self.keys.slots(table, self.by, True, True)
         self.groups = more_groups(self.groups, self.keys.count)
-        if self.keeps:
-            self.store = room(self.store, self.count + rows(table))
+        self.store = room(self.store, self.count + rows(table))
         values = spec.values(table)
         ends = table[END]
         opens = dues = ends
@@ -138,7 +137,7 @@ class WindowedAggregate(WindowState):
             opens, dues = spec.bounds(ends)
         elif spec.form == SESSION:
             dues = ends + spec.length
-        made, edges, self.nodes = advance(
+        found, edges, self.nodes = advance(
             EnteringRows(table, values, self._ranks(values), slots, opens, dues),
             WindowNumbers(spec.form, spec.length, spec.step, self.keeps, self.sorted),
             ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64)),
@@ -146,13 +145,12 @@ class WindowedAggregate(WindowState):
             frontier.watermark,
             self.lineage is not None,
         )
-        found = np.ascontiguousarray(made.T)
         for k, labels in self.labels.items():
             column = FIRST + len(spec.by) + k
             found[column] = labels.codes_of(found[column])
         if self.lineage is not None:
             self.lineage.link(self.lineage.name(found)[edges[:, 0]], edges[:, 1])
-        return by_arrival(found)
+        return found
 
     def _ranks(self, values: Ints) -> Ints:
         """What values are sorted by: numbers by size; of others those of their labels."""
@@ -196,10 +194,9 @@ class WindowedAggregate(WindowState):
             for root in groups[over][:, self._roots()].reshape(-1).tolist():
                 ordered_multiset.give_up(self.nodes, self.state, root - 1)
             used &= ~over
-        kept = self._chosen(self._arrays(), used)
-        self.keys = Keys.of(kept["keys"], len(kept["keys"]))
-        self.store, self.groups = kept["store"], more_groups(kept["groups"], len(kept["groups"]))
-        self.state[ROWS] = len(self.store)
+        self.keys = Keys.of(self.keys.known[used], int(used.sum()))
+        self.store, groups, count = gathered(self.store[: self.count], groups, *_numbers(used), SPARE)
+        self.groups, self.state[ROWS] = more_groups(groups, len(groups)), count
         self._relink()
         for k, labels in self.labels.items():
             if len(labels) > 1024 + 2 * self.count:
@@ -216,13 +213,14 @@ class WindowedAggregate(WindowState):
         self._rebuild()
 
     def _relink(self) -> None:
-        """The list of groups, in the order in which something last entered them."""
+        """The list of groups, in the order in which something last entered them; what slides at arrivals has none."""
+        if self.spec.form < EVERY:
+            return
         groups = self.groups[: self.keys.count]
         order = np.lexsort((groups[:, G_SEQUENCE], groups[:, G_END]))
         groups[order, G_BEFORE] = np.append(-1, order[:-1])[: len(order)]
         groups[order, G_AFTER] = np.append(order[1:], -1)[: len(order)]
-        listed = len(order) > 0 and self.spec.form >= EVERY
-        self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if listed else (-1, -1)
+        self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if len(order) else (-1, -1)
 
     def _rebuild(self) -> None:
         """All that is sorted, from the rows."""
@@ -284,17 +282,8 @@ class WindowedAggregate(WindowState):
 
     def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
         """The state of these groups alone, their rows moved together; trees stay where they are."""
-        numbers = np.where(groups, np.cumsum(groups) - 1, -1)
-        slots = state["store"][:, SLOT]
-        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if len(groups) else np.empty(0, np.int64)
-        moved = np.full(len(slots) + 1, -1, np.int64)  # its last place: what is no row stays none
-        moved[keep] = np.arange(len(keep))
-        store, chosen = state["store"][keep], state["groups"][groups]
-        store[:, SLOT] = numbers[store[:, SLOT]] if len(groups) else 0
-        for array, cells in ((store, (two_stacks.NEXT, two_stacks.PREVIOUS)), (chosen, range(two_stacks.G_BACK + 1))):
-            for cell in cells:
-                array[:, cell] = moved[array[:, cell]]
-        return {"store": store, "keys": state["keys"][groups], "groups": chosen}
+        store, chosen, count = gathered(state["store"], state["groups"], *_numbers(groups), 1)
+        return {"store": store[:count], "keys": state["keys"][groups], "groups": chosen}
 
     def _coded_columns(self) -> dict[str, list[int]]:
         """Which columns of the arrays hold pool codes: a row's value, and the `first` and `last` of partial results."""
@@ -329,3 +318,8 @@ def _sortable(bits: Ints) -> Ints:
     """Floats' bits as integers that sort like the values; missing is least."""
     sorted_: Ints = np.where(bits == NAN, MISSING, np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF)))
     return sorted_
+
+
+def _numbers(groups: Bools) -> tuple[Ints, int]:
+    """The new numbers of these groups, in their order, -1 of the others; and how many they are."""
+    return np.where(groups, np.cumsum(groups) - 1, -1), int(groups.sum())
