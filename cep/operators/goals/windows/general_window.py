@@ -1,7 +1,7 @@
 """Windows of every form: rows enter their groups' windows, and results come at an arrival or when time has come.
 
-What comes in one step is dealt to its groups first, and each group takes all of its own: its window lies in the
-processor's cache then, however many groups there are. The results are put in the order of time afterwards.
+What comes in one step is dealt to its groups first where windows slide, and each group takes all of its own: its window
+lies in the processor's cache then, however many groups there are. The results are put in their order afterwards.
 
 EACH and SESSION have one running result a group, and keep rows only for what needs them: values in their order, and
 lineage. The groups whose time comes first are at the head of the list.
@@ -15,7 +15,7 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE
-from cep.operators.goals.intrinsics import inside, prefetch
+from cep.operators.goals.intrinsics import bare, inside, prefetch
 from cep.operators.goals.keys import grow
 from cep.operators.goals.windows import ordered_multiset
 from cep.operators.goals.windows.result_order import in_order
@@ -60,8 +60,8 @@ from cep.operators.goals.windows.window_group import (
 )
 from cep.operators.goals.windows.window_input import EACH, EVERY, LAST_EVENTS, LAST_TIME
 
-# How many rows ahead the group of a row is asked for, and then the ends of its chain.
-AHEAD = 24
+# How many rows ahead the group of a row is asked for, a line of the cache after the other, and then its chain's ends.
+AHEAD, LINE = 24, 8
 
 
 @njit(cache=True)
@@ -76,54 +76,61 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
     form, length = numbers.form, numbers.length
     kinds, parameters, scratch = results.kinds, results.parameters, results.scratch
     store, groups, nodes, state, keys = windows.store, windows.groups, windows.nodes, windows.state, windows.keys
+    cells = groups.reshape((groups.size, 1))
     splits = numbers.sorts * ordered_multiset.SPLITS
     n = rows.slots.shape[0]
     first = state[ROWS]
     last = first + n
-    deal(rows, results, store, first, keys.shape[0])
+    deal(rows, results, store, first, keys.shape[0] if form <= EVERY else 0, numbers.keeps)
     if numbers.keeps:
         state[ROWS] = last
     made = np.empty((n + 8 * SPARE * (form >= EVERY), FIRST + keys.shape[1] + kinds.shape[0]), np.int64)
     edges = np.empty((8 * SPARE if lineage else 0, 2), np.int64)
     counts = np.zeros(2, np.int64)
     given = np.zeros(n if form < EVERY else 0, np.bool_)
-    newest = np.full(n if form >= EVERY else 0, -1, np.int64)
-    p = first
+    newest = np.full(n if form == EVERY else 0, -1, np.int64)
+    p, dealt = first, -1
     while p < last:
-        slot, i = store[p, SLOT], 0
-        if form >= EVERY and groups[slot, G_COUNT] > 0:
+        slot, now, i = store[p, SLOT], store[p, END], 0
+        if form > EVERY and state[HEAD] >= 0 and groups[state[HEAD], G_DUE] < now:
+            made, edges = end_windows(now - 1, numbers, results, windows, nodes, made, edges, counts, lineage)
+        if form >= EVERY and groups[slot, G_COUNT] > 0 and slot != dealt:
             unlink(groups, slot, state)
-        while p < last and store[p, SLOT] == slot:
-            now = store[p, END]
-            if form >= EVERY and groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] < now:
-                made, edges = pass_time(slot, now - 1, numbers, results, windows, nodes, made, edges, counts, lineage)
-            while p < last and store[p, SLOT] == slot and store[p, END] == now:
-                if p + AHEAD < last:
-                    ask_ahead(store, p, groups, numbers.keeps)
-                if state[ordered_multiset.USED] + splits > nodes.shape[0]:
-                    nodes = grow(nodes, state[ordered_multiset.USED] + splits)
-                i = store[p, LEAST]
-                enter(p, slot, i, rows, numbers, results, store, groups, nodes, state)
-                p += 1
-            if form < EVERY:
-                while (form == LAST_EVENTS and groups[slot, G_COUNT] > length) or (
-                    form == LAST_TIME and store[groups[slot, G_HEAD], END] <= now - length
-                ):
-                    leave(store, slot, groups, kinds, parameters, nodes, state)
-                give(made, i, slot, now, kinds, parameters, store, groups, nodes, keys, scratch)
-                given[i] = True
-                if lineage:
-                    if counts[1] + groups[slot, G_COUNT] > edges.shape[0]:
-                        edges = grow(edges, counts[1] + groups[slot, G_COUNT])
-                    counts[1] = name(edges, counts[1], i, store, groups[slot, G_HEAD])
-        if form >= EVERY:
-            newest[i] = slot
+        if form == EVERY:
+            dealt = slot
+            if groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] < now:
+                made, edges = with_room(slot, now - 1, numbers, groups, made, edges, counts, lineage)
+                pass_time(slot, now - 1, numbers, results, windows, nodes, made, edges, counts, lineage)
+        while p < last and store[p, SLOT] == slot and store[p, END] == now:
+            if p + AHEAD < last:
+                ask_ahead(store, p, groups, cells, numbers.keeps)
+            if state[ordered_multiset.USED] + splits > nodes.shape[0]:
+                nodes = grow(nodes, state[ordered_multiset.USED] + splits)
+            i = store[p, LEAST]
+            enter(p, slot, i, rows, numbers, results, store, groups, nodes, state)
+            p += 1
+        if form > EVERY:
+            link(groups, slot, state)
+        elif form == EVERY:
+            if p == last or store[p, SLOT] != slot:
+                newest[i] = slot
+        else:
+            while (form == LAST_EVENTS and groups[slot, G_COUNT] > length) or (
+                form == LAST_TIME and store[groups[slot, G_HEAD], END] <= now - length
+            ):
+                leave(store, slot, groups, kinds, parameters, nodes, state)
+            give(made, i, slot, now, kinds, parameters, store, groups, nodes, keys, scratch)
+            given[i] = True
+            if lineage:
+                if counts[1] + groups[slot, G_COUNT] > edges.shape[0]:
+                    edges = grow(edges, counts[1] + groups[slot, G_COUNT])
+                counts[1] = name(edges, counts[1], i, store, groups[slot, G_HEAD])
     state[ENTERED] += n
     until = watermark
     if n > 0:
         until = max(until, rows.table[T_END, n - 1] - 1)
     if form >= EVERY:
-        for i in range(n):
+        for i in range(newest.shape[0]):
             if newest[i] >= 0:
                 due = groups[newest[i], G_DUE]
                 state[TICK] = due if state[HEAD] < 0 else min(state[TICK], due)
@@ -137,14 +144,18 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
 
 
 @njit(linear=True, cache=True)
-def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
-    """All rows are in the store from `first` on, one of so many groups after the other, each one's in their order; in
-    LEAST which row it is. There is room for them."""
+def deal(rows, results, store, first, number, keeps):  # type: ignore[no-untyped-def]
+    """All rows are in the store from `first` on, one of so many groups after the other, each one's in their order (0:
+    all in their order); in LEAST which row it is. There is room for them."""
     n = rows.slots.shape[0]
+    if number <= 1:
+        for i in range(n):
+            put(rows, i, results.kinds, store, first + i, keeps)
+        return
     if number > 4 * n:
         order = np.argsort(rows.slots, kind="mergesort")
         for place in range(n):
-            put(rows, order[place], results.kinds, store, first + place)
+            put(rows, order[place], results.kinds, store, first + place, keeps)
         return
     places = np.zeros(number + 1, np.int64)
     for i in range(n):
@@ -153,12 +164,12 @@ def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
         places[slot + 1] += places[slot]
     for i in range(n):
         slot = rows.slots[i]
-        put(rows, i, results.kinds, store, first + places[slot])
+        put(rows, i, results.kinds, store, first + places[slot], keeps)
         places[slot] += 1
 
 
 @inside
-def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
+def put(rows, i, kinds, store, p, keeps):  # type: ignore[no-untyped-def]
     """Row `i` is row `p` of the store, in which there is room."""
     store[p, BEGIN] = rows.table[START, i]
     store[p, END] = rows.table[T_END, i]
@@ -171,16 +182,18 @@ def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
         cell = HEADER + CELLS * k
         store[p, cell + VALUE] = rows.values[k, i]
         store[p, cell + RANK] = rows.ranks[k, i]
-        for word in range(PARTIAL, CELLS):
-            store[p, cell + word] = 0
+        if keeps:
+            for word in range(PARTIAL, CELLS):
+                store[p, cell + word] = 0
 
 
 @inside
-def ask_ahead(store, p, groups, keeps):  # type: ignore[no-untyped-def]
+def ask_ahead(store, p, groups, cells, keeps):  # type: ignore[no-untyped-def]
     """The groups of rows that come, and the ends of their chains; there are AHEAD rows more."""
     slot = store[p + AHEAD, SLOT]
     if slot != store[p + AHEAD - 1, SLOT]:
-        prefetch(groups, slot)
+        for word in range(0, groups.shape[1], LINE):
+            prefetch(cells, slot * groups.shape[1] + word)
     if keeps:
         slot = store[p + AHEAD // 2, SLOT]
         if slot >= 0 and slot != store[p + AHEAD // 2 - 1, SLOT] and groups[slot, G_HEAD] >= 0:
@@ -189,9 +202,22 @@ def ask_ahead(store, p, groups, keeps):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def with_room(slot, until, numbers, groups, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
+    """`made` and `edges` with room for what `pass_time` makes of a group that is due."""
+    more = 1
+    if numbers.form == EVERY:
+        more = (min(until, groups[slot, G_END] + numbers.length) - groups[slot, G_DUE]) // numbers.step + 1
+    if counts[0] + more > made.shape[0]:
+        made = grow(made, counts[0] + more)
+    if lineage and counts[1] + more * groups[slot, G_COUNT] > edges.shape[0]:
+        edges = grow(edges, counts[1] + more * groups[slot, G_COUNT])
+    return made, edges
+
+
+@bare
 def pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
-    """A group's windows that are over by `until` give their results, and EVERY's those that are due. Gives `made` and
-    `edges`, which are larger where they had no room; `counts` says how many of each there are."""
+    """A group's windows that are over by `until` give their results, and EVERY's those that are due. `counts` says how
+    many results and edges there are; there is room for more (`with_room`)."""
     store, groups, state = windows.store, windows.groups, windows.state
     kinds, parameters = results.kinds, results.parameters
     while groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] <= until:
@@ -200,24 +226,19 @@ def pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts
             slot, due - numbers.length, kinds, parameters, store, groups, nodes, state
         ):
             break
-        if out == made.shape[0]:
-            made = grow(made, out + 1)
         give(made, out, slot, due, kinds, parameters, store, groups, nodes, windows.keys, results.scratch)
         if lineage:
-            if counts[1] + groups[slot, G_COUNT] > edges.shape[0]:
-                edges = grow(edges, counts[1] + groups[slot, G_COUNT])
             counts[1] = name(edges, counts[1], out, store, groups[slot, G_HEAD])
         counts[0] += 1
         if numbers.form == EVERY:
             groups[slot, G_DUE] = due + numbers.step
         else:
             clear(store, slot, groups, kinds, nodes, state)
-    return made, edges
 
 
 @njit(cache=True)
 def end_windows(until, numbers, results, windows, nodes, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
-    """`pass_time` for all groups; those with nothing left are off the list."""
+    """`pass_time` for all groups that are due; those with nothing left are off the list."""
     groups, state = windows.groups, windows.state
     slot = state[HEAD]
     if numbers.form == EVERY and state[TICK] > until:
@@ -226,7 +247,8 @@ def end_windows(until, numbers, results, windows, nodes, made, edges, counts, li
         after = groups[slot, G_AFTER]
         if after >= 0:
             prefetch(groups, after)
-        made, edges = pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage)
+        made, edges = with_room(slot, until, numbers, groups, made, edges, counts, lineage)
+        pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage)
         if groups[slot, G_COUNT] == 0:
             unlink(groups, slot, state)
         slot = after

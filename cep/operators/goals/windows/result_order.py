@@ -8,7 +8,9 @@ from cep.core.kernels import njit
 from cep.core.relation import END, IDENTITY, ORDER, START
 from cep.operators.goals.intrinsics import bare
 
-FEW = 16
+FEW = 32
+BITS = 11
+RADIX = 1 << BITS
 
 
 @njit(cache=True)
@@ -17,14 +19,26 @@ def in_order(made, found, edges):  # type: ignore[no-untyped-def]
     ones the first that has the lesser identity, which a table has not. Edges name their results by their new numbers.
     """
     n = found.shape[0]
-    for j in range(1, n):
-        if made[found[j], END] < made[found[j - 1], END]:
-            sort_by(made, found, 0, n, END)
-            break
+    for column in (IDENTITY, END):
+        for j in range(1, n):
+            if made[found[j], END] < made[found[j - 1], END]:
+                sort_by(made, found, 0, n, column)
+                break
     first = 0
     while first < n:
         last = end_of_run(made, found, first, n, END)
-        arrange(made, found, first, last)
+        if last - first <= FEW:
+            insert_all(made, found, first, last)
+        elif not ordered(made, found, first, last):
+            sort_by(made, found, first, last, START)
+            while first < last:
+                alike = end_of_run(made, found, first, last, START)
+                if alike - first <= FEW:
+                    insert_all(made, found, first, alike)
+                elif not ordered(made, found, first, alike):
+                    sort_by(made, found, first, alike, IDENTITY)
+                    sort_by(made, found, first, alike, ORDER)
+                first = alike
         first = last
     table = np.empty((made.shape[1], n), np.int64)
     for j in range(n):
@@ -41,21 +55,46 @@ def in_order(made, found, edges):  # type: ignore[no-untyped-def]
     return table
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def sort_by(made, found, first, last, column):  # type: ignore[no-untyped-def]
-    """What stands from `first` to before `last` is sorted by a column, stably."""
-    values = np.empty(last - first, np.int64)
-    before = found[first:last].copy()
-    for j in range(last - first):
-        values[j] = made[before[j], column]
-    order = np.argsort(values, kind="mergesort")
-    for j in range(last - first):
-        found[first + j] = before[order[j]]
+    """What stands from `first` to before `last` is sorted by a column, stably: by some bits of it after the other."""
+    n = last - first
+    least = made[found[first], column]
+    most = least
+    for j in range(first, last):
+        least = min(least, made[found[j], column])
+        most = max(most, made[found[j], column])
+    if least == most:
+        return
+    ahead = np.uint64(most) - np.uint64(least)
+    keys, other_keys = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    rows, other_rows = found[first:last].copy(), np.empty(n, np.int64)
+    for j in range(n):
+        keys[j] = np.uint64(made[rows[j], column]) - np.uint64(least)
+    places = np.empty(RADIX + 1, np.int64)
+    shift = np.uint64(0)
+    while ahead > np.uint64(0):
+        places[:] = 0
+        for j in range(n):
+            places[np.int64((keys[j] >> shift) & np.uint64(RADIX - 1)) + 1] += 1
+        for digit in range(RADIX):
+            places[digit + 1] += places[digit]
+        for j in range(n):
+            digit = np.int64((keys[j] >> shift) & np.uint64(RADIX - 1))
+            at = places[digit]
+            places[digit] = at + 1
+            other_keys[at] = keys[j]
+            other_rows[at] = rows[j]
+        keys, other_keys = other_keys, keys
+        rows, other_rows = other_rows, rows
+        shift += np.uint64(BITS)
+        ahead >>= np.uint64(BITS)
+    found[first:last] = rows
 
 
 @bare
 def end_of_run(made, found, first, last, column):  # type: ignore[no-untyped-def]
-    """Where those end that have the value of the first."""
+    """Where those stop that have the value of the first in a column."""
     value = made[found[first], column]
     end = first + 1
     while end < last and made[found[end], column] == value:
@@ -63,24 +102,18 @@ def end_of_run(made, found, first, last, column):  # type: ignore[no-untyped-def
     return end
 
 
-@njit(cache=True)
-def arrange(made, found, first, last):  # type: ignore[no-untyped-def]
-    """What ends at one instant is sorted."""
-    if last - first <= FEW:
-        insert_all(made, found, first, last)
-        return
-    sort_by(made, found, first, last, START)
-    while first < last:
-        alike = end_of_run(made, found, first, last, START)
-        if alike - first > FEW:
-            sort_by(made, found, first, alike, ORDER)
-        insert_all(made, found, first, alike)
-        first = alike
+@bare
+def ordered(made, found, first, last):  # type: ignore[no-untyped-def]
+    """Whether they are sorted."""
+    for j in range(first + 1, last):
+        if precedes(made, found[j], found[j - 1]):
+            return False
+    return True
 
 
 @bare
 def insert_all(made, found, first, last):  # type: ignore[no-untyped-def]
-    """Sorted by insertion: they are few, or nearly in order."""
+    """Sorted by insertion: they are few."""
     for j in range(first + 1, last):
         row = found[j]
         k = j - 1
