@@ -84,8 +84,10 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
     deal(rows, results, store, first, keys.shape[0] if form <= EVERY else 0, numbers.keeps)
     if numbers.keeps:
         state[ROWS] = last
-    made = np.empty((n + 8 * SPARE * (form >= EVERY), FIRST + keys.shape[1] + kinds.shape[0]), np.int64)
-    edges = np.empty((8 * SPARE if lineage else 0, 2), np.int64)
+    # EACH and SESSION have each row in one window, and end those of rows and of groups at most once.
+    likely = n + (8 * SPARE if form == EVERY else 0) + (keys.shape[0] if form > EVERY else 0)
+    made = np.empty((likely, FIRST + keys.shape[1] + kinds.shape[0]), np.int64)
+    edges = np.empty((max(8 * SPARE, state[ROWS] if form > EVERY else 0) if lineage else 0, 2), np.int64)
     counts = np.zeros(2, np.int64)
     given = np.zeros(n if form < EVERY else 0, np.bool_)
     newest = np.full(n if form == EVERY else 0, -1, np.int64)
@@ -93,13 +95,17 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
     while p < last:
         slot, now, i = store[p, SLOT], store[p, END], 0
         if form > EVERY and state[HEAD] >= 0 and groups[state[HEAD], G_DUE] < now:
-            made, edges = end_windows(now - 1, numbers, results, windows, nodes, made, edges, counts, lineage)
+            end_windows(now - 1, numbers, results, windows, nodes, made, edges, counts, lineage)
         if form >= EVERY and groups[slot, G_COUNT] > 0 and slot != dealt:
             unlink(groups, slot, state)
         if form == EVERY:
             dealt = slot
             if groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] < now:
-                made, edges = with_room(slot, now - 1, numbers, groups, made, edges, counts, lineage)
+                more = results_until(slot, now - 1, numbers, groups)
+                if counts[0] + more > made.shape[0]:
+                    made = grow(made, counts[0] + more)
+                if lineage and counts[1] + more * groups[slot, G_COUNT] > edges.shape[0]:
+                    edges = grow(edges, counts[1] + more * groups[slot, G_COUNT])
                 pass_time(slot, now - 1, numbers, results, windows, nodes, made, edges, counts, lineage)
         while p < last and store[p, SLOT] == slot and store[p, END] == now:
             if p + AHEAD < last:
@@ -129,16 +135,31 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
     until = watermark
     if n > 0:
         until = max(until, rows.table[T_END, n - 1] - 1)
-    if form >= EVERY:
+    if form > EVERY:
+        end_windows(until, numbers, results, windows, nodes, made, edges, counts, lineage)
+    elif form == EVERY:
         for i in range(newest.shape[0]):
             if newest[i] >= 0:
                 due = groups[newest[i], G_DUE]
                 state[TICK] = due if state[HEAD] < 0 else min(state[TICK], due)
                 link(groups, newest[i], state)
-        made, edges = end_windows(until, numbers, results, windows, nodes, made, edges, counts, lineage)
-        found = np.arange(counts[0])
-    else:
-        found = np.flatnonzero(given)
+        slot = state[HEAD] if state[HEAD] >= 0 and state[TICK] <= until else -1
+        while slot >= 0:
+            after = groups[slot, G_AFTER]
+            if after >= 0:
+                prefetch(groups, after)
+            more = results_until(slot, until, numbers, groups)
+            if counts[0] + more > made.shape[0]:
+                made = grow(made, counts[0] + more)
+            if lineage and counts[1] + more * groups[slot, G_COUNT] > edges.shape[0]:
+                edges = grow(edges, counts[1] + more * groups[slot, G_COUNT])
+            pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage)
+            if groups[slot, G_COUNT] == 0:
+                unlink(groups, slot, state)
+            slot = after
+        if state[HEAD] >= 0 and state[TICK] <= until:
+            state[TICK] = groups[state[HEAD], G_DUE]
+    found = np.flatnonzero(given) if form < EVERY else np.arange(counts[0])
     table = in_order(made, found, edges[: counts[1]])
     return table, edges[: counts[1]], nodes
 
@@ -201,23 +222,16 @@ def ask_ahead(store, p, groups, cells, keeps):  # type: ignore[no-untyped-def]
             prefetch(store, groups[slot, G_TAIL])
 
 
-@njit(cache=True)
-def with_room(slot, until, numbers, groups, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
-    """`made` and `edges` with room for what `pass_time` makes of a group that is due."""
-    more = 1
-    if numbers.form == EVERY:
-        more = (min(until, groups[slot, G_END] + numbers.length) - groups[slot, G_DUE]) // numbers.step + 1
-    if counts[0] + more > made.shape[0]:
-        made = grow(made, counts[0] + more)
-    if lineage and counts[1] + more * groups[slot, G_COUNT] > edges.shape[0]:
-        edges = grow(edges, counts[1] + more * groups[slot, G_COUNT])
-    return made, edges
+@inside
+def results_until(slot, until, numbers, groups):  # type: ignore[no-untyped-def]
+    """How many results of EVERY a group has until then, at most."""
+    return (min(until, groups[slot, G_END] + numbers.length) - groups[slot, G_DUE]) // numbers.step + 1
 
 
 @bare
 def pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
     """A group's windows that are over by `until` give their results, and EVERY's those that are due. `counts` says how
-    many results and edges there are; there is room for more (`with_room`)."""
+    many results and edges there are, for which there is room (`results_until`)."""
     store, groups, state = windows.store, windows.groups, windows.state
     kinds, parameters = results.kinds, results.parameters
     while groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] <= until:
@@ -236,25 +250,14 @@ def pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts
             clear(store, slot, groups, kinds, nodes, state)
 
 
-@njit(cache=True)
+@bare
 def end_windows(until, numbers, results, windows, nodes, made, edges, counts, lineage):  # type: ignore[no-untyped-def]
-    """`pass_time` for all groups that are due; those with nothing left are off the list."""
+    """The windows of EACH and SESSION that are over by `until` give their results, and their groups leave the list."""
     groups, state = windows.groups, windows.state
-    slot = state[HEAD]
-    if numbers.form == EVERY and state[TICK] > until:
-        slot = -1
-    while slot >= 0 and groups[slot, G_DUE] <= until:
-        after = groups[slot, G_AFTER]
-        if after >= 0:
-            prefetch(groups, after)
-        made, edges = with_room(slot, until, numbers, groups, made, edges, counts, lineage)
+    while state[HEAD] >= 0 and groups[state[HEAD], G_DUE] <= until:
+        slot = state[HEAD]
         pass_time(slot, until, numbers, results, windows, nodes, made, edges, counts, lineage)
-        if groups[slot, G_COUNT] == 0:
-            unlink(groups, slot, state)
-        slot = after
-    if numbers.form == EVERY and state[HEAD] >= 0 and state[TICK] <= until:
-        state[TICK] = groups[state[HEAD], G_DUE]
-    return made, edges
+        unlink(groups, slot, state)
 
 
 @inside
