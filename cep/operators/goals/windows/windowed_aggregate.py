@@ -227,6 +227,10 @@ class WindowedAggregate(WindowState):
         for k, labels in self.labels.items():
             cell = HEADER + CELLS * k
             self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
+        for k, kind in enumerate(self.spec.kinds):
+            if kind == partial.DISTINCT:  # by codes, which may be others now
+                cell = HEADER + CELLS * k
+                self.store[: self.count, cell + RANK] = self.store[: self.count, cell + VALUE]
         groups = self.groups[: self.keys.count]
         self.nodes = window_group.rebuild(self.store, groups, self.kinds, self.nodes, self.state)
 
