@@ -80,9 +80,9 @@ def sort_by(made, found, first, last, column):  # type: ignore[no-untyped-def]
         for digit in range(RADIX):
             places[digit + 1] += places[digit]
         for j in range(n):
-            digit = np.int64((keys[j] >> shift) & np.uint64(RADIX - 1))
-            at = places[digit]
-            places[digit] = at + 1
+            place = np.int64((keys[j] >> shift) & np.uint64(RADIX - 1))
+            at = places[place]
+            places[place] = at + 1
             other_keys[at] = keys[j]
             other_rows[at] = rows[j]
         keys, other_keys = other_keys, keys

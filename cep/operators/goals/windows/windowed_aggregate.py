@@ -137,6 +137,7 @@ class WindowedAggregate(WindowState):
             opens, dues = spec.bounds(ends)
         elif spec.form == SESSION:
             dues = ends + spec.length
+        found: Table
         found, edges, self.nodes = advance(
             EnteringRows(table, values, self._ranks(values), slots, opens, dues),
             WindowNumbers(spec.form, spec.length, spec.step, self.keeps, self.sorted),
