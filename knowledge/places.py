@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from cep.core.errors import CepError
 from knowledge.gazetteers import airports, cities, geonames, regions
@@ -25,6 +26,9 @@ PACKAGES: dict[str, Callable[[], Gazetteer]] = {
 }
 """Registers that need no network, by the name they are loaded by."""
 
+_in_use: WeakValueDictionary[str, Gazetteer] = WeakValueDictionary()
+"""Those that somebody holds just now, and that need not be read again."""
+
 
 def is_register(name: str | Path) -> bool:
     """Whether this is a source of places: the name of a register, or a file that is called as GeoNames dumps are."""
@@ -37,7 +41,10 @@ def gazetteer(name: str | Path) -> Gazetteer:
     Raises CepError, with the line where it is one line's fault.
     """
     if str(name) in PACKAGES:
-        return PACKAGES[str(name)]()
+        found = _in_use.get(str(name))
+        if found is None:
+            found = _in_use[str(name)] = PACKAGES[str(name)]()
+        return found
     path = Path(name)
     if not path.exists():
         raise CepError(

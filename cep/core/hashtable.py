@@ -77,7 +77,6 @@ class KeySet:
     def insert(self, keys: Ints) -> tuple[Ints, Ints]:
         """The id of each row of `keys` (shape (n, width)), and the positions of the rows that are new."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
-        keys = np.ascontiguousarray(keys)
         ids: Ints = np.empty(len(keys), dtype=np.int64)
         fresh: Ints = np.empty(len(keys), dtype=np.int64)
         news: list[Ints] = []
@@ -86,7 +85,7 @@ class KeySet:
             stop = min(len(keys), start + max(BLOCK, self.count))
             before = self.count
             self.reserve(stop - start)
-            words = keys[start:stop].T
+            words = _columns(keys[start:stop])
             self.count = int(
                 ids_of(words, self._places, self.index, self.table, before, True, False, ids[start:stop], fresh)
             )
@@ -98,7 +97,7 @@ class KeySet:
         """The id of each row of `keys`, -1 where the set does not have it."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
-        words = np.ascontiguousarray(keys).T
+        words = _columns(keys)
         ids_of(words, self._places, self.index, self.table, self.count, False, False, ids, NO_ROOM)
         return ids
 
@@ -111,6 +110,11 @@ class KeySet:
             self.table = table
         if 2 * need > len(self.index):
             self.index = reindex(self.table, self.count, capacity_for(need))
+
+
+def _columns(keys: Ints) -> Ints:
+    """Keys that are rows, as the columns that `ids_of` is compiled for."""
+    return np.ascontiguousarray(keys.T)
 
 
 def capacity_for(count: int) -> int:

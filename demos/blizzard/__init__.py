@@ -1,1 +1,15 @@
 """Winter storms at the three airports of New York in 2013, found in real hourly readings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("areas.cep")
+OFFICIAL = Path(__file__).with_name("noaa.cep")
+
+
+def readings() -> list[str]:
+    """The input of the demo, as `--input` names it. Raises CepError if it is not installed."""
+    from demos.run import weather
+
+    return [f"reading={weather()}"]

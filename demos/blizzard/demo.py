@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
 from rich.console import Console
 
 from connectors.sinks import writing
-from demos.blizzard import tables
+from demos.beside import Beside
+from demos.blizzard import OFFICIAL as OFFICIAL
+from demos.blizzard import PROGRAM as PROGRAM
+from demos.blizzard import readings, tables
 from demos.blizzard.areas import Area, gather
 from demos.blizzard.register import Register
 from demos.blizzard.storms import Storm, episodes, merge, settled
 from demos.printed import rendered
 from demos.run import RunResult, run, weather
 
-PROGRAM = Path(__file__).with_name("areas.cep")
-OFFICIAL = Path(__file__).with_name("noaa.cep")
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 SUBTITLE = (
     "The airports of New York, 2013, UTC. A storm: wind of at least 15 mph, visibility below 2 miles, at most 34 °F,\n"
@@ -44,32 +48,54 @@ class Weather:
         return settled(self.found.derived["settling"], self.readings)
 
 
-def find(program: Path, register: Register | None = None, output: str | None = None) -> Weather:
-    """Run a program over the readings, with what the register knows; the derived events go to the file `output` too."""
-    found = run(program, [f"reading={weather()}"], None if register is None else register.knowledge, output)
-    readings, derived = found.judged("reading"), found.derived
-    storms = merge(derived["warning"], derived["settling"], readings) if "warning" in derived else []
+def find(
+    program: Path,
+    register: Register | None = None,
+    output: str | None = None,
+    ready: Callable[[], object] | None = None,
+) -> Weather:
+    """Run a program over the readings, with what the register knows; the derived events go to the file `output` too.
+    `ready` waits until they may be read."""
+    found = run(program, readings(), None if register is None else register.knowledge, output, ready)
+    judged, derived = found.judged("reading"), found.derived
+    storms = merge(derived["warning"], derived["settling"], judged) if "warning" in derived else []
     areas = gather(derived, register.places) if register is not None and "area" in derived else []
-    return Weather(found, readings, storms, areas)
+    return Weather(found, judged, storms, areas)
 
 
-def show(noaa: bool, picture: Path | None, chart: Path | None, output: str | None) -> str:
+def show(beside: Beside, noaa: bool, picture: Path | None, chart: Path | None, output: str | None) -> str:
     """The whole demo: draws, and gives what `cep demo blizzard` prints."""
     program = OFFICIAL if noaa else PROGRAM
     register = None if noaa else Register.of_packages()
-    seen = find(program, register, output)
-    drawn: list[str] = []
-    for path, name, drawing in ((picture, "picture", _timeline), (chart, "map", _map)):
-        if path is None:
-            continue
-        if not seen.storms:
-            drawn = ["There is nothing to draw."]
-            break
-        with writing(str(path)):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            drawing(path, seen, register)
-        drawn.append(f"The {name} is in {path}.")
+    if picture is not None:
+        beside.prepare(import_module, "demos.blizzard.picture")
+    seen = find(program, register, output, partial(_wait, beside, chart is not None))
+    if not seen.storms:
+        drawn = [] if picture is None and chart is None else ["There is nothing to draw."]
+        return rendered(lambda console: _print(console, program, seen, register, drawn))
+    timeline: Callable[[], object] | None = None
+    for path in (picture, chart):
+        if path is not None:
+            with writing(str(path)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+    if picture is not None:
+        timeline = beside.begin(_timeline, picture, seen)
+    if chart is not None:
+        with writing(str(chart)):
+            _map(chart, seen, register)
+    if picture is not None and timeline is not None:
+        with writing(str(picture)):
+            timeline()
+    names = (("picture", picture), ("map", chart))
+    drawn = [f"The {name} is in {path}." for name, path in names if path is not None]
     return rendered(lambda console: _print(console, program, seen, register, drawn))
+
+
+def _wait(beside: Beside, mapped: bool) -> None:
+    """Until the readings may be read; what is to be loaded anyway is loaded meanwhile."""
+    if mapped:
+        import_module("demos.blizzard.chart")
+    beside.wait()
 
 
 def _print(console: Console, program: Path, seen: Weather, register: Register | None, drawn: list[str]) -> None:
@@ -92,7 +118,7 @@ def _print(console: Console, program: Path, seen: Weather, register: Register | 
         console.print(line, soft_wrap=True)
 
 
-def _timeline(path: Path, seen: Weather, register: Register | None) -> None:
+def _timeline(path: Path, seen: Weather) -> None:
     from demos.blizzard.picture import Scene, draw
 
     title = f"{_counted(len(episodes(seen.storms)), 'winter storm')} in {seen.found.stats.records:,} hourly readings"

@@ -39,10 +39,11 @@ class Register:
     @classmethod
     def of_packages(cls) -> Register:
         """The three stations, and the places of SOURCES. Raises CepError where a package is not installed."""
+        registers = [gazetteer(source) for source in SOURCES]
         knowledge = Knowledge.load([*SOURCES, STATIONS])
         stations = Knowledge.load(STATIONS).query(_STATIONS)
         assert isinstance(stations, pl.DataFrame), "a SELECT gives a table"
-        features = pl.concat([gazetteer(source).features for source in SOURCES], how="diagonal")
+        features = pl.concat([each.features for each in registers], how="diagonal")
         places = features.filter(pl.col("lat").is_not_null()).select(
             "iri",
             "name",

@@ -45,7 +45,7 @@ class DatasetOrigin:
         return table_triples(credited, _ORIGIN, terms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Gazetteer:
     """Places of one origin.
 

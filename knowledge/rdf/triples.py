@@ -131,7 +131,7 @@ class TripleSet:
         if rows:
             a, b, c = (self.ordered(order)[place] for place in _ORDERS[order])
             x, y, z = (keys + keys[:1] * 2)[:3]
-            _locate(a, b, c, x, y, z, len(keys), start, stop)
+            _locate(*map(_fixed, (a, b, c, x, y, z)), len(keys), start, stop)
         return order, start, stop
 
     def counts(self, s: Ints | None, p: Ints | None, o: Ints | None) -> Ints:
@@ -253,8 +253,16 @@ def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
     stop: Ints = np.empty(len(triples), dtype=np.int64)
     a, b, c = (columns[place] for place in _ORDERS[order])
     x, y, z = (triples.ordered(order)[place] for place in _ORDERS[order])
-    _locate(a, b, c, x, y, z, 3, start, stop)
+    _locate(*map(_fixed, (a, b, c, x, y, z)), 3, start, stop)
     return start
+
+
+def _fixed(column: Ints) -> Ints:
+    """The column as one that cannot be written, as some of polars are: so the kernel is compiled once, not for each
+    mixture."""
+    view = column.view()
+    view.flags.writeable = False
+    return view
 
 
 def _room(rows: int) -> TripleColumns:
@@ -311,7 +319,7 @@ def _locate(a: Any, b: Any, c: Any, x: Any, y: Any, z: Any, width: Any, start: A
     size = a.shape[0]
     low = np.int64(0)
     for row in range(x.shape[0]):
-        if row and _before(x, y, z, row, x, y, z, row - 1, width):
+        if row and _before(x, y, z, row, x, y, z, row - 1, width, 0):
             low = np.int64(0)
         for upper in range(2):
             step = np.int64(1)
@@ -333,7 +341,7 @@ def _locate(a: Any, b: Any, c: Any, x: Any, y: Any, z: Any, width: Any, start: A
         low = start[row]
 
 
-def _before(a: Any, b: Any, c: Any, i: Any, x: Any, y: Any, z: Any, j: Any, width: Any, equal: Any = 0) -> Any:
+def _before(a: Any, b: Any, c: Any, i: Any, x: Any, y: Any, z: Any, j: Any, width: Any, equal: Any) -> Any:
     # Whether row i of a, b, c comes before row j of x, y, z, or is equal to it where that counts.
     if a[i] != x[j]:
         return a[i] < x[j]

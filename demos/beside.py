@@ -1,0 +1,113 @@
+"""Work in a process beside that of a demo: kernels are compiled there, and a picture is drawn, on the second processor.
+
+`python -m demos.beside` is that process. It does what it is sent, in turn, and says of each whether it is done; what is
+not done there is done by who waits for it. It ends where its input ends, so also with the process that began it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+DONE, FAILED = b"+", b"-"
+
+
+class Beside:
+    """A process for work that need not be done here; without a second processor there is none."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._begun: list[Callable[[], object] | None] = []
+        self._waited = 0
+
+    def __enter__(self) -> Self:
+        if (os.cpu_count() or 1) > 1:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "demos.beside"],
+                env={"SEMCEP_KERNELS": "compiled", **os.environ},  # it is there to compile
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._child is not None:
+            if kind is not None:
+                self._child.kill()
+            self._child.communicate()
+
+    def prepare(self, work: Callable[..., object], *given: Any) -> None:
+        """Have work done there, after what was begun before: a function of a module, with what it is given. Without a
+        process, or where it fails, it is left."""
+        self._send(work, given, needed=False)
+
+    def begin(self, work: Callable[..., object], *given: Any) -> Callable[[], None]:
+        """The same for work that is needed. What comes back waits for it, and does it here where it was not done."""
+        number = self._send(work, given, needed=True)
+        return lambda: self._wait(number)
+
+    def wait(self) -> None:
+        """For all that was begun."""
+        self._wait(len(self._begun) - 1)
+
+    def _send(self, work: Callable[..., object], given: tuple[Any, ...], needed: bool) -> int:
+        self._begun.append(partial(work, *given) if needed else None)
+        if self._child is not None and self._child.stdin is not None:
+            with suppress(OSError):  # it has ended
+                pickle.dump((work, given), self._child.stdin)
+                self._child.stdin.flush()
+        return len(self._begun) - 1
+
+    def _wait(self, number: int) -> None:
+        while self._waited <= number:
+            work = self._begun[self._waited]
+            self._waited += 1
+            done = self._child is not None and self._child.stdout is not None and self._child.stdout.read(1) == DONE
+            if not done and work is not None:
+                work()
+
+
+def compile_readers(program: Path, inputs: Callable[[], Sequence[str]]) -> None:
+    """Read the inputs of a program (`name=file`), so that the kernels that read them are compiled and kept."""
+    from cep.language.dialects.etalis import lower
+    from cep.language.reading import read
+    from connectors.files import replay
+
+    schemas = lower(read(program.read_text(encoding="utf-8"), str(program)), None, {}, {}).schemas
+    for _ in replay(inputs(), schemas):
+        pass
+
+
+def main() -> None:
+    from cep.core.signals import stops
+
+    stops.begin()
+    answers = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what the work prints is no answer
+    while True:
+        try:
+            work, given = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            work(*given)
+            done = DONE
+        except Exception:
+            done = FAILED
+        answers.write(done)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
