@@ -23,6 +23,8 @@ MISSING = -(2**63)
 NAN = 0x7FF8000000000000  # a missing float's bits; the integer of these bits joins nothing either
 AHEAD = 24
 """Rows: the index is asked for, half as many ahead the key."""
+CACHED = 1 << 14
+"""Places of an index: of so many all is in the processor's cache, and nothing is asked for ahead."""
 BLOCK = 1 << 14
 """Rows that are entered at once: input full of repetitions does not make a table as large as itself."""
 NO_ROOM: Ints = np.empty(0, dtype=np.int64)
@@ -85,10 +87,7 @@ class KeySet:
             stop = min(len(keys), start + max(BLOCK, self.count))
             before = self.count
             self.reserve(stop - start)
-            words = _columns(keys[start:stop])
-            self.count = int(
-                ids_of(words, self._places, self.index, self.table, before, True, False, ids[start:stop], fresh)
-            )
+            self.count = self._ids(_columns(keys[start:stop]), self._places, True, False, ids[start:stop], fresh)
             news.append(fresh[: self.count - before] + start)
             start = stop
         return ids, news[0] if len(news) == 1 else np.concatenate([NO_ROOM, *news])
@@ -97,9 +96,15 @@ class KeySet:
         """The id of each row of `keys`, -1 where the set does not have it."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
-        words = _columns(keys)
-        ids_of(words, self._places, self.index, self.table, self.count, False, False, ids, NO_ROOM)
+        self._ids(_columns(keys), self._places, False, False, ids, NO_ROOM)
         return ids
+
+    def _ids(self, columns: Ints, places: Ints, insert: bool, joins: bool, ids: Ints, fresh: Ints) -> int:
+        """What `ids_of` does, by the kernel for keys of this width. There is room for what is new."""
+        index, table, count = self.index, self.table, self.count
+        if len(places) == 1:
+            return int(ids_of_one(columns[places[0]], index, table, count, insert, joins, ids, fresh))
+        return int(ids_of(columns, places, index, table, count, insert, joins, ids, fresh))
 
     def reserve(self, more: int) -> None:
         """Room for `more` new rows."""
@@ -153,6 +158,39 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
         while index[place] >= 0:
             place = (place + 1) & mask
         index[place] = slot
+
+
+@njit(linear=True, cache=True, _nrt=False)
+def ids_of_one(words, index, table, count, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
+    """The same as `ids_of` where a key is one word: most keys are, and of a small table all is in the cache."""
+    n = ids.shape[0]
+    known = count
+    listed = fresh.shape[0] > 0
+    far = index.shape[0] > CACHED
+    mask = np.uint64(index.shape[0] - 1)
+    cells = index.reshape((index.shape[0], 1))
+    for i in range(n):
+        if far and i + AHEAD < n:
+            prefetch(cells, np.int64(mix(np.uint64(0), words[i + AHEAD]) & mask))
+            prefetch(table, index[np.int64(mix(np.uint64(0), words[i + AHEAD // 2]) & mask)])
+        value = words[i]
+        if joins and (value == MISSING or value == NAN):
+            ids[i] = -1
+            continue
+        place = np.int64(mix(np.uint64(0), value) & mask)
+        found = index[place]
+        while found >= 0 and table[found, 0] != value:
+            place = np.int64(np.uint64(place + 1) & mask)
+            found = index[place]
+        if found < 0 and insert:
+            found = count
+            table[found, 0] = value
+            index[place] = found
+            if listed:
+                fresh[count - known] = i
+            count += 1
+        ids[i] = found
+    return count
 
 
 @njit(linear=True, cache=True)

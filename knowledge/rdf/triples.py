@@ -131,7 +131,7 @@ class TripleSet:
         if rows:
             a, b, c = (self.ordered(order)[place] for place in _ORDERS[order])
             x, y, z = (keys + keys[:1] * 2)[:3]
-            _locate(*map(_fixed, (a, b, c, x, y, z)), len(keys), start, stop)
+            _located((a, b, c), (x, y, z), len(keys), start, stop)
         return order, start, stop
 
     def counts(self, s: Ints | None, p: Ints | None, o: Ints | None) -> Ints:
@@ -253,8 +253,15 @@ def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
     stop: Ints = np.empty(len(triples), dtype=np.int64)
     a, b, c = (columns[place] for place in _ORDERS[order])
     x, y, z = (triples.ordered(order)[place] for place in _ORDERS[order])
-    _locate(*map(_fixed, (a, b, c, x, y, z)), 3, start, stop)
+    _located((a, b, c), (x, y, z), 3, start, stop)
     return start
+
+
+def _located(columns: TripleColumns, keys: TripleColumns, width: int, start: Ints, stop: Ints) -> None:
+    """Where the rows of sorted columns are that have the first `width` ids of each key, into `start` and `stop`."""
+    a, b, c = map(_fixed, columns)
+    x, y, z = map(_fixed, keys)
+    _locate(a, b, c, x, y, z, width, start, stop)
 
 
 def _fixed(column: Ints) -> Ints:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cep.core.hashtable import MISSING as MISSING
 from cep.core.hashtable import NAN as NAN
-from cep.core.hashtable import NO_ROOM, KeySet, ids_of
+from cep.core.hashtable import NO_ROOM, KeySet
 from cep.core.hashtable import capacity_for as capacity_for
 from cep.core.hashtable import id_of as id_of
 from cep.core.hashtable import id_of_two as id_of_two
@@ -39,10 +39,7 @@ class Keys(KeySet):
         if insert:
             self.reserve(table.shape[1] if columns.shape[0] else 1)
         slots: Ints = np.empty(table.shape[1], np.int64)
-        arguments = table[FIRST:]
-        self.count = int(
-            ids_of(arguments, columns, self.index, self.table, self.count, insert, not groups, slots, NO_ROOM)
-        )
+        self.count = self._ids(table[FIRST:], columns, insert, not groups, slots, NO_ROOM)
         return slots
 
     @property
