@@ -20,12 +20,17 @@ DerivedTables = Mapping[str, Sequence[Table]]
 """What a step gives: by event, a table a slice."""
 
 
+FEW = 1 << 16
+"""Occurrences: so many of an event, of several slices, become one frame."""
+
+
 def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
     """Tables with `start`, `end` and a column an attribute; missing values are null."""
     found: dict[str, pl.DataFrame] = {}
     for name, tables in derived.items():
-        if any(attribute.type == "any" for attribute in schemas[name].attributes):
-            tables = [concat(tables)]  # such a column has the type of all its values
+        few = len(tables) > 1 and sum(map(rows, tables)) <= FEW  # a frame costs more than to copy what it is made of
+        if few or any(attribute.type == "any" for attribute in schemas[name].attributes):
+            tables = [concat(tables)]  # a column of any has the type of all its values
         each = [table_frame(table, schemas[name], pool) for table in tables]
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
         kind = schemas[name].fluent
