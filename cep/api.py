@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from cep.compile import COMPILED, compile
+from cep.compile import CompiledProgram, CompileOptions, ReadProgram, divided
 from cep.core.errors import CepError, Warning
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
@@ -19,7 +20,6 @@ from cep.derived import Derived
 from cep.engine import Engine as Running
 from cep.engine import Frames
 from cep.events import Event, types_of
-from cep.language.asked import facts_declared, predicates_asked
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from connectors.batch import Batch
@@ -70,8 +70,8 @@ def detect(
     events, data = _events(data)
     text, name = _program(program)
     types = None if events is None else types_of(events)
-    made = compile(text, name, policy=policy, facts=_facts(facts, text, name), knowledge=knowledge, types=types)
-    engine = Running(made, lateness=None if lateness is None else _ticks(lateness))
+    options = CompileOptions(policy=policy, knowledge=knowledge, types=types)
+    engine = Running(_compiled(text, name, facts, options), lateness=None if lateness is None else _ticks(lateness))
     found = _Found(engine, strict)
     if events is not None:
         found.take(events)
@@ -98,9 +98,9 @@ class Engine:
     def from_text(cls, text: str, name: str = "<program>", *, lateness: Duration = "0 s", **options: Any) -> Engine:
         """For a program text. `options` are those of `cep.compile.compile` and of `cep.engine.Engine`. Raises
         CepError."""
-        given = {option: options.pop(option) for option in COMPILED if option in options}
-        given["facts"] = _facts(given.get("facts"), text, name, given.get("dialect"), given.get("tick"))
-        return cls(Running(compile(text, name, **given), lateness=_ticks(lateness), **options))
+        facts = options.pop("facts", None)
+        compiling, running = divided({**options, "lateness": _ticks(lateness)})
+        return cls(Running(_compiled(text, name, facts, compiling), running))
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> Engine:
@@ -275,13 +275,14 @@ def _program(program: str | Path) -> tuple[str, str]:
     return program, "<program>"
 
 
-def _facts(
-    facts: Mapping[str, Any] | None, text: str, program: str, dialect: str | None = None, tick: int | None = None
-) -> dict[str, pl.DataFrame] | None:
-    """The tables of facts. CepError: one is no table, or the program neither declares its predicate nor asks for it."""
-    if facts is None:
-        return None
-    known = predicates_asked(text, program, dialect, tick) | facts_declared(text).keys() if facts else set()
+def _compiled(text: str, name: str, facts: Mapping[str, Any] | None, options: CompileOptions) -> CompiledProgram:
+    program = ReadProgram.of(text, name, options.dialect, options.tick)
+    return program.compiled(replace(options, facts=None if facts is None else _facts(facts, program.predicates)))
+
+
+def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.DataFrame]:
+    """The tables of facts. CepError: one is no table, or the program neither declares its predicate nor asks for it
+    (`known`: those of which it does)."""
     for name in facts:
         if name not in known:
             listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"

@@ -160,8 +160,6 @@ def check(options: CheckOptions) -> int:
     Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
     what never forgets, for instance. The exit status is 2 if there is an error.
     """
-    from cep.language.syntax import ast
-    from cep.rules.terms import StaticRule
     from cep.runtime.run_stats import count
 
     refused = False
@@ -175,7 +173,7 @@ def check(options: CheckOptions) -> int:
         try:
             text = text_of(path)
             tables = facts_of(options.knowledge.facts, text)
-            engine = ProgramSource(path, text, tables, known, None, options.dialect).engine(alerts=True)
+            engine = ProgramSource.of(path, text, tables, known, None, options.dialect).engine(alerts=True)
         except CepError as error:
             refused = True
             complain(error)
@@ -188,17 +186,10 @@ def check(options: CheckOptions) -> int:
             complain(warning)
         for note in undeclared(engine):
             typer.echo(f"{path}: {note}", err=True)
-        written = [each for each in engine.tree.statements if getattr(each, "name", None) not in engine.tree.helpers]
         counts = (
-            count(
-                sum(
-                    isinstance(statement, ast.EventRule | ast.FluentRule | ast.WhileRule | StaticRule)
-                    for statement in written
-                ),
-                "rule",
-            ),
+            count(engine.written.rules, "rule"),
             *([count(len(engine.alerts), "alert")] if engine.alerts else []),
-            count(len((engine.inputs | engine.outputs).keys() - engine.pieces), "event type"),
+            count(len(engine.inputs.keys() | engine.outputs.keys()), "event type"),
             count(0, "error"),
             count(len(warnings), "warning"),
         )
@@ -215,11 +206,15 @@ def convert(options: ConvertOptions) -> None:
       cep convert description.prolog --tick 1ms > rules.cep
 
     It means the same. Names that could not be written so are spelled differently: `Flag` is `flag`. What comes in of a
-    fluent are events that it `begins` and `ends`, with the number of the piece and whether that end belongs to it.
+    fluent are records with `start` and `end`.
     """
     from cep.language.reading import converted
 
-    say(converted(text_of(options.rules), str(options.rules), **options.dialect.given).rstrip("\n"))
+    say(
+        converted(text_of(options.rules), str(options.rules), options.dialect.dialect, options.dialect.ticks).rstrip(
+            "\n"
+        )
+    )
 
 
 @takes(PlanOptions)

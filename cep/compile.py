@@ -6,31 +6,78 @@ parse -> lower -> ask the knowledge -> close the static rules -> plan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import polars as pl
 
 from cep.core.errors import CepError, CepErrors
 from cep.core.values import Pool
+from cep.language.asked import declarations_of, predicates_of
 from cep.language.dialects.etalis import lower
-from cep.language.pieces import with_pieces
 from cep.language.reading import dialect_of, read
-from cep.language.syntax.ast import PolicyStatement, SyntaxTree
+from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
 from cep.language.syntax.parser import parse
 from cep.plan.advice import arrowed
-from cep.plan.alerts import without_alerts
+from cep.plan.alerts import alerts_last
 from cep.plan.algebra import Rules
-from cep.plan.lint.empty import by_order, empty
 from cep.plan.plan import Plan, plan
+from cep.plan.staged import alerts_left_out
 from cep.rules.alert import Alert
 from cep.rules.static.datalog import Statics, close
-from cep.rules.terms import PolicyChoice
+from cep.rules.terms import PolicyChoice, StaticRule
 from cep.runtime import snapshot
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of
+from cep.runtime.options import EngineOptions
 
-COMPILED = ("facts", "knowledge", "types", "policy", "alerts", "dialect", "tick")
-"""The options of `compile`; all others are those of an engine."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions:
+    """`facts`: {predicate: table}; `knowledge`: what graph patterns ask, a `knowledge.graph.Knowledge`, or an rdflib
+    graph or dataset, as it is.
+
+    `types`: of undeclared input events; `policy`: of rules that name none.
+
+    `alerts`: make the occurrences of ALERT statements too, which go out as tables of their own (`cep.rules.alert`).
+
+    `dialect`: that of the text, by default what the suffix of its name says; `tick`: microseconds of the number 1 in a
+    dialect.
+    """
+
+    facts: Mapping[str, pl.DataFrame] | None = None
+    knowledge: KnowledgeSource | Iterable[Any] | None = None
+    types: Mapping[str, tuple[str, ...]] | None = None
+    policy: str | None = None
+    alerts: bool = False
+    dialect: str | None = None
+    tick: int | None = None
+
+
+COMPILED = frozenset(each.name for each in fields(CompileOptions))
+
+
+def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
+    """The options of `compile` and those of an engine, of keyword arguments that may be either. TypeError: one is
+    neither."""
+    own = {name: value for name, value in options.items() if name in COMPILED}
+    return CompileOptions(**own), EngineOptions(**{name: options[name] for name in options.keys() - own.keys()})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is known of a program's text without its tree: `rules`: how many there are; `predicates`: the static
+    predicates that conditions ask for; `prefixes`: with their IRIs."""
+
+    rules: int
+    predicates: frozenset[str]
+    prefixes: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, tree: SyntaxTree) -> Written:
+        own = [each for each in tree.statements if getattr(each, "name", None) not in tree.helpers]
+        rules = sum(isinstance(each, EventRule | FluentRule | WhileRule | StaticRule) for each in own)
+        prefixes = tuple((each.name, each.iri) for each in tree.statements if isinstance(each, Prefix))
+        return cls(rules, frozenset(predicates_of(tree)), prefixes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +95,7 @@ class CompiledProgram:
 
     `plan`: of all its rules; `rules`: these as they were lowered, `warnings` and those of alerts included; `alerts`:
     the ALERT statements whose occurrences are made; `fingerprint`: of the program with all that its state depends on;
-    `tree`: what was read.
+    `written`: what is known of its text.
     """
 
     plan: Plan
@@ -57,7 +104,7 @@ class CompiledProgram:
     fingerprint: str
     facts: Mapping[str, pl.DataFrame]
     knowledge: KnowledgeSource | None
-    tree: SyntaxTree
+    written: Written
     _statics: Rules
     _first: Binding | None
 
@@ -67,64 +114,82 @@ class CompiledProgram:
         return first or _bound(self._statics, self.facts, self.knowledge)
 
 
-def compile(
-    text: str,
-    name: str = "<program>",
-    *,
-    facts: Mapping[str, pl.DataFrame] | None = None,
-    knowledge: KnowledgeSource | Iterable[Any] | None = None,
-    types: Mapping[str, tuple[str, ...]] | None = None,
-    policy: str | None = None,
-    alerts: bool = False,
-    dialect: str | None = None,
-    tick: int | None = None,
-) -> CompiledProgram:
-    """A program text as a plan. Raises CepError with all its mistakes.
+@dataclass(frozen=True, slots=True)
+class ReadProgram:
+    """A program that was read and is not compiled yet: its text, the name to quote it by, the dialect and tick that
+    were asked for, its syntax tree."""
 
-    `name`: for messages; `facts`: {predicate: table}; `knowledge`: what graph patterns ask, a
-    `knowledge.graph.Knowledge`, or an rdflib graph or dataset, as it is; `types`: of undeclared
-    input events; `policy`: of rules that name none; `alerts`: make the occurrences of ALERT statements too, which go
-    out as tables of their own (`cep.rules.alert`); `dialect`: that of the text, by default what the suffix of `name`
-    says; `tick`: microseconds of the number 1 in a dialect.
-    """
-    tables, source = facts or {}, source_of(knowledge)
-    choice = policy_choice(policy)
-    tree = read(text, name, dialect, tick)
-    whole = with_pieces(tree, tree.incoming, tree.records) if tree.incoming else tree
-    every = lower(whole, choice, types or {}, tables)
+    text: str
+    name: str
+    dialect: str | None
+    tick: int | None
+    tree: SyntaxTree
+
+    @classmethod
+    def of(cls, text: str, name: str, dialect: str | None = None, tick: int | None = None) -> ReadProgram:
+        """Raises CepError."""
+        return cls(text, name, dialect, tick, read(text, name, dialect, tick))
+
+    @property
+    def predicates(self) -> frozenset[str]:
+        """The static predicates whose facts may be given: those asked for, and those declared."""
+        return frozenset(predicates_of(self.tree)) | declarations_of(self.tree).keys()
+
+    def compiled(self, options: CompileOptions) -> CompiledProgram:
+        """Its plan, as `compile` makes it. Raises CepError."""
+        return _compiled(self, options)
+
+
+def compile(text: str, name: str = "<program>", **options: Any) -> CompiledProgram:
+    """A program text as a plan. `name`: for messages; the other arguments are those of `CompileOptions`. Raises
+    CepError with all its mistakes."""
+    return compiled(text, name, CompileOptions(**options))
+
+
+def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
+    """The same, with the options as a value."""
+    return ReadProgram.of(text, name, options.dialect, options.tick).compiled(options)
+
+
+def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
+    tables, types, source = options.facts or {}, options.types, source_of(options.knowledge)
+    every = lower(program.tree, policy_choice(options.policy), types or {}, tables)
     pool = Pool()
     known = ask(every, source, tables, pool)
     rules = replace(every, errors=(*every.errors, *known.errors))
+    checked = rules if options.alerts else alerts_last(rules)
     try:
         statics = _closed(rules, tables, pool, known)
-        planned = plan(rules, statics.relations, pool, frozenset(types or ()))
-        planned = replace(planned, warnings=(*planned.warnings, *empty(rules, tables), *by_order(rules, tables)))
-        run = rules
-        if rules.alerts and not alerts:  # checked, and not made
-            run = without_alerts(rules)
-            warnings = planned.warnings
-            planned = replace(plan(run, statics.relations, pool, frozenset(types or ())), warnings=warnings)
+        planned = plan(checked, statics.relations, pool, frozenset(types or ()), tables)
     except CepError as error:
         raise CepErrors(_all(rules, known, error)) from None
-    written = dialect_of(name, dialect)
-    fingerprint = snapshot.program_fingerprint(
-        text if written is None else f"{written} {tick}\0{text}",
-        policy,
-        types,
-        tables,
-        None if source is None else source.fingerprint,
-    )
-    made = rules.alerts if alerts else ()
+    if rules.alerts and not options.alerts:  # checked, and not made
+        planned = alerts_left_out(planned)
     return CompiledProgram(
         planned,
-        run,
-        made,
-        fingerprint,
+        planned.rules,
+        rules.alerts if options.alerts else (),
+        _fingerprint(program, options, source),
         tables,
         source,
-        replace(tree, helpers=whole.helpers),
+        Written.of(program.tree),
         every,
         Binding(pool, known, statics),
+    )
+
+
+FACTS = "records"
+"""What facts of dialects come in as; once they were pairs of events, and states from then do not fit."""
+
+
+def _fingerprint(program: ReadProgram, options: CompileOptions, source: KnowledgeSource | None) -> str:
+    written, text = dialect_of(program.name, program.dialect), program.text
+    return snapshot.program_fingerprint(
+        text if written is None else f"{written} {program.tick} {FACTS}\0{text}",
+        options.policy,
+        options.types,
+        options.facts or {},
+        None if source is None else source.fingerprint,
     )
 
 

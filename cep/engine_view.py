@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cached_property
 
-from cep.compile import CompiledProgram
+from cep.compile import CompiledProgram, Written
 from cep.core.errors import NOWHERE, CepError, Warning
-from cep.core.fluents import CHANGES, HOLDS, RECORDS
-from cep.core.pieces import begins, ends
+from cep.core.fluents import RECORDS
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
@@ -25,32 +25,24 @@ from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
+from cep.runtime.options import EngineOptions
+from cep.runtime.output import EngineOutput
 from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 
 
-def assemble(
-    program: CompiledProgram,
-    stage: int | None,
-    lateness: int | None,
-    explain: bool,
-    remember: int | None,
-    fast_recursion: bool,
-    max_derivations: int,
-    gives_changes: bool = False,
-    gives_begins: bool = False,
-) -> EngineParts:
-    """The parts of a program that nothing has come to yet; the options are those of `Engine`."""
+def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
+    """The parts of a program that nothing has come to yet."""
     keep_freed()
-    bound, plan = program.bind(), program.plan
-    if stage is not None:
-        plan = staged(plan, stage) if stage else alerts_alone(plan, program.alerts)
-    if gives_changes or gives_begins:
-        plan = replace(plan, changes=gives_changes, begins=gives_begins)
+    bound, plan, remember = program.bind(), program.plan, options.remember
+    if options.stage is not None:
+        plan = staged(plan, options.stage) if options.stage else alerts_alone(plan, program.alerts)
+    if options.changes or options.begins:
+        plan = replace(plan, changes=options.changes, begins=options.begins)
     for table in bound.statics.stored.values():
         for codes in table.codes():
             bound.pool.pin(codes)
-    history = None if not explain and remember is None else OccurrenceHistory(remember)
+    history = None if not options.explain and remember is None else OccurrenceHistory(remember)
     changes = None
     if program.knowledge is not None:
         rules, facts = program.rules, program.facts
@@ -58,8 +50,8 @@ def assemble(
         if remember is not None:
             changes.remember(remember)
     builder = GoalBuilder(plan, bound.statics.relations, bound.pool, None if history is None else history.lineage)
-    machine = Machine(plan, builder, fast_recursion, max_derivations)
-    return EngineParts(plan, bound.pool, machine, ReorderBuffer(lateness), history, changes)
+    machine = Machine(plan, builder, options.fast_recursion, options.max_derivations)
+    return EngineParts(plan, bound.pool, machine, ReorderBuffer(options.lateness), history, changes)
 
 
 class EngineView:
@@ -68,7 +60,7 @@ class EngineView:
     `plan`: what it runs; `program`: a name for that with all that its state depends on; `alerts`: those it makes;
     `stage`: of the program, None: it runs all of it. `pool`: the values of strings and IRIs; `relations`: what static
     predicates hold; `history`: what was taken and made, and `changes`: the knowledge as it changes, None where there
-    are none. `tree`: the program as it was read.
+    are none; `written`: what is known of the program's text.
     """
 
     def __init__(self, program: CompiledProgram, stage: int | None, parts: EngineParts) -> None:
@@ -82,7 +74,9 @@ class EngineView:
         self.changes: KnowledgeChanges | None = parts.changes
         self._parts, self._machine, self._clock = parts, parts.machine, parts.clock
         self._whole: Plan = program.plan
-        self.tree = program.tree
+        self.written: Written = program.written
+        tables = frozenset(table for alert in program.alerts for table in alert.tables)
+        self._output = EngineOutput(parts.plan, parts.pool, tables)
         self._loaded = None if program.knowledge is None else program.knowledge.fingerprint
         self._fingerprints = Fingerprints(program.plan, program.facts, self._loaded)
 
@@ -104,7 +98,7 @@ class EngineView:
         follows = {name: not isinstance(each, Graph) or loaded.by_difference(each) for name, each in asked.items()}
         return {name: RelationInfo(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
 
-    @property
+    @cached_property
     def inputs(self) -> dict[str, Schema]:
         """The events that it reads, and as events of their starts the records of fluents."""
         read = (outside(schema) for name, schema in self.plan.schemas.items() if name in self.plan.inputs)
@@ -113,18 +107,7 @@ class EngineView:
     @property
     def outputs(self) -> dict[str, Schema]:
         """The events that it derives."""
-        alerts = {table for alert in self.alerts for table in alert.tables}
-        edges = self.plan.edges if self.plan.begins else ()
-        found = (self._output(name) for name in self.plan.derived if name not in alerts and name not in edges)
-        return {name: schema for name, schema in found if name not in self.tree.helpers}
-
-    def _output(self, name: str) -> tuple[str, Schema]:
-        """Name and schema of what is given under a name of the plan."""
-        schema = self.plan.schemas[name]
-        if schema.fluent is None or not (self.plan.changes or schema.fluent.part == HOLDS):
-            return name, schema
-        fluent = replace(schema.fluent, part=CHANGES) if self.plan.changes else schema.fluent
-        return fluent.name, replace(self.plan.schemas[fluent.name], fluent=fluent)
+        return self._output.schemas
 
     def refuse_records(self, place: str) -> None:
         """CepError: a fluent comes in as records, which are not known at this place yet."""
@@ -133,11 +116,6 @@ class EngineView:
                 message = f"`{schema.fluent.name}` comes in as records of intervals: {place} reads events alone"
                 hint = "events that begin and end it, `initiate` and `terminate`; or a run in one process"
                 raise CepError(message, hint=hint, code="fluent")
-
-    @property
-    def pieces(self) -> frozenset[str]:
-        """The events that pieces of fluents begin and end."""
-        return frozenset(event for name in self.tree.incoming for event in (begins(name), ends(name)))
 
     def refuse_endless(self, place: str) -> None:
         """CepError: what the program asks is known at the end of the input alone, to which this place never comes."""

@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from cep.core.errors import CepError
+from cep.core.fluents import RECORD_COLUMNS
 from cep.core.literals import SECOND, read_string
-from cep.core.pieces import INFINITE, begins, ends, ticks
 from cep.core.schema import ARRIVAL, Schema
+from cep.core.ticks import INFINITE, ticks
 from cep.events import Value
 from connectors.batch import Block, DeadLetter, dead_record
 from connectors.records import closest, series
@@ -23,7 +24,9 @@ _TERM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^",()]+?)\s*(?:,|$)')
 _INTERVAL = re.compile(r"([\[(])([^,]+),([^,]+)([\])])")
 
 _Row = tuple[str, int, tuple[Value, ...]]
-"""An event: its name, its time, its arguments."""
+"""An event, or a record of a fluent: its name, its time, its values."""
+_MORE = 2
+"""Attributes of records of fluents besides those of the fluent: the end and the bounds."""
 
 
 class ClauseReader:
@@ -74,8 +77,8 @@ class ClauseReader:
         for number, at in enumerate(filled, first):
             try:
                 text = lines[at].decode("utf-8").strip()
-                for name, time, values in self._fact(text, number) if self.facts else self._row(text, number):
-                    rows.setdefault(name, []).append((time, number, values))
+                name, time, values = self._fact(text) if self.facts else self._row(text)
+                rows.setdefault(name, []).append((time, number, values))
             except UnicodeDecodeError:
                 dead.append(dead_record(block, number, "utf-8", "the line is not UTF-8"))
             except Unreadable as reason:
@@ -93,32 +96,29 @@ class ClauseReader:
             columns[attribute.name] = series(attribute, [values[at] for _, _, values in found])
         return pl.DataFrame(columns)
 
-    def _piece(self, name: str, texts: Sequence[str], number: int, span: tuple[int, int | None, str]) -> list[_Row]:
-        """The events of a piece that `number` says apart from others. `span`: start, end, bounds."""
-        start, end, bounds = span
-        values = self._values(begins(name), name, texts, 2)
-        made: list[_Row] = [(begins(name), start, (*values, number, bounds[0] == "["))]
-        if end is not None:
-            made.append((ends(name), end, (*values, number, bounds[1] == "]")))
-        return made
+    def _record(self, name: str, texts: Sequence[str], span: tuple[int, int | None, str]) -> _Row:
+        """The record of a fluent. `span`: start, end, bounds."""
+        start, *more = span
+        return name, start, (*self._values(name, texts), *more)
 
-    def _values(self, table: str, name: str, texts: Sequence[str], more: int) -> list[Value]:
-        attributes = self.schemas[table].attributes
-        if not attributes and more:
-            return []  # only times are asked for
-        wanted = attributes[: len(attributes) - more] if more else attributes
+    def _values(self, name: str, texts: Sequence[str]) -> list[Value]:
+        attributes = self.schemas[name].attributes
+        wanted = attributes[:-_MORE] if self._is_fluent(name) else attributes
         if wanted and len(texts) != len(wanted):
             raise Unreadable("args", f"`{name}` has {len(wanted)} arguments in the program, here {len(texts)}")
         return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
 
+    def _is_fluent(self, name: str) -> bool:
+        """Whether the program reads records of a fluent, not events."""
+        return self.schemas[name].time == RECORD_COLUMNS[0]
+
     def _known(self, name: str) -> str:
         """The name, which the program reads. Unreadable: it does not."""
-        if name not in self.schemas and begins(name) not in self.schemas:
-            names = [each.removesuffix(begins("")) for each in self.schemas if not each.endswith(ends(""))]
-            raise Unreadable("type", f"the program asks nothing of `{name}`{closest(name, names)}")
+        if name not in self.schemas:
+            raise Unreadable("type", f"the program asks nothing of `{name}`{closest(name, list(self.schemas))}")
         return name
 
-    def _fact(self, text: str, number: int) -> list[_Row]:
+    def _fact(self, text: str) -> _Row:
         match = _FACT.fullmatch(text)
         if match is None:
             raise Unreadable("row", f"this is no fact: {FACT}")
@@ -131,7 +131,7 @@ class ClauseReader:
                 raise Unreadable("row", f"`{inside[at:]}` are no arguments: {FACT}")
             texts.append(read_string(term[1]) if term[1][0] == '"' else term[1])
             at = term.end()
-        return self._piece(name, texts, number, self._interval(when))
+        return self._record(name, texts, self._interval(when))
 
     def _interval(self, text: str) -> tuple[int, int | None, str]:
         match = _INTERVAL.fullmatch(text.replace(" ", ""))
@@ -159,17 +159,19 @@ class ClauseReader:
             return None
         return -ticks(bare, self.tick) if text.startswith("-") else ticks(bare, self.tick)
 
-    def _row(self, text: str, number: int) -> list[_Row]:
+    def _row(self, text: str) -> _Row:
         """A line of RTEC: an event, or a fluent for one tick or from one to another."""
         name, *fields = (each.strip() for each in text.split("|"))
         if len(fields) < 2:
             raise Unreadable("row", "a line is written `event|arrival|time|arguments..`: `go_to|9|9|chris|work`")
-        if self._known(name) in self.schemas:
-            return [(name, self._tick(fields[1]), tuple(self._values(name, name, fields[2:], 0)))]
-        wanted = len(self.schemas[begins(name)].attributes) - 2
+        if not self._is_fluent(self._known(name)):
+            return name, self._tick(fields[1]), tuple(self._values(name, fields[2:]))
+        if not self.schemas[name].attributes:  # only times are asked for
+            return name, self._tick(fields[1]) - self.tick, ()
+        wanted = len(self.schemas[name].attributes) - _MORE
         if len(fields) == wanted + 2:
             first, (value, *texts) = self._tick(fields[1]), fields[2:]
-            return self._piece(name, [*texts, value], number, (first - self.tick, first, "(]"))
+            return self._record(name, [*texts, value], (first - self.tick, first, "(]"))
         if len(fields) < 4:
             raise Unreadable(
                 "args", f"`{name}` is a fluent, and is written `{name}|arrival|start|end|value|arguments..`"
@@ -179,7 +181,7 @@ class ClauseReader:
         if last is not None and last <= first:
             raise Unreadable("time", f"the interval from {fields[1]} to {fields[2]} is empty")
         until = None if last is None else last - self.tick
-        return self._piece(name, [*texts, value], number, (first - self.tick, until, "(]"))
+        return self._record(name, [*texts, value], (first - self.tick, until, "(]"))
 
     def _tick(self, text: str) -> int:
         time = self._time(text)

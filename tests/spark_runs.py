@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from cep.compile import CompileOptions
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
@@ -104,7 +105,7 @@ def job(
     """What Spark is to do, with all that it writes in a folder."""
     engine = Engine.from_text(text, types=types, knowledge=knowledge)
     pickled = None if knowledge is None else pickle.dumps(knowledge)
-    made = ProgramOptions(knowledge=pickled, types=types or {})
+    made = ProgramOptions(knowledge=pickled, compiling=CompileOptions(types=types or {}))
     program = ShippedProgram.of(engine, text, "<program>", made, buckets)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     places = str(folder / "derived"), str(folder / "state")

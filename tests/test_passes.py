@@ -40,7 +40,8 @@ class Planned:
     def __init__(self, text: str) -> None:
         self.pool = Pool()
         self.rules = lower(parse(text, "<program>"), None, {})
-        self.relations = close(self.rules.statics, {}, self.pool, self.rules.source).relations
+        rules = self.rules
+        self.relations = close(rules.statics, {}, self.pool, rules.source, declared=rules.declared).relations
 
     @cached_property
     def safe(self) -> tuple[frozenset[int], Any]:

@@ -14,7 +14,6 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import holds
 from cep.events import Event, Held, Value
-from cep.language.pieces import with_pieces
 from cep.language.reading import converted, read
 from cep.language.spelled import spelled
 from cep.language.syntax.parser import parse
@@ -244,7 +243,7 @@ def test_terms_as_arguments_become_part_of_the_name() -> None:
 def test_the_converted_description_reads_as_it_was_meant(program: str) -> None:
     tree = read(program, "x.prolog")
     text = converted(program, "x.prolog")
-    assert print_program(parse(text)) == text == print_program(spelled(with_pieces(tree, tree.incoming)))
+    assert print_program(parse(text)) == text == print_program(spelled(tree))
 
 
 def test_the_converted_description_means_the_same() -> None:

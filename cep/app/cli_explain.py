@@ -136,7 +136,7 @@ def explain(options: ExplainOptions) -> int:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
     source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy, options.dialect)
-    engine = source.engine(remember=ALWAYS, max_derivations=options.evaluation.max_derivations)
+    engine = source.engine(replace(options.evaluation.engine, remember=ALWAYS))
     engine.refuse_fluents("`cep explain`")
     back = None if question.back is None else duration(question.back, "--back")
     if not options.event_text.startswith("@"):

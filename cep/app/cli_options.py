@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from typer import Argument, Option
 
@@ -12,6 +12,7 @@ from cep.app import completions
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
 from cep.app.durations import duration, name_and_file, refuse
 from cep.core.logs import Format as LogFormat
+from cep.runtime.options import MOST_DERIVATIONS, EngineOptions
 
 RuleFile = Annotated[
     Path, Argument(metavar="RULES", help="A file of event rules.", autocompletion=completions.rule_files)
@@ -183,12 +184,12 @@ class DialectOptions:
     ] = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The options of `cep.compile.compile`. CepError: one is wrong."""
+    def ticks(self) -> int | None:
+        """Microseconds of a tick. CepError: it is wrong."""
         ticks = None if self.tick is None else duration(self.tick, "--tick")
         if ticks == 0:
             raise refuse("--tick: a tick of no time", "`--tick 1ms`")
-        return {"dialect": self.dialect, "tick": ticks}
+        return ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,4 +201,9 @@ class EvaluationOptions:
     policy: PolicyName = None
     max_derivations: Annotated[
         int, Option(metavar="N", min=1, help="How many events a recursion may derive at one instant.")
-    ] = 1_000_000
+    ] = MOST_DERIVATIONS
+
+    @property
+    def engine(self) -> EngineOptions:
+        """Those of an engine, to which commands add their own."""
+        return EngineOptions(max_derivations=self.max_derivations)

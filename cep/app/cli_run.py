@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cep.app import cli_spark
@@ -135,12 +135,14 @@ def _sourced(options: RunOptions) -> _Sourced:
     from connectors.inputs import inputs as find
     from connectors.sources import Sources
 
-    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect).engine(
+    running = replace(
+        options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.sink.explain,
         changes=options.sink.changes,
-        max_derivations=options.evaluation.max_derivations,
     )
+    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
+    engine = source.engine(running)
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     derived = selected(engine.outputs, options.sink.only)

@@ -12,7 +12,6 @@ from cep.app.durations import refuse
 from cep.core.errors import Warning
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
-from cep.language.syntax.ast import SyntaxTree
 
 _ENCODINGS = ("utf-8", "utf8")
 
@@ -103,16 +102,12 @@ def _word(column: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in column.strip().strip('"').lower())
 
 
-def unused(tables: Collection[str], program: SyntaxTree) -> list[Warning]:
-    """A warning for each table whose facts no condition of the program asks for."""
-    from cep.language.asked import predicates_of
-
-    predicates = predicates_of(program) if tables else set()
+def unused(tables: Collection[str], predicates: Collection[str], program: str) -> list[Warning]:
+    """A warning for each table whose facts no condition of the program asks for. `predicates`: those that are asked
+    for; `program`: its name."""
     found = []
     for name in tables:
         if name not in predicates:
             hint = did_you_mean(name, predicates) or f"a condition asks for them: `WHERE {name}(...)`"
-            found.append(
-                Warning(f"--facts {name}: no rule of {program.source.name} asks for `{name}`", hint=hint, code="unused")
-            )
+            found.append(Warning(f"--facts {name}: no rule of {program} asks for `{name}`", hint=hint, code="unused"))
     return found

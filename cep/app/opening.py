@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.app.cli_options import DialectOptions, InputOptions, KnowledgeOptions
 from cep.app.terminal import facts_of, knowledge_of, text_of
@@ -13,8 +13,10 @@ from cep.app.terminal import facts_of, knowledge_of, text_of
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from cep.compile import CompileOptions
     from cep.core.schema import Schema
     from cep.engine import Engine
+    from cep.runtime.options import EngineOptions
     from connectors.batch import Batch
     from connectors.live import RunState
     from connectors.sources import Sources
@@ -23,15 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """What a program is made of: its text, the tables of facts by predicate, the knowledge, the default policy,
-    what it is written in."""
+    """What a program is made of: its text, the options that it is compiled with, and what the knowledge is among
+    them."""
 
     rules: Path
     text: str
-    facts: Mapping[str, DataFrame]
-    known: Knowledge | None
-    policy: str | None
-    dialect: DialectOptions | None = None
+    options: CompileOptions
+    known: Knowledge | None = None
 
     @classmethod
     def read(
@@ -47,15 +47,33 @@ class ProgramSource:
         policy_choice(policy, "--policy")
         text = text_of(rules)
         facts = facts_of(knowledge.facts, text)
-        return cls(rules, text, facts, knowledge_of(knowledge.files, knowledge.reasoning), policy, dialect)
+        known = knowledge_of(knowledge.files, knowledge.reasoning)
+        return cls.of(rules, text, facts, known, policy, dialect)
 
-    def engine(self, **options: Any) -> Engine:
-        """An engine; `options` are those of `cep.engine.Engine`, and `alerts`. CepError: the program is wrong."""
+    @classmethod
+    def of(
+        cls,
+        rules: Path,
+        text: str,
+        facts: Mapping[str, DataFrame],
+        known: Knowledge | None,
+        policy: str | None,
+        dialect: DialectOptions | None,
+    ) -> ProgramSource:
+        """The same of what was read already."""
+        from cep.compile import CompileOptions
+
+        options = CompileOptions(facts=facts, knowledge=known, policy=policy)
+        if dialect is not None:
+            options = replace(options, dialect=dialect.dialect, tick=dialect.ticks)
+        return cls(rules, text, options, known)
+
+    def engine(self, options: EngineOptions | None = None, alerts: bool = False) -> Engine:
+        """An engine. CepError: the program is wrong."""
+        from cep.compile import compiled
         from cep.engine import Engine
 
-        given: dict[str, Any] = {"facts": self.facts, "knowledge": self.known, "policy": self.policy}
-        given |= {} if self.dialect is None else self.dialect.given
-        return Engine.from_text(self.text, name=str(self.rules), **given, **options)
+        return Engine(compiled(self.text, str(self.rules), replace(self.options, alerts=alerts)), options)
 
 
 def open_batches(

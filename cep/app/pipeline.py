@@ -124,8 +124,7 @@ def flow(
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
     stats.twice, stats.remarks = doubtful.counts(), units.remarks()
-    others = engine.outputs.keys() | engine.pieces
-    stats.unseen = [name for name in engine.inputs if name not in seen and name not in others]
+    stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
     if not interrupt.signal:
         began = perf_counter()
         made = Counter()

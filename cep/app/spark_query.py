@@ -21,7 +21,7 @@ from cep.spark import disk, spark_files
 from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, remove_hidden
 from cep.spark.driver import session
 from cep.spark.job import Job
-from cep.spark.program import ProgramOptions, ShippedProgram, packed_facts
+from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.sink import file_sink
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
@@ -294,7 +294,7 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:
     """The program as one engine, and the options from which workers make theirs."""
     pickled = None if source.known is None else pickle.dumps(source.known)
-    engine = source.engine(max_derivations=options.evaluation.max_derivations)
+    engine = source.engine(options.evaluation.engine)
     engine.refuse_records("a run on Spark")
     engine.refuse_endless("what goes from batch to batch on Spark")
     engine.refuse_unending("Spark")
@@ -306,11 +306,4 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
             raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
         if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: {name}: no such file")
-    return ProgramOptions(
-        source.policy,
-        packed_facts(source.facts),
-        pickled,
-        {},
-        options.evaluation.max_derivations,
-        **options.dialect.given,
-    ), engine
+    return ProgramOptions.of(source.options, pickled, options.evaluation.engine), engine

@@ -76,7 +76,7 @@ def drain() -> None:
 
 def text_of(path: Path) -> str:
     """Read the text of a program. CepError: it cannot be read."""
-    from cep.language.syntax.parser import LONGEST, too_long
+    from cep.language.reading import LONGEST, too_long
 
     if (option := DATA.get(path.suffix)) is not None:
         rules = f"the program comes first: `cep run rules.cep {option}{path}`"
@@ -141,7 +141,7 @@ def warnings_of(engine: Engine, rules: Path, facts: Collection[str] = ()) -> tup
         if engine.outputs or engine.alerts
         else (Warning(f"{rules} has no rules, so it derives nothing", code="empty"),)
     )
-    return (*empty, *unused(facts, engine.tree), *engine.warnings)
+    return (*empty, *unused(facts, engine.written.predicates, engine.plan.source.name), *engine.warnings)
 
 
 def undeclared(engine: Engine) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cep.core.time import BEGINNING as BEFORE_TIME
 from cep.core.time import END_OF_TIME
@@ -42,7 +42,8 @@ class FluentTable:
     (TRANSITIONS), when it begins and ends (EDGES), also as that is written (CHANGES), or what comes in of it (RECORDS);
     `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it holds, so that its
     intervals have bounds of their own; `late`: their ends, and those of all rows of its tables, are so many
-    microseconds late, when they are known.
+    microseconds late, when they are known; `final`: of records, one without an end holds for good, and no other closes
+    it.
 
     What comes in is as what formulas define."""
 
@@ -51,6 +52,7 @@ class FluentTable:
     valued: bool
     defined: bool = False
     late: int = 0
+    final: bool | None = field(default=None, metadata={"later": True})
 
     @property
     def of_formulas(self) -> bool:
@@ -58,6 +60,8 @@ class FluentTable:
         return self.part == TRANSITIONS and self.defined
 
 
+RECORD_COLUMNS = ("start", "end", "bounds")
+"""What the columns of a record of a fluent are called where nothing else is said."""
 RECORD_END, RECORD_BOUNDS, RECORD_START = "@end", "@bounds", "@start"
 """Of a record of a fluent, which counts by its start: the end (null: it still holds), which ends belong to it, and of
 one that closes an earlier one, so that it counts by its end, the start of that."""

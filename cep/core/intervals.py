@@ -154,6 +154,10 @@ RELATIONS: Mapping[str, IntervalRelation] = {
 }
 
 
+FOLLOWS = next(name for name, relation in RELATIONS.items() if relation.implies(before(B, C)))
+"""The relation in which the left side is over before the right one starts."""
+
+
 def sequence(low: int, high: int) -> IntervalRelation:
     """`SEQ[low, high]`: the left side ends strictly before the right one starts, by `low` to `high` microseconds."""
     return IntervalRelation("SEQ", (Bound(B, C, max(low, 1), high),), RELATIONS["SEQ"].example)

@@ -11,8 +11,7 @@ from cep.core.suggest import did_you_mean
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.explain.occurrences import Memory, Occurrence
-from cep.language.syntax.ast import EventPattern, EventRule, Prefix
-from cep.language.syntax.parser import parse
+from cep.language.question import AskedEvent, asked_event
 from cep.rules.terms import Call, Constant, Expression, Variable
 
 BEGINNING, END = -(2**62), 2**62
@@ -41,7 +40,7 @@ def read_question(text: str, engine: Engine, at: str | None = None) -> EventQues
     `at`: a time, or two with `/` between. Raises CepError.
     """
     since, until = (BEGINNING, END) if at is None else interval(at)
-    pattern = _pattern(text, engine)
+    pattern: AskedEvent = asked_event(text, engine.written.prefixes)
     schema = engine.plan.schemas.get(pattern.name)
     if schema is None or pattern.name not in {**engine.inputs, **engine.outputs}:
         names = [*engine.outputs, *engine.inputs]
@@ -86,24 +85,6 @@ def _instant(text: str) -> int:
         return read_instant(text)
     except CepError as error:
         raise CepError(f"--at: {error.message}", hint=error.hint, code="option") from None
-
-
-def _pattern(text: str, engine: Engine) -> EventPattern:
-    prefixes = "".join(f"PREFIX {name}: <{iri}>\n" for name, iri in _prefixes(engine))
-    body = text.strip().removesuffix(".")
-    try:
-        statement = parse(f"{prefixes}asked <- {body}.", "event").statements[-1]
-    except CepError as error:
-        hint = "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
-        raise CepError(f"`{text}` is no event: {error.message}", hint=hint, code="option") from None
-    if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
-        hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
-        raise CepError(f"`{text}` is no event", hint=hint, code="option")
-    return statement.body
-
-
-def _prefixes(engine: Engine) -> list[tuple[str, str]]:
-    return [(each.name, each.iri) for each in engine.tree.statements if isinstance(each, Prefix)]
 
 
 def _value(argument: Expression, name: str, type: str) -> Value:

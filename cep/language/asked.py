@@ -8,16 +8,10 @@ from dataclasses import fields, is_dataclass
 
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
-from cep.language.reading import read
 from cep.language.syntax.ast import SyntaxTree
 from cep.language.syntax.parser import parse
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate
-
-
-def predicates_asked(text: str, name: str, dialect: str | None = None, tick: int | None = None) -> set[str]:
-    """Those of all conditions. CepError: the text is no program."""
-    return predicates_of(read(text, name, dialect, tick))
 
 
 def predicates_of(program: SyntaxTree) -> set[str]:
@@ -25,10 +19,15 @@ def predicates_of(program: SyntaxTree) -> set[str]:
     return set(_predicates_of(program.statements))
 
 
+def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
+    """The declarations of facts by name."""
+    return {each.name: each for each in program.statements if isinstance(each, FactDeclaration)}
+
+
 def facts_declared(text: str) -> dict[str, FactDeclaration]:
-    """The declarations of facts by name; none where the text is no program."""
+    """The same of a text; none where it is no program."""
     with suppress(CepError):
-        return {each.name: each for each in parse(text).statements if isinstance(each, FactDeclaration)}
+        return declarations_of(parse(text))
     return {}
 
 

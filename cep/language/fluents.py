@@ -29,7 +29,7 @@ from cep.core.fluents import (
 )
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
-from cep.language.recorded_fluents import edges, rules_of_records, tables_of_records
+from cep.language.recorded_fluents import edges, is_recorded, rules_of_records, tables_of_records
 from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import ANY, KIND, HoldingPattern
@@ -94,8 +94,7 @@ class Fluents:
         self.incoming = {
             each.name
             for each in statements
-            if isinstance(each, ast.FluentDeclaration)
-            and (each.name not in with_rules or (each.records is not None and each.records.start is not None))
+            if isinstance(each, ast.FluentDeclaration) and (each.name not in with_rules or is_recorded(each))
         } - self.defined
         for statement in statements:
             if isinstance(statement, ast.FluentDeclaration):
@@ -126,9 +125,6 @@ class Fluents:
             elif isinstance(each, ast.DeadlineStatement) and self.check(each, each.span):
                 self.deadline(each)
         for name, declaration in self.declared.items():
-            if name in self.defined and declaration.records is not None and declaration.records.start is not None:
-                hint = f"records of another fluent, and `{name}(..) WHILE recorded(..) OR ..`"
-                self.error(f"`{name}` is defined by WHILE, so it cannot come in as records yet", declaration.span, hint)
             self.acyclic(name, declaration)
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
@@ -152,7 +148,8 @@ class Fluents:
         attributes = tuple(Attribute(each.name, each.type, each.optional, iri=each.iri) for each in columns.values())
         iri = None if statement.records is None else statement.records.iri
         if name in self.incoming and statement.records is not None:
-            self.schemas |= tables_of_records(schema_of(statement.records), attributes, valued)
+            coming = schema_of(statement.records)
+            self.schemas |= tables_of_records(name, coming, attributes, valued, statement.final)
             return
         kind, defined = Attribute("what", "int"), name in self.defined
         rule = (Attribute("rule", "int"),) if defined else ()
@@ -273,7 +270,7 @@ class Fluents:
         made = []
         for name, statement in self.declared.items():
             if name in self.incoming:
-                made += rules_of_records(name, self.schemas[name], statement.span)
+                made += rules_of_records(name, self.schemas[name], statement.final, statement.span)
                 continue
             valued = statement.value is not None
             if name in self.defined:

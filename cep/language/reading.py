@@ -9,10 +9,11 @@ from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
 from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
 from cep.language.dialects.rtec.reader import read as read_rtec
-from cep.language.pieces import with_pieces
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
-from cep.language.syntax.parser import LONGEST, parse, too_long
+from cep.language.syntax.parser import LONGEST as LONGEST
+from cep.language.syntax.parser import parse
+from cep.language.syntax.parser import too_long as too_long
 from cep.language.syntax.printer import print_program
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec"}
@@ -34,9 +35,7 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
 
 def converted(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> str:
     """A program in our own language, which means the same. Raises CepError."""
-    tree = read(text, name, dialect, tick)
-    derived = {each.name for each in tree.statements if isinstance(each, ast.WhileRule | ast.FluentRule)}
-    return print_program(spelled(with_pieces(tree, [name for name in tree.incoming if name not in derived])))
+    return print_program(spelled(read(text, name, dialect, tick)))
 
 
 def read(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> ast.SyntaxTree:

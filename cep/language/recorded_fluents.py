@@ -1,7 +1,8 @@
 """Fluents that come in as records with intervals, lowered: of what is recorded a rule makes when it begins and ends.
 
 Of a fluent `f` that comes in the tables are `records of f`, `times of f` (its beginnings and ends), `f` (its maximal
-intervals), as of one that formulas define.
+intervals), as of one that formulas define. Where formulas define it too, its records are those of another fluent,
+which they ask: `f(X) WHILE f recorded(X).`
 """
 
 from __future__ import annotations
@@ -9,12 +10,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cep.core.errors import Span
-from cep.core.fluents import EDGES, GIVEN, HOLDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS, FluentTable
-from cep.core.schema import Attribute, Schema
+from cep.core.fluents import (
+    EDGES,
+    GIVEN,
+    HOLDS,
+    RECORD_BOUNDS,
+    RECORD_COLUMNS,
+    RECORD_END,
+    RECORD_START,
+    RECORDS,
+    FluentTable,
+)
+from cep.core.schema import Attribute, RecordFormat, Schema
+from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.recording import RecordingPattern
 from cep.plan.algebra import Rule
-from cep.rules.terms import Constant, Variable
+from cep.rules.formulas import FormulaAtom
+from cep.rules.terms import Constant, Expression, Variable
 
 
 def records(name: str) -> str:
@@ -27,19 +40,70 @@ def edges(name: str) -> str:
     return f"times of {name}"
 
 
-def tables_of_records(declared: Schema, attributes: tuple[Attribute, ...], valued: bool) -> dict[str, Schema]:
-    """The tables of a fluent whose records are `declared` so; `attributes`: its own, without how they are written."""
-    name = declared.name
+def incoming(
+    name: str,
+    attributes: tuple[ast.AttributeTree, ...],
+    value: ast.AttributeTree | None,
+    format: RecordFormat,
+    span: Span,
+) -> ast.FluentDeclaration:
+    """A fluent of a dialect, of which records come in that say for good when it holds."""
+    own = (*attributes, *([] if value is None else [value]))
+    start, end, _ = RECORD_COLUMNS
+    records = ast.EventDeclaration(name, own, None, start, end, span=span, records=format)
+    return ast.FluentDeclaration(name, attributes, value, records, span, final=True)
+
+
+def recorded(name: str) -> str:
+    """The fluent of the records of one that formulas define."""
+    return f"{name} recorded"
+
+
+def is_recorded(statement: ast.Statement) -> bool:
+    """Whether a statement declares a fluent that comes in as records."""
+    if not isinstance(statement, ast.FluentDeclaration):
+        return False
+    return statement.records is not None and statement.records.start is not None
+
+
+def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
+    """The program in which no fluent both comes in and is defined by formulas: these ask its records."""
+    defined = {each.name for each in program.statements if isinstance(each, ast.WhileRule)}
+    made: list[ast.Statement] = []
+    helpers = set(program.helpers)
+    for each in program.statements:
+        if not isinstance(each, ast.FluentDeclaration) or not is_recorded(each) or each.name not in defined:
+            made.append(each)
+            continue
+        assert each.records is not None, "it comes in"
+        own, span = recorded(each.name), each.span
+        made.append(replace(each, records=replace(each.records, start=None, end=None, records=None)))
+        made.append(replace(each, name=own))
+        values: tuple[Expression, ...] = tuple(Variable(f"X{at + 1}") for at in range(len(each.attributes)))
+        value = None if each.value is None else Variable("X")
+        made.append(
+            ast.WhileRule(each.name, values, value, (), FormulaAtom(own, values, None, value, None, span), span, span)
+        )
+        helpers.add(own)
+    return replace(program, statements=tuple(made), helpers=frozenset(helpers))
+
+
+def tables_of_records(
+    name: str, declared: Schema, attributes: tuple[Attribute, ...], valued: bool, final: bool
+) -> dict[str, Schema]:
+    """The tables of a fluent whose records are `declared` so, under the name that they have; `attributes`: its own,
+    without how they are written; `final`: no record closes another."""
     what = Attribute("what", "int")
+    start, end, bounds = RECORD_COLUMNS
     coming = (
         *declared.attributes,
-        Attribute(RECORD_END, "time", True, source=declared.end or "end", format=declared.format),
-        Attribute(RECORD_BOUNDS, "int", True, source="bounds"),
+        Attribute(RECORD_END, "time", True, source=declared.end or end, format=declared.format),
+        Attribute(RECORD_BOUNDS, "int", True, source=bounds),
         Attribute(RECORD_START, "time", True),
     )
     incoming = replace(
-        declared, name=records(name), attributes=coming, point=True, time=declared.start or "start", start=None,
-        end=None, fluent=FluentTable(RECORDS, name, valued),
+        declared, name=records(name), attributes=coming, point=True, time=declared.start or start, start=None,
+        end=None, fluent=FluentTable(RECORDS, declared.name, valued, final=final or None),
     )  # fmt: skip
     made = {records(name): incoming}
     for table, part, more in ((name, HOLDS, ()), (edges(name), EDGES, (what,))):
@@ -48,11 +112,12 @@ def tables_of_records(declared: Schema, attributes: tuple[Attribute, ...], value
     return made
 
 
-def rules_of_records(name: str, schema: Schema, span: Span) -> list[Rule]:
-    """The rules that make of records when a fluent begins and ends, and of that its intervals."""
+def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
+    """The rules that make of records when a fluent begins and ends, and of that its intervals. `final`: no record
+    closes another."""
     own = tuple(f"{each.name}'" for each in schema.attributes)
     every = tuple(map(Variable, (*own, "what'")))
-    body = RecordingPattern(records(name), (*own, "what'"), None, span)
+    body = RecordingPattern(records(name), (*own, "what'"), None, span, final or None)
     whole = Atom(edges(name), (*every[:-1], Constant(GIVEN, "int")), None, span)
     return [
         Rule(edges(name), every, body, None, span, span),

@@ -48,6 +48,9 @@ SORTED = ("median", "percentile", "mode")
 """Functions for which every value in a window is kept."""
 
 
+AGGREGATE = "AGGREGATE"
+
+
 @dataclass(frozen=True, slots=True)
 class Window(Pattern):
     """`pattern AGGREGATE results OVER LAST events|duration BY by`, or over another form of windows, `over`."""
@@ -70,6 +73,7 @@ class Window(Pattern):
             results=self.results,
             duration=_reach(self.duration, self.over),
             goal=True,
+            word=AGGREGATE,
         )
 
     @property
@@ -203,7 +207,7 @@ class Aggregation(Node):
 
     def describe(self) -> NodeProperties:
         return NodeProperties(
-            "AGGREGATE",
+            AGGREGATE,
             "window",
             remembers=True,
             shows=(*(((0, column),) for column in self.by), *(() for _ in self.results)),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cep.core.errors import NOWHERE, Span
 from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, relation_named
 from cep.core.suggest import did_you_mean
+from cep.operators.unless import GOING_ON
 from cep.operators.where import of_parts
 from cep.plan.binarise import Component, canonical
 from cep.plan.horizon import Horizon
@@ -236,6 +237,7 @@ class Join(Node):
             looks=tuple((side, column) for side, column in enumerate(self.by) if column is not None),
             equal=tuple(((0, left), (1, right)) for left, right in self.key),
             negated=None if self.absent is None else 2,
+            going_on=GOING_ON,
             forbids=tuple(((2, absent), column) for absent, column in self.absent_key),
             conditions=self.decide,
             asked_first=self.policy != "recent",

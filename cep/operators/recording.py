@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class RecordingPattern(WholeTable):
     """All records of a fluent, from the table `event`, as what becomes of it. `names`: of its arguments, its value if
-    it has one, and what becomes of it."""
+    it has one, and what becomes of it; `final`: no record closes another."""
 
     event: str
     names: tuple[str, ...]
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    final: bool | None = None
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
@@ -36,7 +37,7 @@ class RecordingPattern(WholeTable):
         width = len(self.names) - 1
         taken = (*self.names[:-1], "end'", "bounds'", "start'")
         child = builder.add(Scan(self.event, (), (), tuple(range(width + 3))), taken, self.span)
-        node = builder.add(Recording(child, width), self.names, self.span)
+        node = builder.add(Recording(child, width, self.final), self.names, self.span)
         return node, {name: place for place, name in enumerate(self.names)}
 
 
@@ -44,10 +45,11 @@ class RecordingPattern(WholeTable):
 class Recording(Node):
     """The records of a fluent of so many arguments, the value included (`width`), as what becomes of it. Columns of the
     records: the arguments, end, bounds, start; of the node: the arguments, and what becomes of it, as formulas
-    define it."""
+    define it. `final`: no record closes another."""
 
     child: int
     width: int
+    final: bool | None = None
 
     def describe(self) -> NodeProperties:
         return NodeProperties(

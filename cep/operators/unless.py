@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 
+GOING_ON = (
+    "where none may be going on: `p UNLESS (p PAR x) WITHIN q`, of an instant DURING; docs/language.md has it under NOT"
+)
+"""What to write of an X that may not be going on either."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unless(Pattern):
     """`left UNLESS absent WITHIN duration`, in microseconds."""
@@ -114,6 +120,7 @@ class Deadline(Node):
             remembers=True,
             shows=tuple(((0, column),) for column in range(self.width)),
             negated=1,
+            going_on=GOING_ON,
             forbids=tuple(((1, absent), left) for left, absent in self.key),
             earlier=(0, 1) if self.duration > 0 else (1,),
             completes=(0,),

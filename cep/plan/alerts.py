@@ -63,9 +63,20 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
     return None
 
 
+def alert_tables(rules: Rules) -> frozenset[str]:
+    """The tables of the occurrences of alerts."""
+    return frozenset(table for alert in rules.alerts for table in alert.tables)
+
+
+def alerts_last(rules: Rules) -> Rules:
+    """The program with what makes the occurrences of alerts behind all else."""
+    tables = alert_tables(rules)
+    return replace(rules, rules=tuple(sorted(rules.rules, key=lambda rule: rule.event in tables)))
+
+
 def without_alerts(rules: Rules) -> Rules:
     """The program without what makes the occurrences of alerts."""
-    tables = {table for alert in rules.alerts for table in alert.tables}
+    tables = alert_tables(rules)
     return replace(
         rules,
         schemas={name: schema for name, schema in rules.schemas.items() if name not in tables},

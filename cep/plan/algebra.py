@@ -38,8 +38,9 @@ class Triples:
 class Rules:
     """A lowered program: the schemas of all events, the rules in program order, the static rules; what conditions ask
     of the background knowledge, by the name of the predicate; the mistakes of the rules that are not among them, to be
-    reported with those of the plan; what alerts say of their occurrences, which are made by rules like others; and the
-    predicates whose facts are declared."""
+    reported with those of the plan; what alerts say of their occurrences, which are made by rules like others; the
+    predicates whose facts are declared; the events and fluents that only help to say what a program means (`helpers`),
+    which nobody is given; and the fluents that must not hold (`impossible`), with the rules that say so."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]
@@ -49,6 +50,8 @@ class Rules:
     asked: Mapping[str, Graph | Triples] = field(default_factory=dict)
     alerts: tuple[Alert, ...] = ()
     declared: Mapping[str, FactDeclaration] = field(default_factory=dict)
+    helpers: frozenset[str] = frozenset()
+    impossible: Mapping[str, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,6 @@ from cep.plan.node import Lasting, Meeting, Node
 INSTANT, MADE, GIVEN = range(3)
 """What is known of occurrences: nothing or that they are instants; that they are made of several, one after the other;
 that they are of an input declared with START and END."""
-HINT = (
-    "where none may be going on: `p UNLESS (p PAR x) WITHIN q`, of an instant DURING; docs/language.md has it under NOT"
-)
 
 
 def lasting(
@@ -40,7 +37,7 @@ def lasting(
         name = "one" if event is None else f"a `{event}`"
         message = f"this {properties.word} does not see {name} that is going on, only one that {means}"
         span = binarised.spans[number]
-        found.setdefault(span, Warning(message, source, span, HINT, "lasting"))
+        found.setdefault(span, Warning(message, source, span, properties.going_on, "lasting"))
     return list(found.values())
 
 

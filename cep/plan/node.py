@@ -60,7 +60,7 @@ class NodeProperties:
     Columns. `shows`: for each column the places that it shows unchanged, the first where it comes from; `looks`: the
     places that the goal itself looks at besides. `equal`: the places of two parts that are equal in all it gives.
     `negated`: the part that must not occur, `forbids`: the places of it, each with the column of the node that it is
-    equal to then.
+    equal to then, `going_on`: what to write where none of it may be going on either.
     `groups`: the places by which it groups. `conditions`: decided here, over its columns; `asked_first`: before one of
     several is chosen; `binds`: the columns that they bind.
 
@@ -86,6 +86,7 @@ class NodeProperties:
     looks: tuple[PartColumn, ...] = ()
     equal: tuple[tuple[PartColumn, PartColumn], ...] = ()
     negated: int | None = None
+    going_on: str | None = None
     forbids: tuple[tuple[PartColumn, int], ...] = ()
     groups: tuple[PartColumn, ...] = ()
     conditions: tuple[Condition, ...] = ()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source, Span
+from cep.core.intervals import FOLLOWS
 from cep.plan.algebra import Head
 from cep.plan.node import Node
 
@@ -70,7 +71,7 @@ def order(
                             f"{what} depends on its own result at the same instant",
                             source,
                             spans[unit],
-                            "let it see what is strictly earlier: take the recursive event on the left of a SEQ",
+                            f"let it see what is strictly earlier: take the recursive event on the left of a {FOLLOWS}",
                             "recursion",
                         )
                     )

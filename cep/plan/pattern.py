@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 class PatternProperties:
     """What passes ask of a pattern.
 
+    `word`: the operator as it is written, where messages name it.
     `parts`: the patterns directly inside it that occur, of a repetition the first; `negated`: those that must not.
     `through`: the parts whose variables it binds for what is around it, `binds`: those that it binds besides.
     `mentions`: the variables written here. `event`, `arguments`: of an event pattern. `conditions`, `policy`,
@@ -51,6 +52,7 @@ class PatternProperties:
     alternatives: bool = False
     copies: int = 1
     whole: Pattern | None = None
+    word: str = ""
 
 
 class Pattern(WithProperties[PatternProperties]):

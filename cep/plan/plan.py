@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from cep.core.errors import CepError, CepErrors, Source, Span, Warning
 from cep.core.fluents import EDGES, HOLDS, RECORDS
 from cep.core.schema import Schema
@@ -18,6 +20,7 @@ from cep.plan.algebra import Head, Rules
 from cep.plan.binarise import Binarised, binarise
 from cep.plan.lasting import lasting
 from cep.plan.lint.absent import unjoined
+from cep.plan.lint.empty import by_order, empty
 from cep.plan.lint.ranges import unsatisfiable
 from cep.plan.lint.suspicious import suspicious
 from cep.plan.lint.unused import unused
@@ -94,6 +97,7 @@ class Draft:
     typing: types.Typing = field(default_factory=lambda: types.Typing([], {}, []))
     points: tuple[bool, ...] = ()
     warnings: list[Warning] = field(default_factory=list)
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
 
 def _safe(draft: Draft) -> None:
@@ -135,10 +139,29 @@ def _horizon(draft: Draft) -> None:
 
 
 def _lint(draft: Draft) -> None:
-    rules, made = draft.rules, draft.binarised
-    draft.warnings += suspicious(rules) + unjoined(rules) + unused(rules) + unsatisfiable(rules)
-    draft.warnings += horizon.warnings(made, draft.points, rules.source)
-    draft.warnings += lasting(made, draft.typing.schemas, draft.inputs, rules.source)
+    for each in LINTS:
+        draft.warnings += each.found(draft)
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """A kind of warnings: the name of what it looks for, and what it finds in a draft without mistakes."""
+
+    name: str
+    found: Callable[[Draft], list[Warning]]
+
+
+LINTS = (
+    Lint("suspicious", lambda draft: suspicious(draft.rules)),
+    Lint("unjoined", lambda draft: unjoined(draft.rules)),
+    Lint("unused", lambda draft: unused(draft.rules)),
+    Lint("unsatisfiable", lambda draft: unsatisfiable(draft.rules)),
+    Lint("unbounded", lambda draft: horizon.warnings(draft.binarised, draft.points, draft.rules.source)),
+    Lint("lasting", lambda d: lasting(d.binarised, d.typing.schemas, d.inputs, d.rules.source)),
+    Lint("empty", lambda draft: empty(draft.rules, draft.tables)),
+    Lint("by order", lambda draft: by_order(draft.rules, draft.tables)),
+)
+"""What the pass `lint` looks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +188,16 @@ PASSES = (
 somebody asks how it is split."""
 
 
-def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: frozenset[str]) -> Plan:
+def plan(
+    rules: Rules,
+    relations: Mapping[str, Relation],
+    pool: Pool,
+    inputs: frozenset[str],
+    tables: Mapping[str, pl.DataFrame] | None = None,
+) -> Plan:
     """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them
-    too. Raises CepErrors with all mistakes of the program."""
-    draft = Draft(rules, relations, pool, inputs, list(rules.errors))
+    too; `tables`: of facts, by predicate. Raises CepErrors with all mistakes of the program."""
+    draft = Draft(rules, relations, pool, inputs, list(rules.errors), tables=tables or {})
     for each in PASSES:
         if each.sound and draft.errors:
             break

@@ -173,9 +173,11 @@ class Checker:
             if properties.results and name in variables(properties.parts[0]):
                 hint = f"`... BY {name}` makes it a group's"
                 if not place:
-                    hint += ", or the condition stands before AGGREGATE"
-                self.error(f"`{name}`{place} has no value after AGGREGATE, which gives its results and the groups",
-                           variable.span, hint)  # fmt: skip
+                    hint += f", or the condition stands before {properties.word}"
+                message = (
+                    f"`{name}`{place} has no value after {properties.word}, which gives its results and the groups"
+                )
+                self.error(message, variable.span, hint)
                 return
         close = self.local(name) or _constant(name, pattern) or did_you_mean(name, sorted(_written(bound)))
         if place:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cep.core.schema import Schema
+from cep.plan.alerts import alert_tables, without_alerts
 from cep.plan.dependencies import Dependencies
 from cep.plan.order import order
 from cep.plan.partition import Stage, partition
@@ -43,6 +44,34 @@ def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
         (),
     )
     return _part(plan, stage)
+
+
+def alerts_left_out(plan: Plan) -> Plan:
+    """The plan without what makes the occurrences of alerts, which stands behind all else (`alerts_last`)."""
+    rules = without_alerts(plan.rules)
+    own = range(len(rules.rules))
+    users = [frozenset(rule for rule in each if rule in own) for each in plan.users]
+    count = sum(map(bool, users))
+    assert all(users[:count]), "what alerts alone need comes last"
+    nodes, heads, spans = plan.nodes[:count], plan.heads[: len(own)], plan.spans[:count]
+    groups, errors = order(nodes, heads, spans, plan.source)
+    assert not errors, "a part of a program in order is in order"
+    schemas = {name: schema for name, schema in plan.schemas.items() if name not in alert_tables(plan.rules)}
+    return replace(
+        plan,
+        rules=rules,
+        nodes=nodes,
+        names=plan.names[:count],
+        spans=spans,
+        users=tuple(users[:count]),
+        columns=plan.columns[:count],
+        points=plan.points[:count],
+        heads=heads,
+        arguments=plan.arguments[: len(own)],
+        schemas=schemas,
+        inputs=plan.inputs & schemas.keys(),
+        groups=groups,
+    )
 
 
 def _part(plan: Plan, stage: Stage) -> Plan:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.relation import Table
-from cep.core.schema import ARRIVAL
+from cep.core.schema import ARRIVAL, Schema
 from cep.events import Event
 from cep.rules.conditions.relations import Mask
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
-from cep.runtime.fluent_records import closing, is_of_records
+from cep.runtime.fluent_records import closing, may_close
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
@@ -50,7 +51,7 @@ def _late(parts: EngineParts, tables: Mapping[str, Table], ordered: bool) -> dic
     """Which rows come too late. A record of a fluent that closes an open one counts by its end."""
     while True:
         late = encode.late(tables, parts.clock.watermark, parts.clock.lateness, ordered)
-        recorded = [name for name in late if is_of_records(parts.plan, name)]
+        recorded = [name for name in late if may_close(parts.plan, name)]
         if not any(closing(parts, name, tables[name], late[name]).any() for name in recorded):
             return late
 
@@ -79,3 +80,15 @@ def _events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encod
         admitted[name] = encode.admit_events(events, parts.schema(name), parts.pool, parts.position)
         position += len(events)
     return admitted, position
+
+
+def as_declared(event: Event, schema: Schema) -> Event:
+    """The event of a dialect whose values are texts where it has no types: numbers as they are written."""
+    types = [each.type for each in schema.attributes[: len(event.args)]]
+    if len(types) != len(event.args):
+        return event
+    values = tuple(
+        str(value) if type == "string" and isinstance(value, int | float) else value
+        for value, type in zip(event.args, types, strict=True)
+    )
+    return replace(event, args=values)

@@ -27,10 +27,10 @@ def tables_of(plan: Plan) -> dict[str, str]:
     return {each.name: name for name, each in found.items() if each is not None and each.part == RECORDS}
 
 
-def is_of_records(plan: Plan, name: str) -> bool:
-    """Whether a table is one of records of a fluent."""
+def may_close(plan: Plan, name: str) -> bool:
+    """Whether a table is one of records of a fluent that may close others."""
     fluent = plan.schemas[name].fluent
-    return fluent is not None and fluent.part == RECORDS
+    return fluent is not None and fluent.part == RECORDS and not fluent.final
 
 
 def outside(incoming: Schema) -> Schema:

@@ -14,6 +14,7 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
+from cep.core.intervals import FOLLOWS
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival, first_of_equal, take
@@ -275,7 +276,7 @@ class Recursion(Cycle):
     def _endless(self, so_far: str) -> CepError:
         return CepError(
             f"a recursion goes on for ever: {so_far}, of " + ", ".join(f"`{r}`" for r in dict.fromkeys(self.rules)),
-            hint="each round has to wait for something new: the recursive event on the left of a SEQ; "
+            hint=f"each round has to wait for something new: the recursive event on the left of a {FOLLOWS}; "
             "or `--max-derivations` raises the limit",
             code="recursion",
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +17,7 @@ from cep.core.errors import CepError
 from cep.core.suggest import astray
 from cep.core.tiers import compile_at_once
 from cep.engine import Engine
+from cep.runtime.options import EngineOptions
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
 from cep.spark.sink.reader import SinkReader
@@ -57,21 +57,19 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
     CepError."""
     source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
-    made = partial(
-        source.engine,
-        alerts=True,
+    running = replace(
+        options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.retention.explain,
         remember=options.retention.remembered,
         begins=True,
-        max_derivations=options.evaluation.max_derivations,
     )
-    engine = made()
+    engine = source.engine(running, alerts=True)
     if options.retention.explain:
         engine.refuse_fluents("`cep serve --explain`")
     if options.place.on_spark:
         engine.refuse_fluents("`cep serve --on spark`")
-    alert_engine = source.engine(alerts=True, lateness=None, stage=0) if options.place.on_spark else None
+    alert_engine = source.engine(EngineOptions(lateness=None, stage=0), alerts=True) if options.place.on_spark else None
     derived = None if alert_engine is None else SinkReader(options.source.inputs[0], engine.outputs)
     found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
     live = any(one.size is None for one in found)
@@ -88,7 +86,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
     journal = stack.enter_context(closing(Journal(folder, engine.inputs))) if journaled_input else None
     if journal is not None and (blob := journal.snapshot()):
-        engine = _restored(options, engine, made, blob)
+        engine = _restored(options, engine, source, running, blob)
     changes = knowledge_updates(engine, options.knowledge.updates, silence)
     rest = (
         Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
@@ -153,7 +151,9 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
     return options.retention.state
 
 
-def _restored(options: ServeOptions, engine: Engine, build: Callable[..., Engine], blob: bytes) -> Engine:
+def _restored(
+    options: ServeOptions, engine: Engine, source: ProgramSource, running: EngineOptions, blob: bytes
+) -> Engine:
     """The engine with the snapshot's state; if the program has changed, with that of the rules that mean the same."""
     from cep.runtime.prior_state import PriorState
 
@@ -162,7 +162,7 @@ def _restored(options: ServeOptions, engine: Engine, build: Callable[..., Engine
             return engine.restore(blob)
         if engine.explain:
             raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
-        engine = build(before=PriorState(blob))
+        engine = source.engine(replace(running, before=PriorState(blob)), alerts=True)
     except CepError as error:
         if error.code == DAMAGED:
             raise refuse(
@@ -175,7 +175,7 @@ def _restored(options: ServeOptions, engine: Engine, build: Callable[..., Engine
             "warning",
             code=error.code,
         )
-        return build()
+        return source.engine(running, alerts=True)
     on, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))
     what = f"the program has changed; go on: {', '.join(on) or 'none'}; begin empty: {', '.join(anew) or 'none'}"
     options.log("carried", what, carried=on, empty=anew)

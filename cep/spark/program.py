@@ -10,26 +10,38 @@ from io import BytesIO
 
 import polars as pl
 
+from cep.compile import CompileOptions, compiled
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, partition
 from cep.runtime.knowledge_source import KnowledgeSource
+from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled, `types` of
-    undeclared events."""
+    """What a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled, all other
+    options of compiling it and of its engines."""
 
-    policy: str | None = None
     facts: Mapping[str, bytes] = field(default_factory=dict)
     knowledge: bytes | None = None
-    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    max_derivations: int = 1_000_000
-    dialect: str | None = None
-    tick: int | None = None
+    compiling: CompileOptions = field(default_factory=CompileOptions)
+    running: EngineOptions = field(default_factory=EngineOptions)
+
+    @classmethod
+    def of(cls, compiling: CompileOptions, knowledge: bytes | None, running: EngineOptions) -> ProgramOptions:
+        """Those of one process, to be sent. `knowledge`: pickled."""
+        facts = packed_facts(compiling.facts or {})
+        return cls(facts, knowledge, replace(compiling, facts=None, knowledge=None), running)
+
+    @property
+    def unpacked(self) -> CompileOptions:
+        """The options of compiling with facts and knowledge among them."""
+        facts = {name: pl.read_ipc_stream(BytesIO(table)) for name, table in self.facts.items()}
+        known = None if self.knowledge is None else unpickled_knowledge(self.knowledge)
+        return replace(self.compiling, facts=facts, knowledge=known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +81,8 @@ class ShippedProgram:
     def engine(self, stage: int, state: bytes | None = None, before: PriorState | None = None) -> Engine:
         """A new engine of a stage, whose time only `advance` moves; with the `state` of an earlier one, or with the
         state `before` of another program. CepError: the state is of another program."""
-        options = self.options
-        made = Engine.from_text(
-            self.text,
-            self.name,
-            facts={name: pl.read_ipc_stream(BytesIO(table)) for name, table in options.facts.items()},
-            knowledge=None if options.knowledge is None else unpickled_knowledge(options.knowledge),
-            types=options.types,
-            policy=options.policy,
-            dialect=options.dialect,
-            tick=options.tick,
-            lateness=None,
-            max_derivations=options.max_derivations,
-            stage=stage,
-            before=before,
-        )
+        running = replace(self.options.running, lateness=None, stage=stage, before=before)
+        made = Engine(compiled(self.text, self.name, self.options.unpacked), running)
         return made if state is None else made.restore(state)
 
     def bare(self) -> ShippedProgram:

@@ -18,6 +18,7 @@ from cep.language.alerts import Alerting, alert_variables, alerting, on_fluent
 from cep.language.asking import Asking
 from cep.language.formulas import Formulas
 from cep.language.heads import placed, statement_variables
+from cep.language.recorded_fluents import records_apart
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables
@@ -66,7 +67,7 @@ def lower(
 
 class _Lowering:
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
-        self.program = program
+        self.program = program = records_apart(program)
         self.source: Source = program.source
         statics = {statement.name for statement in program.statements if isinstance(statement, StaticRule)}
         self.asking = Asking("triple" in statics or "triple" in tables)
@@ -137,6 +138,8 @@ class _Lowering:
             self.asking.asked,
             tuple(alerts),
             declared,
+            self.program.helpers,
+            dict(self.program.impossible),
         )
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:

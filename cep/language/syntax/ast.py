@@ -174,13 +174,14 @@ class FluentDeclaration:
     """`fluent name(attributes) [= value: type].` `value` is None where it holds or does not.
 
     `records`: how it comes in, `START s END e` and what may follow, as the declaration of an event with the value as
-    its last attribute; None: it is not said."""
+    its last attribute; None: it is not said. `final`: a record without an end holds for good, no other closes it."""
 
     name: str
     attributes: tuple[AttributeTree, ...]
     value: AttributeTree | None = None
     records: EventDeclaration | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    final: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +309,10 @@ Statement = (
 @dataclass(frozen=True, slots=True)
 class SyntaxTree:
     """All statements in the order written, and the text they came from. Of a dialect:
-    `impossible`, fluents that must not hold, each with the rule that says so; `incoming`, those of which pieces come
-    in; `helpers`, what only helps to say what a program means; `records`, how what
-    comes in is written."""
+    `impossible`, fluents that must not hold, each with the rule that says so; `helpers`, what only helps to say what a
+    program means."""
 
     statements: tuple[Statement, ...]
     source: Source = field(default=Source(""), compare=False)
     impossible: tuple[tuple[str, Span], ...] = field(default=(), compare=False)
-    incoming: tuple[str, ...] = field(default=(), compare=False)
     helpers: frozenset[str] = field(default=frozenset(), compare=False)
-    records: RecordFormat | None = field(default=None, compare=False)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cep.core.errors import Span, Warning
+from cep.core.intervals import FOLLOWS
 from cep.core.literals import SECOND, write_duration
 from cep.core.schema import Attribute
 from cep.plan.algebra import Rules
@@ -134,7 +135,7 @@ class Searcher:
             low = _Limit(least, False, f": {why}", f"more than {write_duration(least)}")
         elif event is not None and event not in self.derived and self.schemas[event].point:
             why = f": each `{event}` is an instant, being declared with TIME"
-            high = _Limit(0, False, why, "`duration()` is that of the pattern before this WHERE; of a SEQ, say")
+            high = _Limit(0, False, why, f"`duration()` is that of the pattern before this WHERE; of a {FOLLOWS}, say")
         return _Range("duration", low, high)
 
 

@@ -20,6 +20,7 @@ from cep.core.literals import SECOND, read_string
 from cep.core.schema import RecordFormat
 from cep.language.dialects.datalogmtl.tokens import DatalogMtlCursor, DatalogMtlToken, bound, tokens
 from cep.language.fluents import RESERVED
+from cep.language.recorded_fluents import incoming
 from cep.language.syntax import ast
 from cep.operators.conjunction import And
 from cep.operators.either import Or
@@ -86,11 +87,9 @@ class _ProgramReader:
         top: list[ast.Statement] = []
         if self.asks_top:
             top = [ast.FluentDeclaration(TOP, ()), ast.FluentRule("initially", TOP, (), None, None)]
-        incoming = tuple(name for name in self.arities if name not in self.impossible)
         statements = (*declared, *top, *self.rules)
         impossible, helpers = tuple(self.impossible.items()), frozenset({TOP})
-        records = RecordFormat("facts", (("tick", str(self.tick)),))
-        return ast.SyntaxTree(statements, self.source, impossible, incoming, helpers, records)
+        return ast.SyntaxTree(statements, self.source, impossible, helpers)
 
     def declaration(self, name: str) -> ast.FluentDeclaration:
         arity, span = self.arities[name]
@@ -102,7 +101,9 @@ class _ProgramReader:
                 own = next(each for each in (f"arg{k}" for k in count(at + 1)) if each not in (*columns, *wanted))
             columns[own] = None
         attributes = tuple(ast.AttributeTree(each, "string") for each in columns)
-        return ast.FluentDeclaration(name, attributes, None, span=span)
+        if name in self.impossible:
+            return ast.FluentDeclaration(name, attributes, None, span=span)
+        return incoming(name, attributes, None, RecordFormat("facts", (("tick", str(self.tick)),)), span)
 
     # --- rules ---
 

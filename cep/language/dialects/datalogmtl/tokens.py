@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from cep.core.errors import CepError, Source, Span
-from cep.core.pieces import INFINITE, ticks
+from cep.core.ticks import INFINITE, ticks
 
 _TOKEN = re.compile(
     r"""

@@ -27,6 +27,7 @@ from cep.language.dialects.rtec.signatures import EVENT, FLUENT, GROUND, PREDICA
 from cep.language.dialects.rtec.terms import Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
 from cep.language.fluents import RESERVED
+from cep.language.recorded_fluents import incoming
 from cep.language.syntax import ast
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, StaticRule, Variable
@@ -69,15 +70,10 @@ class _DescriptionReader:
                     declared += self.attempt(self.declaration, (name, kind))
         if self.errors:
             raise CepErrors(self.errors)
-        incoming = tuple(
-            name
-            for name, kind in self.known.kinds.items()
-            if kind == FLUENT and name not in self.known.defined | self.known.simple
-        )
         helpers = (*self.conditions.helpers(), *self.intervals.helpers())
         own = frozenset(each.name for each in helpers if isinstance(each, ast.FluentDeclaration | ast.EventRule))
         statements = (*declared, *helpers, *rules)
-        return ast.SyntaxTree(statements, self.source, (), incoming, own, self.records)
+        return ast.SyntaxTree(statements, self.source, (), own)
 
     def attempt(self, make: object, what: object) -> list[ast.Statement]:
         try:
@@ -109,7 +105,10 @@ class _DescriptionReader:
             span = self.known.places[name]
             return [ast.EventDeclaration(name, typed, "time", span=span, records=self.records)]
         if kind == FLUENT:
-            return [ast.FluentDeclaration(name, typed[:-1], typed[-1], span=self.known.places[name])]
+            span = self.known.places[name]
+            if name in self.known.defined | self.known.simple:
+                return [ast.FluentDeclaration(name, typed[:-1], typed[-1], span=span)]
+            return [incoming(name, typed[:-1], typed[-1], self.records, span)]
         if not arity:
             return []
         facts = tuple(FactAttribute(each.name, each.type) for each in typed)

@@ -65,10 +65,12 @@ NO_PIECES = Pieces(*(np.empty(0, np.int64) for _ in range(5)))
 
 @dataclass(frozen=True, slots=True)
 class RecordingSpec:
-    """`width` argument columns, then end, bounds and start of the records. `codes`: the columns of pool codes."""
+    """`width` argument columns, then end, bounds and start of the records. `codes`: the columns of pool codes;
+    `final`: no record closes another."""
 
     width: int
     codes: tuple[int, ...]
+    final: bool = False
 
 
 class RecordingGoal(NumberedState):
@@ -103,7 +105,8 @@ class RecordingGoal(NumberedState):
             records[IDENTITY],
         )
         new, closers = pieces.at(~closing), pieces.at(closing)
-        every = _closed(self.held.at(mine), new, closers)
+        held = self.held.at(mine)
+        every = held.with_(new) if self.spec.final else _closed(held, new, closers)
         whole = _joined(every)
         ended = _over(whole.end, watermark)
         made = self._edges(whole, (whole.start >> 1) > self.done, ended)
@@ -291,4 +294,4 @@ def _chosen(state: Arrays, chosen: Bools) -> Arrays:
 def recording_of(node: Recording, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)[: node.width]
-    return RecordingGoal(RecordingSpec(node.width, codes_of(types)), builder.lineage)
+    return RecordingGoal(RecordingSpec(node.width, codes_of(types), bool(node.final)), builder.lineage)

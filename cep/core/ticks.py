@@ -1,4 +1,4 @@
-"""Pieces of fluents that come in: an event when one begins and one when it ends; times in ticks of a clock."""
+"""Times in ticks of a clock, as dialects write them: a tick is as many microseconds as the program is told."""
 
 from __future__ import annotations
 
@@ -12,16 +12,6 @@ from cep.core.time import FARTHEST
 INFINITE = ("inf", "infty", "infinity", "oo")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?", re.ASCII)
 _COARSER = (("1s", SECOND), ("1min", 60 * SECOND), ("1h", 3600 * SECOND), ("1d", 86_400 * SECOND))
-
-
-def begins(name: str) -> str:
-    """The event that a piece of a fluent begins."""
-    return f"{name} begins"
-
-
-def ends(name: str) -> str:
-    """The event that one ends."""
-    return f"{name} ends"
 
 
 def ticks(text: str, tick: int) -> int:

@@ -1,0 +1,51 @@
+"""What an engine may be told besides its program: declared here, and taken by Python, the command line and Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cep.core.time import FARTHEST
+
+if TYPE_CHECKING:
+    from cep.runtime.prior_state import PriorState
+
+MOST_DERIVATIONS = 1_000_000
+"""How many events a recursion may derive at one instant where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """`lateness`: microseconds, None: only `advance` moves the watermark.
+
+    `explain`: lineage is given; `remember`: for `cep.explain`, keep what ended in the last so many microseconds, and
+    what led to it.
+
+    `fast_recursion`: linear recursion runs in a kernel of its own; `max_derivations`: how many events a recursion may
+    derive at one instant.
+
+    `stage`: of the stages of `cep.plan.partition` run this one alone, from 1 (`cep.runtime.buckets` says how its rows
+    come and go), 0: the ALERT statements alone, over what was derived.
+
+    `before`: the state of another program, of which it takes over that of the goals that mean the same.
+
+    `changes`: of fluents each beginning and end is given when it is known (columns `@edge`, `time`, the attributes,
+    `bounds`), and not their intervals; `begins`: besides their intervals each is given when it begins, without an end,
+    unless it ends in the same step.
+
+    Raises ValueError for a lateness that is none.
+    """
+
+    lateness: int | None = 0
+    explain: bool = False
+    remember: int | None = None
+    fast_recursion: bool = True
+    max_derivations: int = MOST_DERIVATIONS
+    stage: int | None = None
+    before: PriorState | None = None
+    changes: bool = False
+    begins: bool = False
+
+    def __post_init__(self) -> None:
+        if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:
+            raise ValueError("lateness is 0 to 2**60 microseconds; None: only `advance` moves the time")

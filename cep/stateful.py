@@ -1,0 +1,90 @@
+"""The state of an engine: saved and restored as a whole, or taken out and put back by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import pyarrow as pa
+
+from cep.compile import CompiledProgram
+from cep.core.errors import CepError
+from cep.engine_view import EngineView, assemble
+from cep.runtime import engine_state, snapshot
+from cep.runtime.atomic_step import wholly
+from cep.runtime.options import EngineOptions
+from cep.runtime.prior_state import SnapshotParts
+from cep.runtime.state_by_key import KeyedStage, KeySelection, StateByKey
+
+
+class StatefulEngine(EngineView):
+    """An engine that goes on where it, or one of another program, was.
+
+    `carried`: of each rule that remembers whether it goes on as it was in the program before. Where an exception ends
+    a call in the middle, the engine is `broken`.
+    """
+
+    def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
+        super().__init__(program, options.stage, assemble(program, options))
+        self.broken = False
+        self._by_key: StateByKey | None = None
+        self.carried: dict[str, bool] = {}
+        if options.before is not None:
+            state = SnapshotParts.of(options.before)
+            with snapshot.restoring():
+                taken = engine_state.carry(self._parts, state, self._goals(), self._loaded)
+            self.carried = {rule: goals <= taken for rule, goals in self.goals().items()}
+
+    @wholly()
+    def snapshot(self) -> bytes:
+        """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
+        return engine_state.save(self._parts, self._goals(), self._loaded, self._state)
+
+    def goes_on(self, blob: bytes) -> bool:
+        """Whether a snapshot is of this program, so that `restore` takes it. Raises CepError where it is damaged."""
+        return snapshot.program_of(blob) == self._state
+
+    def restore(self, blob: bytes) -> Self:
+        """Take on a snapshot of the same program; gives the engine itself. Raises CepError where it is another
+        program's, or damaged; the engine is then not to be used any more."""
+        with snapshot.restoring():
+            self._take_on(*engine_state.read_snapshot(self._parts, blob, self._state))
+        return self
+
+    @wholly()
+    def _take_on(self, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
+        engine_state.take_on(self._parts, header, batches)
+
+    def extract(self, keys: KeySelection) -> bytes:
+        """Take out all that is held of these keys, each the values of the arguments by which the program runs
+        (`cep plan`), or of a share of them; what belongs to every key is copied. Gives it as `replace` takes it.
+        Raises CepError where the program or stage does not run by key, and with lineage."""
+        return self._extract(self._keyed(), keys)
+
+    def replace(self, keys: KeySelection, state: bytes) -> None:
+        """Put what `extract` gave, of an engine of the same program and stage at the same watermark, in the place of
+        all that is held of these keys; an engine that has met nothing takes on the watermark, too. Raises CepError."""
+        held = self._keyed()
+        with snapshot.restoring():
+            self._replace(held, keys, *held.read(state))
+
+    @wholly()
+    def _extract(self, held: StateByKey, keys: KeySelection) -> bytes:
+        return held.extract(keys)
+
+    @wholly()
+    def _replace(
+        self, held: StateByKey, keys: KeySelection, header: Mapping[str, Any], batches: list[pa.RecordBatch]
+    ) -> None:
+        held.replace(keys, header, batches)
+        engine_state.check_restored(self._parts)
+
+    def _keyed(self) -> StateByKey:
+        if self.history is not None:
+            raise CepError("lineage is not kept by key", hint="an engine without `explain`", code="snapshot")
+        if self._by_key is None:
+            stage = KeyedStage(self._whole, self.stage)
+            held = StateByKey(stage, self._parts, self._state + " by key")
+            held.check()
+            self._by_key = held
+        return self._by_key
