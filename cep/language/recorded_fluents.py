@@ -25,8 +25,8 @@ from cep.core.schema import Attribute, RecordFormat, Schema
 from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.recording import RecordingPattern
+from cep.operators.supports import FormulaAtom
 from cep.plan.algebra import Rule
-from cep.rules.formulas import FormulaAtom
 from cep.rules.terms import Constant, Expression, Variable
 
 
