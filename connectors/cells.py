@@ -14,6 +14,7 @@ from connectors.numbers import (
     NULL,
     NUMBER,
     STRING,
+    _digit,
     read_count,
     read_float,
     read_int,
@@ -160,3 +161,62 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
         if kind[row] == NUMBER or states[k] == GOOD:
             bits[k >> 3] |= np.uint8(1 << (k & 7))
     return data, ends, bits, states
+
+
+@njit(linear=True, cache=True)
+def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
+    """Cells as `connectors.thousands` has them: bytes, offsets, lengths. `mark`: its bytes. A cell is no longer than
+    before."""
+    n = len(kind)
+    size = 0
+    for row in range(n):
+        if kind[row] == STRING:
+            size += length[row]
+    out = np.empty(size, np.uint8)
+    first = np.zeros(n, np.int32)
+    count = np.zeros(n, np.int32)
+    width = len(mark)
+    o = 0
+    for row in range(n):
+        first[row] = o
+        if kind[row] != STRING:
+            continue
+        i, stop = trim(buffer, offset[row], offset[row] + length[row])
+        begin, end = i, stop
+        whole = True
+        if i < stop and (buffer[i] == 43 or buffer[i] == 45):
+            out[o] = buffer[i]
+            o += 1
+            i += 1
+        digits = 0
+        groups = 0
+        while i < stop and buffer[i] != point:
+            if _digit(buffer[i]):
+                digits += 1
+                out[o] = buffer[i]
+                o += 1
+                i += 1
+                continue
+            same = i + width <= stop
+            if same:
+                for j in range(width):
+                    same &= buffer[i + j] == mark[j]
+            if not same or digits == 0 or digits > 3 or (groups > 0 and digits != 3):
+                whole = False
+                break
+            groups += 1
+            digits = 0
+            i += width
+        whole &= groups > 0 and digits == 3
+        while whole and i < stop:
+            whole &= _digit(buffer[i]) or (buffer[i] == point)
+            out[o] = buffer[i]
+            o += 1
+            i += 1
+        if not whole:  # as it was: whoever reads it says what is wrong
+            o = first[row]
+            for i in range(begin, end):
+                out[o] = buffer[i]
+                o += 1
+        count[row] = o - first[row]
+    return out, first, count

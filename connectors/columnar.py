@@ -63,7 +63,7 @@ def flattened(
     series = list_of(list(nested))
     elements = index = pa.array([], pa.int64())
     if series is not None:
-        lists = _reached(batch, series)
+        lists = reached(batch, series)
         there = lists.is_valid().to_numpy(zero_copy_only=False)
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         rows = np.repeat(rows, np.where(there, lengths, 1))
@@ -74,7 +74,7 @@ def flattened(
     columns = {name: batch.column(name) for name in plain}
     for source, steps in nested.items():
         if EACH not in steps:
-            columns[source] = _reached(batch, steps)
+            columns[source] = reached(batch, steps)
     if series is not None:
         columns = {name: _taken(column, pa.array(rows)) for name, column in columns.items()}
         for source, steps in nested.items():
@@ -91,6 +91,7 @@ def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
     return column.take(index)
 
 
-def _reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
+def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
+    """What stands at the end of a path through structs."""
     column = batch.column(steps[0])
     return pc.struct_field(column, list(steps[1:])) if len(steps) > 1 else column

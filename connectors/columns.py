@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
 from cep.core.zones import zone
 from cep.events import Value
-from connectors.cells import copy, counts, mark_absent, numbers, read_ticks
+from connectors.cells import copy, counts, mark_absent, numbers, read_ticks, without_marks
 from connectors.numbers import (
     BAD,
     ESCAPED,
@@ -30,7 +30,7 @@ from connectors.numbers import (
 from connectors.patterns import compiled, join, read_patterns
 from connectors.records import Record, parse, series, time_keys
 from connectors.times import FIRST, LAST, SHIFTS
-from connectors.values import FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
+from connectors.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
 
 UnreadableRow = tuple[int, str, str]
 """A row, the code and the reason why it cannot be read. (An exception kept would keep all it has seen.)"""
@@ -46,7 +46,7 @@ class Cells:
 
     `textual`: text fields (CSV), so a STRING may be a number and ESCAPED has doubled quotes; else JSON. `texts`: the
     columns of JSON that are text fields all the same, since they come from what a message says besides its record.
-    `point`: the decimal mark, `quote`: what is doubled in text fields.
+    `point`: the decimal mark, `quote`: what is doubled in text fields, `thousands`: what stands between thousands.
     """
 
     buffer: Buffer
@@ -57,12 +57,22 @@ class Cells:
     texts: frozenset[int] = frozenset()
     point: int = ord(".")
     quote: int = ord('"')
+    thousands: str | None = None
+
+    def plain(self, c: int) -> Cells:
+        """The cells of one column of numbers, without marks between thousands."""
+        assert self.thousands is not None, "there are such"
+        mark = np.frombuffer(self.thousands.encode(), np.uint8)
+        data, offset, length = without_marks(
+            self.buffer, self.offset[c], self.length[c], self.kind[c], mark, self.point
+        )
+        return Cells(data, offset[None], length[None], self.kind[c][None], True, frozenset(), self.point, self.quote)
 
     def column(self, c: int) -> Cells:
         """The cells of one column, all of them of its kind."""
         here = slice(c, c + 1)
         own = self.offset[here], self.length[here], self.kind[here], self.textual or c in self.texts
-        return Cells(self.buffer, *own, frozenset(), self.point, self.quote)
+        return Cells(self.buffer, *own, frozenset(), self.point, self.quote, self.thousands)
 
 
 def table(
@@ -83,6 +93,8 @@ def table(
     decoded = []
     for attribute, c in zip(schema.attributes, range(len(time_keys(schema)), len(cells.kind))):
         own, at = (cells.column(c), 0) if c in cells.texts else (cells, c)
+        if cells.thousands is not None and attribute.type in COUNTED:
+            own, at = cells.plain(c), 0
         doubtful = absent(attribute, own, at) if attribute.missing else None
         values, states = _decode(attribute, own, at)
         if doubtful is not None:
@@ -315,7 +327,7 @@ def field(cells: Cells, c: int, row: int) -> str | None:
 
 def _value(attribute: Attribute, cells: Cells, c: int, row: int) -> Value:
     if cells.textual:
-        return text_value(attribute, field(cells, c, row), chr(cells.point))
+        return text_value(attribute, field(cells, c, row), chr(cells.point), cells.thousands)
     quoted = cells.kind[c, row] in (STRING, ESCAPED)
     return json_value(attribute, parse(b'"' + _raw(cells, c, row) + b'"' if quoted else _raw(cells, c, row)))
 

@@ -138,12 +138,14 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How fields are written: what separates and quotes them, the decimal mark, how a line begins that is a comment."""
+    """How fields are written: what separates and quotes them, the decimal mark, how a line begins that is a comment,
+    the mark between thousands."""
 
     separator: str
     quote: str = '"'
     point: str = "."
     comment: str | None = None
+    thousands: str | None = None
 
     @classmethod
     def of(cls, file: str, schema: Schema, separator: str) -> Dialect:
@@ -156,6 +158,7 @@ class Dialect:
             given.option("quote") or '"',
             given.option("decimal") or ".",
             given.option("comment"),
+            given.option("thousands"),
         )
         if found.separator == found.point:
             message = f"{file}: `{found.point}` separates fields, and is the decimal mark of {schema.name}"
@@ -209,14 +212,15 @@ class Fields:
         wrong = wrong[wrong < n]  # not what is left for the next block
         good[wrong] = False
         kind[:, wrong] = NULL  # nothing of such a line is a text
-        cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True, frozenset(), ord(marks.point), quote)
+        matrix = offset[:, :n], length[:, :n], kind[:, :n]
+        cells = Cells(buffer, *matrix, True, frozenset(), ord(marks.point), quote, marks.thousands)
 
         def read(row: int) -> Record:
             if state[row] != FINE:
                 raise Unreadable("row", self._wrong(int(state[row])))
             decode(data[starts[row] : starts[row + 1]])
             fields = {key: field(cells, c, row) or "" for c, key in enumerate(self._keys)}
-            return read_fields(fields, self._schema, marks.point)
+            return read_fields(fields, self._schema, marks.point, marks.thousands)
 
         refused: list[UnreadableRow] = []
         found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)

@@ -21,6 +21,7 @@ from connectors.csv import read_csv
 from connectors.double_hours import FoldedTables
 from connectors.influx import PointReader
 from connectors.inputs import CLAUSES, PACKS, RDF, TABLES, TYPED, Input, inputs, sure
+from connectors.jsonfiles import read_json
 from connectors.jsonl import LineReader, ReadsLines, read_jsonl
 from connectors.live import RunState, lasting_connection, listen
 from connectors.order import in_order
@@ -243,7 +244,8 @@ def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: 
             lines = ClauseReader(schemas, one.format)
         else:
             lines = LineReader(*known) if one.format == "jsonl" else PointReader(*known)
-        for tables, dead, block in read_jsonl(one.path, stream, lines, chunk, first):
+        read = read_json if one.format == "jsonl" else read_jsonl
+        for tables, dead, block in read(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position
             last = block or last
     elif one.format in PACKS:

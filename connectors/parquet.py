@@ -131,9 +131,10 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
 
 def _joined(day: pl.Series, clock: pl.Series) -> pl.Series:
     """A day and a time of day as one text."""
-    return (day.cast(pl.String).str.strip_chars(" \t") + " " + clock.cast(pl.String).str.strip_chars(" \t")).alias(
-        "time"
-    )
+    if isinstance(day.dtype, pl.Datetime):
+        day = day.dt.date()
+    hour = clock.dt.to_string("%H:%M:%S%.f") if clock.dtype == pl.Time else clock.cast(pl.String)
+    return (day.cast(pl.String).str.strip_chars(" \t") + " " + hour.str.strip_chars(" \t")).alias("time")
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:

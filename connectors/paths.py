@@ -46,7 +46,7 @@ def from_message(source: str) -> bool:
 
 
 def source_of(attribute: Attribute) -> str:
-    return attribute.source or attribute.name
+    return attribute.name if attribute.source is None else attribute.source
 
 
 def list_of(sources: Sequence[str]) -> Path | None:

@@ -204,15 +204,17 @@ def _json_time(schema: Schema) -> Callable[[str, Any], int]:
     return lambda key, value: json_time(key, value, schema.format)
 
 
-def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".") -> Record:
-    """The event of one line of text fields, by column; empty and `NA` fields are missing. `point`: the decimal mark."""
+def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", thousands: str | None = None) -> Record:
+    """The event of one line of text fields, by column; empty and `NA` fields are missing. `point`: the decimal mark,
+    `thousands`: that between thousands."""
 
     def field(name: str) -> str | None:
         text = fields.get(name)
         return None if text is None or text in ("", "NA") else text
 
     start, end = read_times(field, schema, lambda key, text: text_time(key, text, schema.format, point))
-    values = tuple(text_value(attribute, field(source_of(attribute)), point) for attribute in schema.attributes)
+    marks = point, thousands
+    values = tuple(text_value(attribute, field(source_of(attribute)), *marks) for attribute in schema.attributes)
     return Record(schema.name, start, end, values)
 
 

@@ -52,6 +52,7 @@ class ByteStream:
         self._decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)("surrogateescape")
         self._descriptor: int | None = None
         self._read = 0
+        self._ahead = b""
         if path == "-":
             if given is None and sys.stdin is None:
                 raise OSError("it is closed")
@@ -93,7 +94,7 @@ class ByteStream:
         """Wait for something to read, or the end, but no longer than until a report of silence is due; whether
         nothing came."""
         seconds = self.silence.remaining
-        if self._descriptor is None or seconds is None:
+        if self._ahead or self._descriptor is None or seconds is None:
             return False
         while not stops.wait(self._descriptor, seconds):
             if self.silence.due():
@@ -103,7 +104,7 @@ class ByteStream:
 
     def empty(self) -> bool:
         """Whether there is nothing to read now, nor the end."""
-        if self._descriptor is None:
+        if self._ahead or self._descriptor is None:
             return False
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
@@ -113,6 +114,9 @@ class ByteStream:
         """Up to `most` bytes (and MOST), b"" at the end. From a pipe what has arrived, without waiting for all."""
         most = min(most, MOST)
         stops.look()
+        if self._ahead:
+            data, self._ahead = self._ahead[:most], self._ahead[most:]
+            return data
         if self._descriptor is not None:
             stops.wait(self._descriptor, None)
             data = self._arrived(self._descriptor, most)
@@ -126,6 +130,10 @@ class ByteStream:
         self._read += len(data)
         self.silence.reset()
         return data if self._decoder is None else self._decoded(self._decoder, data, most)
+
+    def unread(self, data: bytes) -> None:
+        """What was read comes again."""
+        self._ahead = data
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, most: int) -> bytes:
         """The text as UTF-8; nothing only at the end."""

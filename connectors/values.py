@@ -8,12 +8,16 @@ from typing import Any
 
 from cep.core.schema import Attribute, TimeFormat
 from cep.events import Value
+from connectors.thousands import is_grouped, plain_number
 from connectors.times import LARGEST, SHIFTS, decimal, is_number, of_duration, of_text, power, scaled, shown
 
 NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 NUMERIC = ("int", "float", "time", "duration")
+COUNTED = ("int", "float")
+"""The types whose numbers may have marks between thousands."""
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1"), ("false", "no", "0")
 
+_MARKS = re.compile(r"[.,' _\u2019\u00a0\u202f]")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 
@@ -123,12 +127,14 @@ def json_value(attribute: Attribute, value: Any) -> Value:
         raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
 
 
-def text_value(attribute: Attribute, text: str | None, point: str = ".") -> Value:
+def text_value(attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None) -> Value:
     """The value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string."""
     if text is None:
         return None
     bare = text.strip(" \t")
     try:
+        if thousands is not None and attribute.type in COUNTED:
+            bare = plain_number(bare, thousands, point)
         if attribute.type in NUMERIC and (attribute.format is None or attribute.format.pattern is None):
             bare = with_point(bare, point)
         if attribute.missing and _absent(attribute, bare, text):
@@ -148,18 +154,25 @@ def text_value(attribute: Attribute, text: str | None, point: str = ".") -> Valu
                 return _number("any", text)
             case "any":
                 return text == "true" if text in ("true", "false") else text
-        raise ValueError(f"expected {attribute.type}, found `{shown(text)}`{_grouped(attribute.type, bare)}")
+        hint = _grouped(attribute.type, bare, point, thousands)
+        raise ValueError(f"expected {attribute.type}, found `{shown(text)}`{hint}")
     except ValueError as error:
         raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
 
 
-def _grouped(type: str, text: str) -> str:
+def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
     """A hint for a number with marks of thousands, or another decimal mark; else nothing."""
-    if type not in ("int", "float") or not (len(text) < 40 and is_number(re.sub(r"[.,' _\u00a0\u202f]", "", text))):
+    if type not in COUNTED or not (len(text) < 40 and is_number(_MARKS.sub("", text))):
         return ""
+    if thousands is not None:
+        return f"; marks of thousands, `{thousands}`, stand before each three digits"
+    for dot, mark in ((".", ","), (",", "."), *((point, mark) for mark in "' _\u2019\u00a0\u202f")):
+        if is_grouped(text, mark, dot) and (text.count(mark) > 1 or dot in text or dot == point):
+            marks = f'thousands: "{mark}"' if dot == "." else f'separator: ";", decimal: ",", thousands: "{mark}"'
+            return f"; marks of thousands are declared: `FORMAT csv({marks})`"
     if text.count(",") == 1 and is_number(text.replace(",", ".")):
         return '; decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")`'
-    return "; numbers have no marks between thousands"
+    return "; its marks are none of decimals and thousands"
 
 
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:

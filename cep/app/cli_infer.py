@@ -16,6 +16,7 @@ from cep.app.terminal import say
 
 if TYPE_CHECKING:
     from connectors.infer.declaration import Inferred
+    from connectors.infer.sample import RecordSample
 
 WIDTH = 80
 """Columns within which a note stands behind its attribute."""
@@ -59,7 +60,7 @@ def infer(options: InferOptions) -> None:
     seen, as comments. It is a proposal, made from the first records: read it, and mend it.
     """
     from connectors.infer.declaration import inferred
-    from connectors.infer.sample import samples
+    from connectors.infer.files import samples
 
     file = options.file
     if str(file) == "-" or not file.is_file():
@@ -73,10 +74,20 @@ def infer(options: InferOptions) -> None:
     for number, sample in enumerate(samples(file, options.records, options.format)):
         if number:
             say("")
-        say(_written(inferred(sample, options.event or Path(stem).stem), sample.count))
+        say(_written(inferred(sample, options.event or Path(stem).stem), sample))
 
 
-def _written(made: Inferred, count: int) -> str:
+def _seen(sample: RecordSample) -> str:
+    """`from 2 records, 3 events`, where these are the elements of a list."""
+    count = sample.count if sample.records is None else sample.records
+    text = "from 1 record" if count == 1 else f"from {count:,} records"
+    if sample.series is not None:
+        events = "1 event" if sample.count == 1 else f"{sample.count:,} events"
+        text += f", {events}: the elements of `{sample.series}`"
+    return text
+
+
+def _written(made: Inferred, sample: RecordSample) -> str:
     """The declaration, an attribute a line, with what was seen behind each."""
     from cep.rules.printing import attribute, declaration
 
@@ -85,7 +96,7 @@ def _written(made: Inferred, count: int) -> str:
         schema.name, (), None, schema.time, schema.start, schema.end, schema.clock, schema.format, None, schema.records
     )
     tail = behind.removeprefix(f"{schema.name}()").strip()
-    lines = ["% from 1 record" if count == 1 else f"% from {count:,} records"]
+    lines = [f"% {_seen(sample)}"]
     for remark in made.remarks:
         lines += wrap(remark, WIDTH, initial_indent="% ", subsequent_indent="%   ", break_on_hyphens=False)
     if made.facts is not None:

@@ -83,7 +83,7 @@ def declaration(
         text += f" TIME {_column(time)}" + (f", {_column(clock)}" if clock is not None else "")
     if start is not None and end is not None:
         text += f" START {_column(start)} END {_column(end)}"
-    return text + _times(format, "epoch ") + _missing(missing) + record_format(records)
+    return text + time_format(format, "epoch ") + _missing(missing) + record_format(records)
 
 
 def record_format(records: RecordFormat | None) -> str:
@@ -94,7 +94,7 @@ def record_format(records: RecordFormat | None) -> str:
     return f" FORMAT {records.name}" + (f"({options})" if options else "")
 
 
-def _times(format: TimeFormat | None, since: str) -> str:
+def time_format(format: TimeFormat | None, since: str) -> str:
     """` FORMAT "%d.%m.%Y" ZONE "Europe/Zurich" FOLD later`."""
     if format is None:
         return ""
@@ -122,7 +122,7 @@ def attribute(each: AnAttribute) -> str:
         text += f" FROM {_column(each.source)}"
     if each.iri is not None:
         text += f" AS <{each.iri}>"
-    return text + _times(each.format, "epoch " if each.type == "time" else "") + _missing(each.missing)
+    return text + time_format(each.format, "epoch " if each.type == "time" else "") + _missing(each.missing)
 
 
 def range_of(type: str, low: int | float | None, high: int | float | None) -> str:

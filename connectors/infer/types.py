@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
-from connectors.times import is_number, of_iso_clock
-from connectors.values import Real
+from connectors.infer.sentinels import sentinels
+from connectors.thousands import plain_number
+from connectors.times import LARGEST, is_number, of_iso_clock
+from connectors.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Real, with_point
 
-SENTINELS = (-99, -999, -9999, -99999, -999999, 999, 9999, 99999, 999999, -99.9, -999.9, 999.9, 9999.9)
-"""Numbers that sensors write where they have none."""
 ABSENT = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil", "missing", "unknown", "#n/a", "m"))
 """Texts, in lower case, that stand for a missing value among numbers and times."""
 SHARE = 0.5
-"""So much of a column has a type at least; what else it holds stands for missing values, or is unreadable."""
+"""So much of a column has a type at least, if what else it holds is to stand for missing values."""
+_TRIED = 500
+"""Texts by which the patterns are found that may fit all."""
+FEW = 8
+"""So many texts may stand for a missing value."""
+BIG = "some have more than 64 bits"
+_BIG_FLOAT = f"{BIG}: read as floats, which have 15 digits"
+_BIG_TEXT = f"{BIG}: read as texts"
 
 _DATES = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
@@ -34,15 +43,19 @@ _WHOLE = (
 )  # fmt: skip
 _UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _SINCE, _UNTIL = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
-_TIMELY = re.compile(r"time|date|stamp|^ts$|_ts$|_at$|epoch|^t$|^(when|seen|begin|start|end|until|from|to)$", re.I)
+_TIMELY = re.compile(
+    r"time|date|stamp|zeit|datum|uhr|clock|^ts$|_ts$|_at$|epoch|^t$|^(when|seen|begin|start|end|until|from|to)$", re.I
+)
 _CLOCK = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}([.]\d+)?)?( ?[AaPp][Mm])?")
+_IRI = re.compile(r"https?://.|urn:.")
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The type of a column, its `format` if it is a time, texts and numbers that stand for a missing value, whether one
-    is missing, and what is worth knowing of it. `day`: the times have no time of day; `local`: nor an offset."""
+    """The type of a column (none fits where it is empty, `note` says why), its `format` if it is a time, texts and
+    numbers that stand for a missing value, whether one is missing, and what is worth knowing of it. `day`: the times
+    have no time of day; `local`: nor an offset; `clock`: they are times of day, without a day."""
 
     type: str
     values: tuple[Any, ...]
@@ -52,26 +65,35 @@ class Guess:
     note: str = ""
     day: bool = False
     local: bool = False
+    clock: bool = False
 
 
-def guess(name: str, column: Sequence[Any], text: bool, decimal: str = ".", typed: pa.DataType | None = None) -> Guess:
-    """What a column holds. `text`: its values are those of a table of text, which does not tell numbers from texts."""
+def guess(
+    name: str,
+    column: Sequence[Any],
+    text: bool,
+    decimal: str = ".",
+    typed: pa.DataType | None = None,
+    thousands: str | None = None,
+) -> Guess:
+    """What a column holds. `text`: its values are those of a table of text, which does not tell numbers from texts, and
+    has these marks."""
     there = [value for value in column if value is not None]
     optional = len(there) < len(column)
     if typed is not None:
         return _typed(typed, there, optional, name)
     if not there:
         return Guess("string", (), optional=True, note="always missing, so its type is not known")
-    if not text:
-        kinds = Counter(map(_kind, there))
-        if set(kinds) <= {"int", "float"}:
-            numbers = [float(each) if isinstance(each, Real) else each for each in there]
-            return _numbers(name, numbers, "float" if "float" in kinds else "int", optional)
-        if set(kinds) == {"bool"}:
-            return Guess("bool", tuple(there), optional=optional)
-        if set(kinds) != {"string"}:
-            return _mixed(name, there, kinds, optional)
-    return _texts(name, [str(each).strip(" \t") for each in there], text, decimal, optional)
+    if text:
+        return _fields(name, there, decimal, thousands, optional)
+    kinds = Counter(map(_kind, there))
+    if set(kinds) <= {"int", "float"}:
+        return _numbers(name, _plain(there), optional)
+    if set(kinds) == {"string"}:
+        return _texts(name, there, optional)
+    if "bool" in kinds:
+        return _bools(there, kinds, optional)
+    return _mixed(name, there, kinds, optional)
 
 
 def _kind(value: Any) -> str:
@@ -80,84 +102,149 @@ def _kind(value: Any) -> str:
     return "float" if isinstance(value, Real | float) else "int" if isinstance(value, int) else "string"
 
 
+def _plain(values: Sequence[Any]) -> list[int | float]:
+    return [float(each) if isinstance(each, Real) else each for each in values]
+
+
+def _bools(there: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
+    """Booleans, and what else is read as one."""
+    words = {str(each).lower() for each in there if not isinstance(each, bool)}
+    if words <= {*TRUE_WORDS, *FALSE_WORDS}:
+        return Guess("bool", tuple(there), optional=optional)
+    return _unlike(kinds)
+
+
+def _unlike(kinds: Counter[str]) -> Guess:
+    named = {"bool": "booleans", "string": "texts"}
+    counts = Counter[str]()
+    for kind, number in kinds.items():
+        counts[named.get(kind, "numbers")] += number
+    return Guess("", (), note=f"{' and '.join(f'{number} {kind}' for kind, number in counts.most_common())} in it")
+
+
 def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Numbers among which texts stand for missing ones; or a mixture, of which the most frequent kind is read."""
-    numbers = [float(each) if isinstance(each, Real) else each for each in there if _kind(each) in ("int", "float")]
-    words = sorted({str(each) for each in there if _kind(each) == "string"})
-    if len(numbers) >= SHARE * len(there):
-        found = _numbers(name, numbers, "float" if "float" in kinds else "int", optional)
-        absent = tuple(word for word in words if word.strip().lower() in ABSENT)
-        rest = len(there) - len(numbers) - sum(str(each) in absent for each in there)
-        note = f"{rest} of {len(there)} are no numbers, those records are dead letters" if rest else found.note
-        missing = absent + found.missing
-        return Guess(found.type, found.values, found.format, missing, optional or bool(absent), note)
-    kind = kinds.most_common(1)[0][0]
-    kept = tuple(each for each in there if _kind(each) == kind)
-    note = f"{len(there) - len(kept)} of {len(there)} are no {kind}, those records are dead letters"
-    return Guess(kind, kept, optional=optional, note=note)
+    """Numbers among which a few texts stand for missing ones, or texts among which a number does; of others there is no
+    type."""
+    numbers = [each for each in there if _kind(each) != "string"]
+    words = sorted({each for each in there if _kind(each) == "string"})
+    if len(numbers) >= SHARE * len(there) and len(words) <= FEW:
+        found = _numbers(name, _plain(numbers), True)
+        if found.type:
+            odd = [word for word in words if word.strip().lower() not in ABSENT]
+            note = f"{found.note}; " if found.note else ""
+            note += f"{', '.join(map(json.dumps, odd))} is read as a missing one" if odd else ""
+            words = sorted({form for each in words for form in (each, each.strip(" \t"))})
+            return replace(found, missing=(*words, *found.missing), note=note.removesuffix("; "))
+    absent = {each for each in numbers if isinstance(each, int) and each in sentinels([*numbers, 0, 1])}
+    if len(absent) == len(set(numbers)) and len(words) > 1:
+        found = _texts(name, [each for each in there if _kind(each) == "string"], True)
+        return replace(found, missing=(*found.missing, *sorted(absent)), optional=True)
+    return _unlike(kinds)
 
 
-def _texts(name: str, there: Sequence[str], table: bool, decimal: str, optional: bool) -> Guess:
-    """Of texts: numbers and booleans in a table, times anywhere, else a string or an IRI."""
+def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
+    """Of the fields of a table: numbers and booleans, times, else strings or IRIs."""
+    there = [each.strip(" \t") for each in raw]
     words = tuple(sorted({each for each in there if each.lower() in ABSENT}))
     some = [each for each in there if each not in words]
-    if some and table:
-        points = [each.replace(decimal, ".") if decimal != "." else each for each in some]
-        if all(map(is_number, points)):
-            if any(len(each) > 1 and each.lstrip("+-").startswith("0") and each.isdigit() for each in some):
-                if (times := _times(name, some)) is None:
-                    return Guess("string", tuple(there), optional=optional, note="digits with a leading 0: a name")
-                return _with(times, words, optional)
-            whole = all(each.lstrip("+-").isdigit() for each in points)
-            if whole and (times := _times(name, some)) is not None and times.format and times.format.pattern:
-                return _with(times, words, optional)
-            numbers = [int(each) if whole else float(each) for each in points]
-            return _with(_numbers(name, numbers, "int" if whole else "float", optional), words, optional)
-        low = {each.lower() for each in some}
-        if low <= {"true", "false"} or low <= {"yes", "no"}:
-            return Guess("bool", tuple(some), None, words, optional or bool(words))
+    if some and (points := _pointed(some, decimal, thousands)) is not None:
+        whole = all(each.lstrip("+-").isdigit() for each in points)
+        if any(len(each) > 1 and each.lstrip("+-").startswith("0") and each.isdigit() for each in points):
+            if (times := _times(name, some)) is None:
+                return Guess("string", tuple(raw), optional=optional, note="digits with a leading 0: a name")
+            return _with(times, words, optional)
+        if whole and (times := _times(name, some)) is not None and times.format and times.format.pattern:
+            return _with(times, words, optional)
+        found = _numbers(name, [int(each) if whole and len(each) < 400 else float(each) for each in points], optional)
+        if not found.type or found.note == _BIG_FLOAT:
+            return Guess("string", tuple(raw), optional=optional, note=_BIG_TEXT if found.type else found.note)
+        if found.type == "time" and thousands is not None and points != some:
+            return Guess("string", tuple(raw), optional=optional, note="counts with marks between thousands")
+        return _with(found, words, optional)
+    low = {each.lower() for each in some}
+    if low and (low <= {"true", "false"} or low <= {"yes", "no"}):
+        absent = tuple(dict.fromkeys(each for each in raw if each.strip(" \t") in words))
+        return Guess("bool", tuple(some), None, absent, optional or bool(absent))
     if some and (times := _times(name, some)) is not None:
         return _with(times, words, optional)
-    if some and all(re.match(r"(https?://|urn:)[^\s<>\"]+$", each) for each in some):
-        return Guess("iri", tuple(some), optional=optional)
-    return Guess("string", tuple(there), optional=optional)
+    return _named(raw, optional)
+
+
+def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
+    """Numbers with points and without marks between thousands; None: not all are numbers."""
+    found = []
+    for text in texts:
+        try:
+            plain = with_point(text if thousands is None else plain_number(text, thousands, decimal), decimal)
+        except ValueError:
+            return None
+        if not is_number(plain):
+            return None
+        found.append(plain)
+    return found
+
+
+def _texts(name: str, there: Sequence[str], optional: bool) -> Guess:
+    """Of texts that are no fields: times, else strings or IRIs."""
+    absent = {each for each in there if each.strip(" \t").lower() in ABSENT}
+    words = tuple(sorted({form for each in absent for form in (each, each.strip(" \t"))}))
+    some = [each for each in there if each not in words]
+    if some and (times := _times(name, some, quoted=True)) is not None:
+        return _with(times, words, optional)
+    return _named(there, optional)
+
+
+def _named(texts: Sequence[str], optional: bool) -> Guess:
+    """Strings or IRIs."""
+    words = tuple(dict.fromkeys(each for each in texts if each.strip(" \t").lower() in ABSENT))
+    some = [each for each in texts if each not in words]
+    if some and all(_IRI.match(each) and not NOT_IRI.search(each) for each in some) and len(words) <= FEW:
+        return Guess("iri", tuple(some), None, words, optional or bool(words))
+    return Guess("string", tuple(texts), optional=optional)
 
 
 def _with(found: Guess, words: tuple[str, ...], optional: bool) -> Guess:
-    return Guess(
-        found.type, found.values, found.format, words + found.missing, optional or bool(words) or found.optional,
-        found.note, found.day, found.local,
-    )  # fmt: skip
+    return replace(found, missing=words + found.missing, optional=optional or bool(words) or found.optional)
 
 
-def _numbers(name: str, numbers: Sequence[int | float], type: str, optional: bool) -> Guess:
-    """Numbers, of which one far from all others stands for a missing value; counts since 1970 where the name says
+def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess:
+    """Numbers, of which some far from all others stand for a missing value; counts since 1970 where the name says
     time."""
-    if _TIMELY.search(name) and (unit := _unit(numbers)) is not None:
+    if _TIMELY.search(name) and (unit := unit_of(numbers)) is not None:
         format = None if unit == "s" else TimeFormat(unit=unit)
         return Guess("time", tuple(numbers), format, optional=optional)
-    counts = Counter(numbers)
-    absent: list[int | float] = []
-    for one in (min(counts), max(counts)):
-        rest = [each for each in counts if each != one and each not in absent]
-        if one in SENTINELS and len(rest) > 1:
-            near = min(abs(each - one) for each in rest)
-            if near > max(rest) - min(rest):
-                absent.append(int(one) if one == int(one) else one)
+    try:
+        finite = all(map(math.isfinite, numbers))
+    except OverflowError:
+        finite = False
+    if not finite:
+        return Guess("", (), note="numbers beyond the floats in it")
+    whole = all(isinstance(each, int) for each in numbers)
+    absent = sentinels(numbers)
     kept = tuple(each for each in numbers if each not in absent)
-    return Guess(type, kept, None, tuple(absent), optional or bool(absent))
+    big = whole and any(abs(each) > LARGEST for each in numbers)
+    type = "int" if whole and not big else "float"
+    return Guess(type, kept, None, absent, optional or bool(absent), _BIG_FLOAT if big else "")
 
 
-def _unit(numbers: Sequence[int | float]) -> str | None:
+def unit_of(numbers: Sequence[int | float]) -> str | None:
+    """The unit of which all numbers are counts since 1970 that give our days, None: there is none."""
     for unit, size in _UNITS:
         if all(_SINCE * size <= each <= _UNTIL * size for each in numbers):
             return unit
     return None
 
 
-def _times(name: str, texts: Sequence[str]) -> Guess | None:
-    """How texts are written if all are times; of several ways that in which they go on in order."""
-    some = list(dict.fromkeys(texts))[:500]
+def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | None:
+    """How texts are written if all are times; of several ways that in which they go on in order. `quoted`: they are
+    texts of JSON, where counts since 1970 need a FORMAT, and blanks around ISO 8601 count."""
+    some = list(dict.fromkeys(texts))
+    if quoted and all(is_number(each.strip(" \t")) for each in some):
+        unit = unit_of([float(each) for each in some]) if _TIMELY.search(name) else None
+        if unit is not None:
+            return Guess("time", tuple(texts), TimeFormat(unit=unit))
+    if quoted:
+        texts = [each.strip(" \t") for each in texts]
     try:
         found = [of_iso_clock(each) for each in some]
     except ValueError:
@@ -168,9 +255,12 @@ def _times(name: str, texts: Sequence[str]) -> Guess | None:
         return Guess("time", tuple(texts), local=local, day=day)
     if all(map(is_number, texts)) and not all(len(each) in (8, 12, 14) for each in texts):
         return None
-    fits = [(pattern, ticks) for pattern in _patterns() if (ticks := _read(some, pattern)) is not None]
     if all(map(is_number, texts)) and not _TIMELY.search(name):
         return None
+    first = some[:_TRIED]
+    fits = [(pattern, ticks) for pattern in _patterns() if (ticks := _read(first, pattern)) is not None]
+    if len(some) > _TRIED:
+        fits = [(pattern, ticks) for pattern, _ in fits if (ticks := _read(some, pattern)) is not None]
     if not fits:
         return None
     best = min(fits, key=lambda fit: (sum(b < a for a, b in zip(fit[1], fit[1][1:], strict=False)), fits.index(fit)))
@@ -233,9 +323,18 @@ _ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 def _typed(typed: pa.DataType, there: Sequence[Any], optional: bool, name: str) -> Guess:
     """By the type of a column of Parquet; texts and counts in it may be times."""
+    if pa.types.is_null(typed):
+        return Guess("string", (), optional=True, note="always missing, so its type is not known")
+    if pa.types.is_time(typed):
+        return Guess("", tuple(there), optional=optional, note="times of day, without a day", clock=True)
     type = next((type for fits, type in _ARROW if fits(typed)), "string")
     if type in ("int", "float") and there:
-        return _numbers(name, there, type, optional)
-    if type == "string" and there and all(isinstance(each, str) for each in there):
-        return _texts(name, there, False, ".", optional)
-    return Guess(type, tuple(there), optional=optional, day=type == "time" and pa.types.is_date(typed))
+        found = _numbers(name, there, optional)
+        if found.type in ("int", "float") and not pa.types.is_integer(typed):
+            found = replace(found, type="float")
+        return found
+    if type == "string" and there:
+        return _texts(name, there, optional)
+    day = type == "time" and pa.types.is_date(typed)
+    local = type == "time" and getattr(typed, "tz", None) is None
+    return Guess(type, tuple(there), optional=optional, day=day, local=local)

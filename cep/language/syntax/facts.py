@@ -12,8 +12,14 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 
 _TABLES = (
     'the marks of a table of facts can be said: `FORMAT csv(separator: ";", decimal: ",")`; '
-    "its times are ISO 8601, and a missing value is empty or `NA`"
+    'how times are written stands behind their attribute: `from: time FORMAT "%d.%m.%Y"`; '
+    "a missing value is empty or `NA`"
 )
+_NO_CLAUSE = {
+    "MISSING": "a missing value of a table of facts is an empty field or `NA`",
+    "FROM": "columns are found by the names of the attributes, whatever is a capital",
+    "IN": "facts have no ranges: a condition says which of them count",
+}
 
 
 def begins_facts(cursor: Cursor) -> bool:
@@ -58,4 +64,10 @@ def _attribute(cursor: Cursor) -> FactAttribute:
         hint = messages.unknown(token.text, type_names, all_of_them, messages.FOREIGN_TYPES)
         cursor.stop(f"unknown type `{token.text}`", hint)
     cursor.advance()
-    return FactAttribute(first.text, token.text, cursor.accept("?"), cursor.span(first))
+    optional = cursor.accept("?")
+    clauses = Clauses(token.text)
+    while cursor.token.key in (*CLAUSES, *_NO_CLAUSE):
+        if cursor.token.key in _NO_CLAUSE:
+            cursor.fail("`,` or `)`", _NO_CLAUSE[cursor.token.key])
+        clauses.read(cursor)
+    return FactAttribute(first.text, token.text, optional, cursor.span(first), clauses.times(cursor))

@@ -21,7 +21,7 @@ CLAUSES = ("FORMAT", "ZONE", "FOLD", "MISSING")
 UNITS = ("s", "ms", "us", "ns")
 FOLDS = ("earlier", "later", "order")
 RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
-    "csv": ("separator", "decimal", "comment", "quote", "encoding"),
+    "csv": ("separator", "decimal", "thousands", "comment", "quote", "encoding"),
     "senml": ("now",),
     "sensorthings": (),
     "influx": ("measurement", "precision"),
@@ -54,7 +54,7 @@ _FOREIGN_FORMATS = {
 }
 _FOREIGN_OPTIONS = {
     **dict.fromkeys(("sep", "delimiter", "delim"), "separator"), "decimal_comma": "decimal", "quotechar": "quote",
-    "charset": "encoding", "comments": "comment",
+    "charset": "encoding", "comments": "comment", "thousand": "thousands", "grouping": "thousands",
 }  # fmt: skip
 _LEVEL = re.compile(r"topic\[[1-9][0-9]*\]", re.ASCII)
 
@@ -228,8 +228,11 @@ def _records(cursor: Cursor) -> RecordFormat:
             break
     cursor.close(opening, ")", "`,` or `)`", example)
     marks = [options[key] for key in ("separator", "decimal", "quote", "comment") if key in options]
-    if len(set(marks)) < len(marks):
+    if len(set(marks)) < len(marks) or ("thousands" in options and options["thousands"] == options.get("decimal", ".")):
         message = "one character cannot be two of separator, decimal, quote and comment"
+        if len(set(marks)) == len(marks):
+            message = "one character cannot be the decimal mark and that of thousands"
+            example = 'e.g. `FORMAT csv(separator: ";", decimal: ",", thousands: ".")`'
         cursor.stop(message, example, cursor.span(opening))
     return RecordFormat(name.text, tuple(options.items()))
 
@@ -250,6 +253,10 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
                 read_time(value)
             except CepError:
                 return f"`{value}` is no time", f"ISO 8601, e.g. {_EXAMPLES['senml']}"
+        case "thousands" if len(value) != 1 or value.isalnum() or value in '\r\n+-"':
+            return "the mark of thousands is one character, no letter and no digit", (
+                'e.g. `FORMAT csv(thousands: ",")`, `FORMAT csv(separator: ";", decimal: ",", thousands: ".")`'
+            )
         case "decimal" if value not in (".", ","):
             return "the decimal mark is `.` or `,`", f"e.g. {_CSV}"
         case "separator" | "comment" | "quote" if len(value) != 1 or not value.isascii() or value in "\r\n":

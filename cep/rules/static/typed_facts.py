@@ -13,23 +13,28 @@ import polars as pl
 
 from cep.core.errors import NOWHERE, CepError, Source, Span
 from cep.core.literals import read_clock, read_duration, read_time
-from cep.core.schema import RecordFormat
+from cep.core.schema import RecordFormat, TimeFormat
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.typed import TICKS, Typed, a, coerced
+from cep.rules.printing import time_format
+from cep.rules.static.formatted_facts import of_format
 from cep.rules.terms import Constant, Expression, StaticRule
 
 
 @dataclass(frozen=True, slots=True)
 class FactAttribute:
-    """`from: time?`"""
+    """`from: time? FORMAT "%d.%m.%Y"`; `format`: how its times or durations are written in a table, no part of what
+    they are."""
 
     name: str
     type: str
     optional: bool = False
     span: Span = field(default=NOWHERE, compare=False)
+    format: TimeFormat | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.type}{'?' if self.optional else ''}"
+        text = f"{self.name}: {self.type}{'?' if self.optional else ''}"
+        return text + time_format(self.format, "epoch " if self.type == "time" else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +181,7 @@ class DeclaredFacts:
             flat = f'`data.unnest("{series.name}")` of polars or `pandas.json_normalize` make columns of structs'
             self.error(message, attribute.span, flat)
             return series
-        made = converted(series, attribute.type)
+        made = converted(series, attribute.type, attribute.format)
         wrong = ~missing if made is None else made.is_null() & ~missing
         if wrong.any():
             row = wrong.arg_max() or 0
@@ -184,6 +189,8 @@ class DeclaredFacts:
             hint = _WRITTEN.get(attribute.type)
             if attribute.type in ("int", "float") and "," in str(series[row]):
                 hint = 'decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")` behind the declaration'
+            if attribute.type in TICKS and attribute.format is not None:
+                hint = f"its FORMAT is said: `{attribute}`"
             self.error(message, attribute.span, hint)
         return series if made is None else made
 
@@ -201,7 +208,8 @@ def _same(name: str, column: str) -> bool:
 
 
 _WRITTEN = {
-    "time": "times are ISO 8601, `2013-02-08T18:00:00Z`, or all times of day, `06:30`",
+    "time": "times are ISO 8601, `2013-02-08T18:00:00Z`, or all times of day, `06:30`; others are declared: "
+    '`from: time FORMAT "%d.%m.%Y %H:%M"`',
     "duration": "durations are seconds, `PT3H` or `06:30`",
     "bool": "`true` or `false`",
     **dict.fromkeys(
@@ -210,8 +218,11 @@ _WRITTEN = {
 }
 
 
-def converted(series: pl.Series, type: str) -> pl.Series | None:
-    """A column of a table as one of a type, null where a value is none of it; None where no value can be."""
+def converted(series: pl.Series, type: str, format: TimeFormat | None = None) -> pl.Series | None:
+    """A column of a table as one of a type, null where a value is none of it; None where no value can be. `format`: how
+    its times are written."""
+    if format is not None and (made := of_format(series, type, format)) is not None:
+        return made
     dtype = series.dtype
     if dtype == pl.Null:
         return series.cast(_DTYPES[type])

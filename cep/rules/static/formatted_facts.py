@@ -1,0 +1,74 @@
+"""Times and durations of tables of facts as declared: by a pattern, as counts of a unit, in a zone."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.literals import read_time
+from cep.core.schema import TimeFormat
+from cep.core.time_pattern import of_pattern
+from cep.core.zones import zone
+
+_SIZES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""Nanoseconds of a unit."""
+
+
+def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | None:
+    """A column as datetimes or durations of microseconds, null where a value is not written so; None: the format says
+    nothing of such a column."""
+    wanted = pl.Datetime("us") if type == "time" else pl.Duration("us")
+    dtype = series.dtype
+    text = dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum)
+    if format.unit is not None:
+        if not (text or dtype.is_numeric()):
+            return None
+        plain = series.cast(pl.String).str.strip_chars() if text else series
+        whole = plain.cast(pl.Int64, strict=False) if text or dtype.is_integer() else None
+        size = _SIZES[format.unit]
+        if whole is not None and (whole.is_null() == series.is_null()).all():
+            ticks = whole * (size // 1_000) if size >= 1_000 else whole // 1_000
+        else:
+            ticks = (plain.cast(pl.Float64, strict=False) * (size / 1_000)).round().cast(pl.Int64, strict=False)
+        return ticks.cast(wanted)
+    if dtype == pl.Date or (isinstance(dtype, pl.Datetime) and dtype.time_zone is None):
+        if format.zone is None:
+            return None
+        return _by_clock(series.cast(pl.Datetime("us")).to_physical(), format).cast(wanted)
+    if format.pattern is not None and (text or dtype.is_integer()):
+        return _read(series.cast(pl.String), format).cast(wanted)
+    return _read(series.cast(pl.String), format).cast(wanted) if text and format.zone is not None else None
+
+
+def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
+    """Times by the clocks of a zone as instants, null where they are skipped."""
+    assert format.zone is not None, "it is named"
+    found, there = zone(format.zone).utc(ticks.fill_null(0).to_numpy(), format.later)
+    return pl.Series(ticks.name, found).set(pl.Series(~there) | ticks.is_null(), None)
+
+
+def _read(texts: pl.Series, format: TimeFormat) -> pl.Series:
+    """Each distinct text read once; null where it is none."""
+    known: dict[str, int | None] = {}
+    for text in texts.drop_nulls().unique():
+        try:
+            known[text] = _ticks(text.strip(), format)
+        except (ValueError, CepError):
+            known[text] = None
+    return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
+
+
+def _ticks(text: str, format: TimeFormat) -> int:
+    if format.pattern is not None:
+        ticks, absolute = of_pattern(text, format.pattern)
+    else:
+        ticks = read_time(text)
+        clock = text.partition("T")[2] or text.partition(" ")[2]
+        absolute = any(mark in clock for mark in "Zz+-")
+    if format.zone is None or absolute:
+        return ticks
+    found, there = zone(format.zone).utc(np.array([ticks]), format.later)
+    if not there[0]:
+        raise ValueError(f"is skipped by the clocks of {format.zone}")
+    return int(found[0])

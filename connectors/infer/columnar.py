@@ -1,0 +1,130 @@
+"""The first rows of a Parquet file as columns: paths into structs, and an event for each element of a list."""
+
+from __future__ import annotations
+
+from pathlib import Path as File
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from connectors.columnar import Reasons, flattened, leaves, reached
+from connectors.infer.sample import RecordSample
+from connectors.paths import EACH, Path, level, path, written
+
+_FEW = 3
+"""Numbers in a list of that many at most are rather one place than several measurements."""
+_READ = (
+    pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp,
+    pa.types.is_date, pa.types.is_time, pa.types.is_duration, pa.types.is_string, pa.types.is_large_string,
+    pa.types.is_string_view, pa.types.is_null,
+)  # fmt: skip
+
+
+def parquet_sample(file: File, limit: int) -> RecordSample:
+    """Its first rows. ArrowException, OSError: it cannot be read."""
+    source = pq.ParquetFile(file)
+    schema = source.schema_arrow
+    sample = RecordSample(None)
+    batch = next(source.iter_batches(limit), None)
+    if batch is None:
+        return sample
+    sample.records = batch.num_rows
+    series = _series(batch)
+    plain, nested = _chosen(schema, series, sample)
+    if nested:
+        reasons: Reasons = {}
+        batch, _ = flattened(batch, plain, nested, reasons)
+        sample.series = None if series is None else written(series)
+    sample.count = batch.num_rows
+    sample.typed = {name: batch.schema.field(name).type for name in (*plain, *nested)}
+    sample.columns = {name: _values(batch.column(name)) for name in sample.typed}
+    return sample
+
+
+def _chosen(schema: pa.Schema, series: Path | None, sample: RecordSample) -> tuple[list[str], dict[str, Path]]:
+    """The plain columns, and the paths into others, that a declaration can have."""
+    plain: list[str] = []
+    nested: dict[str, Path] = {}
+    for name in dict.fromkeys(schema.names):
+        if schema.names.count(name) > 1:
+            sample.left_out[name] = f"{schema.names.count(name)} columns are called so"
+            continue
+        for steps in leaves(schema, name):
+            source = written(steps)
+            kind = _type(schema, steps)
+            if (why := _no_value(steps, kind, series)) is not None:
+                sample.left_out[source] = why
+            elif len(steps) > 1:
+                nested[source] = steps
+            else:
+                plain.append(name)
+    return plain, nested
+
+
+def _type(schema: pa.Schema, steps: Path) -> pa.DataType:
+    kind = schema.field(steps[0]).type
+    for step in steps[1:]:
+        kind = kind.value_type if step == EACH else kind.field(step).type
+    return kind
+
+
+def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None:
+    """Why what stands at a path is no value of an event, None: it is one."""
+    source = written(steps)
+    if len(steps) > 1 and path(source) != steps:
+        return "no path has such a name"
+    if len(steps) == 1 and (EACH in source or level(source) is not None):
+        return "in a declaration the name means something else"
+    if EACH in steps and steps[: steps.index(EACH)] != series:
+        where = f"instead of those of `{written(series)}[]`" if series is not None else "where no row lacks the list"
+        return f'`FROM "{source}"` makes an event of each element {where}'
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return "a list within a list: an event comes of each element of one list"
+    return None if any(fits(kind) for fits in _READ) else f"values of type {kind} are not read"
+
+
+def _series(batch: pa.RecordBatch) -> Path | None:
+    """The list of which each element is an event: one of structs that no row lacks, else one of many numbers; of
+    several the one with the most elements. None: a row is an event."""
+    best: tuple[bool, int] | None = None
+    found = None
+    for name in dict.fromkeys(batch.schema.names):
+        if batch.schema.names.count(name) > 1:
+            continue
+        for series in dict.fromkeys(
+            steps[: steps.index(EACH)] for steps in leaves(batch.schema, name) if EACH in steps
+        ):
+            column = reached(batch, series)
+            if column.null_count or path(written(series)) != series:
+                continue
+            lengths = pc.list_value_length(column)
+            most, total = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
+            inside = column.type.value_type
+            numeric = pa.types.is_integer(inside) or pa.types.is_floating(inside) or pa.types.is_decimal(inside)
+            if not total or not (pa.types.is_struct(inside) or (numeric and most > _FEW)):
+                continue
+            rank = (pa.types.is_struct(inside), total)
+            if best is None or rank > best:
+                best, found = rank, series
+    return found
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """As Python has them: times as microseconds, times of day as texts; NaN is missing."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+    if pa.types.is_duration(kind):
+        column = column.cast(pa.duration("us"), safe=False)
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_floating(kind):
+        return [None if value is None or value != value else value for value in values]
+    if pa.types.is_decimal(kind):
+        return [None if value is None else float(value) for value in values]
+    if pa.types.is_time(kind):
+        return [None if value is None else value.isoformat() for value in values]
+    return values

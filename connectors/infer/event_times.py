@@ -1,0 +1,99 @@
+"""Which column is the time of an event, of a sample of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cep.core.schema import TimeFormat
+from connectors.infer.sample import RecordSample
+from connectors.infer.types import Guess, clock_pattern, timely
+from connectors.paths import path
+from connectors.times import of_iso
+
+_PREFERRED = (
+    "time",
+    "timestamp",
+    "ts",
+    "datetime",
+    "date_time",
+    "observed_at",
+    "event_time",
+    "phenomenontime",
+    "t",
+    "date",
+)
+_BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed")
+_ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed")
+
+
+def event_times(
+    sample: RecordSample, guesses: Mapping[str, Guess]
+) -> tuple[tuple[str, ...], str | None, TimeFormat | None]:
+    """The columns of the time, one or two of an interval; one of the time of day besides; and how they are written."""
+    last = {source: path(source)[-1].lower() for source in guesses}
+    if sample.positional:
+        named = [key for key in ("time", "start", "end") if key in guesses]
+        return tuple(named), None, guesses[named[0]].format if named else None
+    known = [source for source, found in guesses.items() if found.type == "time"]
+    whole = [source for source in known if None not in sample.columns[source] and not guesses[source].missing]
+    if not whole and known:
+        fullest = min(known, key=lambda source: sample.columns[source].count(None))
+        if sample.columns[fullest].count(None) * 2 <= sample.count and not guesses[fullest].missing:
+            whole = [fullest]
+    begin = next((source for word in _BEGINS for source in whole if last[source] == word), None)
+    end = next((source for word in _ENDS for source in whole if last[source] == word), None)
+    if begin is not None and end is not None and _interval(guesses[begin], guesses[end]):
+        return (begin, end), None, guesses[begin].format
+    for day in whole:
+        found = _clock_of(day, sample, guesses) if guesses[day].day else None
+        if found is not None:
+            return (day,), *found
+
+    def rank(source: str) -> tuple[bool, int, bool, int]:
+        word = last[source]
+        place = _PREFERRED.index(word) if word in _PREFERRED else len(_PREFERRED)
+        return guesses[source].day, place, not timely(word), whole.index(source)
+
+    best = min(whole, key=rank, default=None)
+    return ((), None, None) if best is None else ((best,), None, guesses[best].format)
+
+
+def _interval(begin: Guess, end: Guess) -> bool:
+    """Whether both are written alike, and no interval ends before it begins, as far as that is seen."""
+    if begin.format != end.format:
+        return False
+    try:
+        return begin.format is not None or all(
+            one <= other for one, other in zip(begin.values, end.values, strict=False)
+        )
+    except TypeError:
+        return True
+
+
+def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
+    """The column of the time of day beside one of days, and how both together are written."""
+    for source, column in sample.columns.items():
+        found = guesses[source]
+        if source == day or path(source)[:-1] != path(day)[:-1] or None in column:
+            continue
+        if found.clock:
+            return source, None
+        sure = found.type == "string" or (found.type == "float" and timely(path(source)[-1]))
+        pattern = clock_pattern(column) if sure else None
+        if pattern is None:
+            continue
+        format = guesses[day].format
+        if format is not None:
+            return source, TimeFormat(f"{format.pattern} {pattern}")
+        if all(map(_is_iso, column)):
+            return source, None
+        return source, TimeFormat(f"%Y-%m-%d {pattern}")
+    return None
+
+
+def _is_iso(clock: str) -> bool:
+    try:
+        of_iso(f"2000-01-01 {clock.strip()}")
+    except ValueError:
+        return False
+    return True

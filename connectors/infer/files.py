@@ -1,0 +1,158 @@
+"""The first records of a file: which format it has, and its records by event."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.schema import RecordFormat
+from connectors.infer.columnar import parquet_sample
+from connectors.infer.names import event_name
+from connectors.infer.nested import nested_sample
+from connectors.infer.sample import RecordSample
+from connectors.infer.sensors import SENSORS, TIMED, recognised, sensor_options, sensor_records
+from connectors.infer.tables import table_sample
+from connectors.inputs import COMPRESSED, FORMATS, KNOWN
+from connectors.jsonfiles import in_lines, split
+from connectors.records import Twice, parse
+from connectors.streams import ByteStream, whole_lines
+from connectors.values import Unreadable
+
+_HEAD = 1 << 16  # bytes by which a format is recognised
+_CHUNK = 1 << 20
+KNOWLEDGE = (".ttl", ".nt", ".trig", ".rdf", ".owl")
+"""Suffixes of what is no records, but knowledge."""
+_MOST_EVENTS = 50
+
+
+def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSample]:
+    """The first `limit` records of a file, those of JSON by the event they name. CepError: it cannot be read, or has no
+    records."""
+    plain = file.with_suffix("") if file.suffix in COMPRESSED else file
+    kind = format or FORMATS.get(plain.suffix.lower())
+    if plain.suffix.lower() in KNOWLEDGE and format is None:
+        hint = f"rules ask it in braces, `WHERE {{ ?S <http://...> ?O }}`, with `--knowledge {file}`"
+        raise CepError(f"{file}: knowledge has no records, and needs no declaration", hint=hint, code="input")
+    try:
+        if kind in ("jsonl", None) and format is None:
+            with _opened(file) as stream:
+                kind = recognised(stream.read(_HEAD)) or kind
+        if kind in SENSORS:
+            with _opened(file) as stream:
+                return _of_sensors(stream.read(), kind, limit, file)
+        if kind not in ("jsonl", "csv", "tsv", "parquet"):
+            hint = (
+                f"formats are {KNOWN}; say which with `--format`" if kind is None else "its records say all themselves"
+            )
+            what = f"no declaration is inferred from {kind}" if kind else f"`{file.name}` does not say its format"
+            raise CepError(f"{file}: {what}", hint=hint, code="input")
+        if kind == "parquet":
+            found = [parquet_sample(file, limit)]
+        elif kind == "jsonl":
+            found = _json(file, limit)
+        else:
+            with _opened(file) as stream:
+                found = [table_sample(stream, limit, kind)]
+    except (OSError, EOFError, pa.ArrowException) as error:
+        why = getattr(error, "strerror", None) or (str(error).splitlines() or ["it is broken"])[0]
+        raise CepError(f"cannot read {file}: {why}", code="input") from None
+    found = [each for each in found if each.count]
+    if not found:
+        raise CepError(f"{file}: there is no record", hint="a declaration is inferred from some", code="input")
+    return found
+
+
+def _opened(file: Path) -> BinaryIO | pa.NativeFile:
+    if file.suffix == ".gz":
+        return gzip.open(file, "rb")
+    return pa.CompressedInputStream(pa.OSFile(str(file)), "zstd") if file.suffix == ".zst" else open(file, "rb")
+
+
+def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[RecordSample]:
+    events, unreadable, remarks = sensor_records(data.decode("utf-8", "replace"), kind, limit)
+    found = []
+    for name, records in events.items():
+        sample = RecordSample(name, format=RecordFormat(kind, sensor_options(kind, records)))
+        sample.unreadable, sample.remarks = unreadable, remarks
+        for record in records:
+            sample.add({key: value for key, value in record.items() if key != TIMED})
+        sample.columns = {
+            source: column for source, column in sample.columns.items() if any(v is not None for v in column)
+        }
+        found.append(sample)
+    if not found:
+        raise CepError(
+            f"{file}: there is no record of {kind}", hint="a declaration is inferred from some", code="input"
+        )
+    return found
+
+
+def _json(file: Path, limit: int) -> list[RecordSample]:
+    records: list[Mapping[str, Any]] = []
+    unreadable = 0
+    first = ""
+    for line in _records(file, limit):
+        try:
+            record = parse(line)
+            if not isinstance(record, dict):
+                raise Unreadable("object", "a record is a JSON object")
+            if isinstance(record, Twice):
+                raise Unreadable("json", f"the key `{min(record.names)}` is there twice")
+        except Unreadable as why:
+            unreadable += 1
+            first = first or why.reason
+            continue
+        records.append(record)
+    if unreadable and not records:
+        raise CepError(f"no line could be read as a record of JSON: {first}", code="input")
+    found = _by_event(records)
+    for each in found:
+        each.unreadable = unreadable
+    return found
+
+
+def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
+    """A sample for each event that records name, where all name one that can be declared; else one for all."""
+    names = dict.fromkeys(each.get("type") if isinstance(each.get("type"), str) else None for each in records)
+    said = [name for name in names if name is not None]
+    if len(said) == len(names) <= _MOST_EVENTS and (len(said) == 1 or all(event_name(name) == name for name in said)):
+        return [nested_sample(name, [each for each in records if each["type"] == name]) for name in said]
+    sample = nested_sample(None, records)
+    if any("type" in each for each in records):
+        sample.bound = True
+    return [sample]
+
+
+def _records(file: Path, limit: int) -> Iterator[bytes]:
+    """The texts of the first records of JSON, blank lines left out."""
+    stream = ByteStream(str(file))
+    try:
+        for part in _parts(stream):
+            for line in part.split(b"\n"):
+                if not line.strip():
+                    continue
+                if limit == 0:
+                    return
+                limit -= 1
+                yield line
+        if stream.damage is not None and limit:
+            raise OSError(stream.damage)
+    finally:
+        stream.close()
+
+
+def _parts(stream: ByteStream) -> Iterator[bytes]:
+    head = b""
+    while (plain := in_lines(head, False)) is None and (data := stream.read(_CHUNK)):
+        head += data
+    plain = in_lines(head, True) if plain is None else plain
+    stream.unread(head)
+    if plain:
+        yield from (data for data, _, _ in whole_lines(stream, _CHUNK))
+    else:
+        yield from (part.data for part in split(stream, _CHUNK) if part is not None)

@@ -1,0 +1,48 @@
+"""Names of the language for what columns, keys and files are called."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from cep.rules.keywords import RESERVED
+from connectors.paths import EACH, path
+
+TAKEN = frozenset(("type", "time", "start", "end", "args"))
+"""Names that no attribute has."""
+_PLAIN = frozenset(("id", "value", "name", "unit", "key", "data", "n", "v", "x", "y"))
+"""Last steps of paths that say too little alone."""
+
+
+def names(sources: Sequence[str]) -> dict[str, str]:
+    """By source the name of the attribute: the last step of its path, with those before where that says too little."""
+    found: dict[str, str] = {}
+    used: set[str] = set()
+    last = [path(source)[-1] if path(source)[-1] != EACH else path(source)[-2] for source in sources]
+    for source, step in zip(sources, last, strict=True):
+        steps = [each for each in path(source) if each != EACH]
+        alone = len(steps) == 1 or (step.lower() not in _PLAIN and last.count(step) == 1)
+        name = base = identifier(step if alone else "_".join(steps[-2:]))
+        number = 2
+        while name in used:
+            name, number = f"{base}_{number}", number + 1
+        used.add(name)
+        found[source] = name
+    return found
+
+
+def identifier(text: str) -> str:
+    """A name of the language: `Wind speed (m/s)` is `wind_speed_m_s`, `windSpeed` is `wind_speed`."""
+    plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", plain)
+    name = re.sub(r"\W+", "_", apart).strip("_").lower()
+    if not name or not name[0].isalpha():
+        name = f"x_{name}".rstrip("_")
+    return f"{name}_" if name in TAKEN or name.upper() in RESERVED else name
+
+
+def event_name(text: str) -> str:
+    """The name of an event that a file or its records are called so."""
+    name = identifier(text)
+    return f"{name}s" if name.upper() in ("EVENT", "PREFIX", "FLUENT", "FACT", "POLICY", "ALERT") else name

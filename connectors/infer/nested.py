@@ -1,0 +1,218 @@
+"""Records of JSON as columns: one choice for all records of what is an event, a record or an element of its list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.infer.sample import RecordSample
+from connectors.paths import EACH, Path, first_at, level, path, written
+from connectors.values import Real
+
+OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number", "null"
+_PLAIN = frozenset((VALUE, NUMBER, NULL))
+_ARGUMENTS = "args"
+_FEW = 3
+"""Numbers in a list of that many at most are rather one place than several measurements."""
+
+
+@dataclass(slots=True)
+class _Shape:
+    """What stands at each path, how often; of lists how many elements they have together, and the longest."""
+
+    kinds: dict[Path, Counter[str]] = field(default_factory=dict)
+    elements: Counter[Path] = field(default_factory=Counter)
+    longest: Counter[Path] = field(default_factory=Counter)
+
+    def see(self, value: Any, steps: Path) -> None:
+        kind = _kind(value)
+        if steps:
+            self.kinds.setdefault(steps, Counter())[kind] += 1
+        if kind == OBJECT:
+            for name, inner in value.items():
+                self.see(inner, (*steps, name))
+        elif kind == LIST and EACH not in steps:
+            self.elements[steps] += len(value)
+            self.longest[steps] = max(self.longest[steps], len(value))
+            for inner in value:
+                self.see(inner, (*steps, EACH))
+
+    def is_always(self, steps: Path, kind: str, count: int) -> bool:
+        return self.kinds[steps] == {kind: count}
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return NULL
+    if isinstance(value, dict):
+        return OBJECT
+    if isinstance(value, list):
+        return LIST
+    return NUMBER if isinstance(value, int | float | Real) and not isinstance(value, bool) else VALUE
+
+
+def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> RecordSample:
+    """The columns of records of one event; `name`: what they say that it is called."""
+    sample = RecordSample(name, records=len(records))
+    lengths = {len(each[_ARGUMENTS]) if isinstance(each.get(_ARGUMENTS), list) else -1 for each in records}
+    own = {"type"} if name is not None else set()
+    if len(lengths) == 1 and lengths != {-1}:
+        _positional(records, own, sample)
+        return sample
+    if any(_ARGUMENTS in each for each in records):
+        sample.left_out[_ARGUMENTS] = "values by position are for records that have all of them so"
+        own.add(_ARGUMENTS)
+    shape = _Shape()
+    for each in records:
+        shape.see({key: value for key, value in each.items() if key not in own}, ())
+    series = _series(shape, len(records))
+    paths = _leaves(shape, series, sample.left_out, len(records))
+    if series is None and not paths:
+        lists = [each for each in shape.elements if _homogeneous(shape, each) and _reachable(shape, each)]
+        series = max(lists, key=lambda each: shape.elements[each], default=None)
+        paths = _leaves(shape, series, sample.left_out, len(records))
+    _fill(sample, records, paths, series)
+    return sample
+
+
+def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
+    """Values by position: a column for each, and those of the time."""
+    times = [key for key in ("time", "start", "end") if any(key in each for each in records)]
+    for each in records:
+        values = {f"arg{place}": value for place, value in enumerate(each[_ARGUMENTS], 1)}
+        sample.add({key: each.get(key) for key in times} | values)
+    sample.positional = True
+    others = dict.fromkeys(key for each in records for key in each if key not in (*own, _ARGUMENTS, *times))
+    for key in others:
+        sample.left_out[key] = "the record has its values by position"
+    if len(sample.columns) > len(times):
+        sample.remarks.append("values come by position, `args`: give the attributes names of your own, in this order")
+
+
+def _homogeneous(shape: _Shape, steps: Path) -> bool:
+    """Whether the elements of a list are all objects, or all plain values."""
+    kinds = set(shape.kinds.get((*steps, EACH), ())) - {NULL}
+    return kinds == {OBJECT} or (bool(kinds) and kinds <= _PLAIN)
+
+
+def _series(shape: _Shape, count: int) -> Path | None:
+    """The list of which each element is an event: one of objects that every record has, else one of many numbers; of
+    several the one with the most elements. None: a record is an event."""
+    best: tuple[bool, int, int] | None = None
+    found = None
+    for steps, number in shape.elements.items():
+        if not shape.is_always(steps, LIST, count) or not _homogeneous(shape, steps) or not _reachable(shape, steps):
+            continue
+        objects = OBJECT in shape.kinds[*steps, EACH]
+        if not objects and (set(shape.kinds[*steps, EACH]) - {NULL} != {NUMBER} or shape.longest[steps] <= _FEW):
+            continue
+        rank = (objects, number, -len(steps))
+        if best is None or rank > best:
+            best, found = rank, steps
+    return found
+
+
+def _reachable(shape: _Shape, steps: Path) -> bool:
+    return path(written(steps)) == steps and all(
+        set(shape.kinds[steps[:n]]) <= {OBJECT, NULL} for n in range(1, len(steps)) if steps[n - 1] != EACH
+    )
+
+
+def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count: int) -> list[Path]:
+    """The paths of plain values that a declaration can have; what others are is `left_out`."""
+    found: list[Path] = []
+    closed: set[Path] = set()
+    names = {steps[0] for steps in shape.kinds}
+    for steps, kinds in shape.kinds.items():
+        if any(steps[:n] in closed for n in range(1, len(steps))):
+            continue
+        source = written(steps)
+        there = set(kinds) - {NULL}
+        why = None
+        if steps[-1] == EACH and steps[:-1] != series:
+            closed.add(steps)
+            continue
+        if not _writable(steps, names, source):
+            why = "no path has such a name"
+        elif LIST in there and there != {LIST}:
+            why = f"it is {' and '.join(sorted(_one(each) for each in there))}, {_of(kinds, LIST)}"
+        elif LIST in there and steps != series:
+            why = _no_event(shape, steps, series, count)
+            source += EACH
+        elif OBJECT in there and there != {OBJECT}:
+            why = f"it is {' and '.join(sorted(_one(each) for each in there))}, {_of(kinds, OBJECT)}"
+        if why is not None:
+            closed.add(steps)
+            left_out[source] = why
+        elif there and not there & {LIST, OBJECT}:
+            found.append(steps)
+        elif not there and not any(len(each) > len(steps) and each[: len(steps)] == steps for each in shape.kinds):
+            found.append(steps)
+    return found
+
+
+def _one(kind: str) -> str:
+    return VALUE if kind == NUMBER else kind
+
+
+def _of(kinds: Counter[str], kind: str) -> str:
+    return f"{kind} {kinds[kind]} times of {sum(kinds.values())}"
+
+
+def _writable(steps: Path, names: set[str], source: str) -> bool:
+    """Whether a declaration can name it. A name at the top may have dots, where no other is the beginning of it."""
+    if any(not step or ("[" in step and step != EACH) for step in steps) or level(source) is not None:
+        return False
+    try:
+        source.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    if len(steps) == 1:
+        return path(source) == steps or path(source)[0] not in names
+    return path(source) == steps and source not in names
+
+
+def _no_event(shape: _Shape, steps: Path, series: Path | None, count: int) -> str:
+    """Why a list makes no events."""
+    inside = shape.kinds.get((*steps, EACH), Counter())
+    if EACH in steps:
+        return "a list within a list: an event comes of each element of one list"
+    if not inside:
+        return "it is empty in all records"
+    if set(inside) - {NULL} == {LIST}:
+        return "its elements are lists, which no path leads into"
+    if not _homogeneous(shape, steps):
+        return "some of its elements are objects, and others are not"
+    key = next((key for *above, key in shape.kinds if tuple(above) == (*steps, EACH)), None)
+    each = f'`FROM "{written(steps)}[]{"" if key is None else f".{key}"}"` makes an event of each element'
+    lists = shape.kinds[steps][LIST]
+    if series is None and lists < count:
+        return f"{count - lists} of {count} records have none; {each}, and a dead letter of such a record"
+    other = "" if series is None else f"instead of those of `{written(series)}`"
+    return f"{each} {other}".strip()
+
+
+def _fill(
+    sample: RecordSample, records: Sequence[Mapping[str, Any]], paths: Sequence[Path], series: Path | None
+) -> None:
+    if series is not None:
+        sample.series = written(series)
+    own = [steps for steps in paths if EACH not in steps]
+    inner = [(written(steps), steps[steps.index(EACH) + 1 :]) for steps in paths if EACH in steps]
+    for steps in paths:
+        sample.columns[written(steps)] = []
+    for record in records:
+        values = {written(steps): first_at(record, steps) for steps in own}
+        for element in _elements(record, series):
+            sample.add(values | {source: first_at(element, rest) for source, rest in inner})
+
+
+def _elements(record: Mapping[str, Any], series: Path | None) -> Iterator[Any]:
+    if series is None:
+        yield None
+        return
+    found = first_at(record, series)
+    if isinstance(found, list):
+        yield from found

@@ -1,0 +1,27 @@
+"""Numbers that stand for a missing value: `-999`, far from all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ALWAYS = (-999, -9999, -99999, -999999, -999.9, -9999.9, -999.99, -9999.99, -99.99)
+"""Numbers that hardly are anything else, where no other is near."""
+PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
+"""Numbers that are, where they are further from the others than these from each other."""
+
+
+def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:
+    """Those of a column, the least first; whole ones as integers."""
+    values = sorted(set(numbers))
+    found: list[int | float] = []
+    for one in [each for each in values if each in ALWAYS]:
+        others = [each for each in values if each != one and each not in ALWAYS]
+        if others and one < others[0] - abs(one) / 2:
+            found.append(one)
+    rest = [each for each in values if each not in found]
+    for one in [each for each in (rest[0], rest[-1]) if each in PERHAPS] if len(rest) > 2 else []:
+        others = [each for each in rest if each != one]
+        if min(abs(each - one) for each in others) > others[-1] - others[0]:
+            found.append(one)
+            rest = others
+    return tuple(int(one) if one == int(one) else one for one in sorted(set(found)))

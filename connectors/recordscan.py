@@ -1,0 +1,80 @@
+"""JSON that is no line a record, compiled: each record of a list, or of objects over several lines, on a line."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.core.kernels import njit
+
+BETWEEN, LIST = 0, 1
+"""Where a text goes on: between records, or between those of a list."""
+_BROKEN = 1  # stands for the end of a line within a string, where JSON has none
+
+
+@njit(cache=True, _nrt=False)
+def _apart(c):  # type: ignore[no-untyped-def]
+    """Whether a character separates records."""
+    return c == 32 or c == 9 or c == 10 or c == 13 or c == 44
+
+
+@njit(linear=True, cache=True)
+def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
+    """The same bytes with a record a line; where each begins and ends; how many bytes are used; where the text goes on.
+
+    A record that has no end is left, unless `final`. Behind each is an end of a line, but for one that ends the bytes.
+    `capacity` is more than half the bytes: a record takes one at least, and what separates it another.
+    """
+    n = len(buffer)
+    out = np.full(n, 32, np.uint8)
+    first = np.empty(capacity, np.int64)
+    beyond = np.empty(capacity, np.int64)
+    e = 0
+    i = 0
+    while i < n:
+        c = buffer[i]
+        if _apart(c):
+            i += 1
+            continue
+        if c == 91 and place == BETWEEN:
+            place = LIST
+            i += 1
+            continue
+        if c == 93 and place == LIST:
+            place = BETWEEN
+            i += 1
+            continue
+        begin = i
+        depth = 0
+        inside = False
+        while i < n:
+            c = buffer[i]
+            out[i] = c
+            if inside:
+                if c == 92 and i + 1 < n:
+                    i += 1
+                    out[i] = buffer[i]
+                elif c == 34:
+                    inside = False
+                if out[i] == 10:
+                    out[i] = _BROKEN
+            elif c == 34:
+                inside = True
+            elif c == 123 or c == 91:
+                depth += 1
+            elif (c == 125 or c == 93) and depth > 0:
+                depth -= 1
+            elif depth == 0 and (_apart(c) or c == 93):
+                break
+            elif c == 10 or c == 13:
+                out[i] = 32
+            i += 1
+        if i >= n and not final:  # more of it may come
+            return out[:begin], first[:e], beyond[:e], begin, place
+        first[e], beyond[e] = begin, i
+        e += 1
+        if i < n:
+            if buffer[i] == 93:
+                place = BETWEEN
+            out[i] = 10
+            i += 1
+    return out, first[:e], beyond[:e], n, place

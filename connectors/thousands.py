@@ -1,0 +1,22 @@
+"""Numbers with marks between thousands, `1.234,5`: the same without the marks, which is read as any other number."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+
+@lru_cache(maxsize=64)
+def _grouped(mark: str, point: str) -> re.Pattern[str]:
+    one, other = re.escape(mark), re.escape(point)
+    return re.compile(rf"[+-]?[0-9]{{1,3}}(?:{one}[0-9]{{3}})+(?:{other}[0-9]*)?", re.ASCII)
+
+
+def is_grouped(text: str, mark: str, point: str) -> bool:
+    """Whether a text is a number with marks between all its thousands."""
+    return _grouped(mark, point).fullmatch(text) is not None
+
+
+def plain_number(text: str, mark: str, point: str) -> str:
+    """A number without the marks between its thousands; any other text as it is."""
+    return text.replace(mark, "") if mark in text and is_grouped(text, mark, point) else text
