@@ -11,6 +11,7 @@ from cep.core.schema import Schema
 from connectors.declarations import RESERVED, declaration
 from connectors.paths import level, path, source_of
 from connectors.records import closest
+from connectors.time_hint import column_name, likely
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:
@@ -29,6 +30,7 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         if key not in columns:
             missing.append(f"`{key}`{closest(key, columns)}")
     if missing:
+        guessed = None if schema.time is not None or schema.start is not None else likely(columns)
         hint = "the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME"
         if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
             named = declaration(schema, columns, types or {})
@@ -37,6 +39,9 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
             hint = f"`{level_of}` is a level of the topic of MQTT messages, and this is a file; {hint}"
         elif each := next((each for each in wanted if len(path(each)) > 1 and each not in columns), None):
             hint = f"`{each}` is a path in nested records, and a table has columns only; {hint}"
+        if guessed is not None and bound.time == "time" and "time" not in columns:
+            hint = f"`{guessed}` looks like the time: `TIME {column_name(guessed)}` behind the attributes says so, "
+            hint += f"and `cep infer {file}` prints the declaration; the columns are {', '.join(columns)}"
         raise CepError(
             f"{file}: {schema.name} needs {'a column' if len(missing) == 1 else 'columns'} {', '.join(missing)}",
             hint=hint,

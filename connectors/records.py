@@ -15,6 +15,7 @@ from cep.core.suggest import nearest
 from cep.events import Value
 from connectors.declarations import RESERVED, declaration
 from connectors.paths import EACH, KEY, Path, elsewhere, from_message, list_of, path, source_of, written
+from connectors.time_hint import time_hint
 from connectors.times import shown
 from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value
 
@@ -148,11 +149,12 @@ def _event(
     try:
         start, end = read_times(get, schema, _json_time(schema))
     except Unreadable as late:
+        if not late.reason.endswith("is missing"):
+            raise
         key = next((key for key in time_keys(schema) if get(key) is None), None)
         where = None if key is None else elsewhere(found, Attribute(key, "time"))
-        if where is None or not late.reason.endswith("is missing"):
-            raise
-        raise Unreadable(late.code, f"{late.reason}; {where.replace(': write FROM', ': write TIME')}") from None
+        hint = where.replace(": write FROM", ": write TIME") if where is not None else time_hint(found, schema)
+        raise Unreadable(late.code, f"{late.reason}{hint and '; '}{hint}") from None
     values = []
     for attribute in schema.attributes:
         source = source_of(attribute)

@@ -162,6 +162,8 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
             raise ValueError(f"`{text}` is ISO 8601 in the basic form; the extended is read, as {_EXAMPLE}")
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
         hint = declared if sum(map(str.isdigit, text)) > 4 else ""
+        if is_number(text) and len(text) < 30 and (unit := likely_unit(decimal(text))):
+            hint = f"; it looks like {_WORDS_OF[unit]} since 1970, which are declared: `FORMAT epoch {unit}`"
         raise ValueError(f"`{shown(text)}` is no ISO 8601 time{hint}")
     day, minute, second, fraction, offset = match.groups()
     zone = "+00:00" if offset is None or offset in "Zz" else offset

@@ -12,15 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cep import Engine
 from cep.command import app
+from cep.language.schemas import Schemas
+from cep.language.syntax.parser import parse
 from connectors.files import read
 
-MANY = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
+MANY = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck), report_multiple_bugs=False, phases=[Phase.generate])
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +36,9 @@ def reads(file: str, dead: int = 0) -> tuple[str, int]:
     result = CliRunner().invoke(app, ["infer", file], prog_name="cep")
     assert result.exit_code == 0, result.stderr
     names = [line[6 : line.index("(")] for line in result.stdout.splitlines() if line.startswith("event ")]
-    program = result.stdout + "".join(f"copy_{name} <- {name}.\n" for name in names if "()" not in result.stdout)
-    schemas = Engine.from_text(program).inputs
+    named = Schemas(parse(result.stdout), {})
+    assert not list(named.errors), result.stdout
+    schemas = named.found
     batches = list(read([file if len(names) > 1 else f"{names[0]}={file}"], schemas))
     letters = [letter for batch in batches for letter in batch.dead]
     assert len(letters) == dead, (result.stdout, letters)

@@ -16,6 +16,7 @@ from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
 from connectors.infer.sentinels import sentinels
 from connectors.thousands import plain_number
+from connectors.time_hint import TIMELY
 from connectors.times import LARGEST, is_number, of_iso_clock
 from connectors.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Real, with_point
 
@@ -43,9 +44,6 @@ _WHOLE = (
 )  # fmt: skip
 _UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _SINCE, _UNTIL = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
-_TIMELY = re.compile(
-    r"time|date|stamp|zeit|datum|uhr|clock|^ts$|_ts$|_at$|epoch|^t$|^(when|seen|begin|start|end|until|from|to)$", re.I
-)
 _CLOCK = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}([.]\d+)?)?( ?[AaPp][Mm])?")
 _IRI = re.compile(r"https?://.|urn:.")
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -210,7 +208,7 @@ def _with(found: Guess, words: tuple[str, ...], optional: bool) -> Guess:
 def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess:
     """Numbers, of which some far from all others stand for a missing value; counts since 1970 where the name says
     time."""
-    if _TIMELY.search(name) and (unit := unit_of(numbers)) is not None:
+    if TIMELY.search(name) and (unit := unit_of(numbers)) is not None:
         format = None if unit == "s" else TimeFormat(unit=unit)
         return Guess("time", tuple(numbers), format, optional=optional)
     try:
@@ -240,7 +238,7 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
     texts of JSON, where counts since 1970 need a FORMAT, and blanks around ISO 8601 count."""
     some = list(dict.fromkeys(texts))
     if quoted and all(is_number(each.strip(" \t")) for each in some):
-        unit = unit_of([float(each) for each in some]) if _TIMELY.search(name) else None
+        unit = unit_of([float(each) for each in some]) if TIMELY.search(name) else None
         if unit is not None:
             return Guess("time", tuple(texts), TimeFormat(unit=unit))
     if quoted:
@@ -255,7 +253,7 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
         return Guess("time", tuple(texts), local=local, day=day)
     if all(map(is_number, texts)) and not all(len(each) in (8, 12, 14) for each in texts):
         return None
-    if all(map(is_number, texts)) and not _TIMELY.search(name):
+    if all(map(is_number, texts)) and not TIMELY.search(name):
         return None
     first = some[:_TRIED]
     fits = [(pattern, ticks) for pattern in _patterns() if (ticks := _read(first, pattern)) is not None]
@@ -307,7 +305,7 @@ def clock_pattern(texts: Sequence[str]) -> str | None:
 
 def timely(name: str) -> bool:
     """Whether a name sounds like a time."""
-    return _TIMELY.search(name) is not None
+    return TIMELY.search(name) is not None
 
 
 _ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
