@@ -172,7 +172,7 @@ def check(options: CheckOptions) -> int:
     for path in options.rules:
         try:
             text = text_of(path)
-            tables = facts_of(options.knowledge.facts, text)
+            tables = facts_of(options.knowledge.facts, text, str(path), options.dialect.dialect, options.dialect.ticks)
             engine = ProgramSource.of(path, text, tables, known, None, options.dialect).engine(alerts=True)
         except CepError as error:
             refused = True

@@ -103,7 +103,7 @@ class Batch:
     `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
     `silence`: it holds nothing, since nothing has come for so long (microseconds); 0: something has.
     `bytes_read` of `total_bytes` are read; 0: not known. `place`: how far its `source` has come with it, where that is
-    said of it or asked for what follows (`connectors.messages`).
+    said of it or asked for what follows (`connectors.messages`). `remarks`: what looks wrong with an input, at its end.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -115,6 +115,7 @@ class Batch:
     silence: int = 0
     source: str = ""
     place: Mapping[int, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:

@@ -21,6 +21,8 @@ from cep.core.zones import zone
 
 Ints = NDArray[np.int64]
 _NEVER = 2**62
+_MOSTLY = 0.9
+"""Times fall throughout where so many of the steps between records are back."""
 
 
 @lru_cache(maxsize=64)
@@ -50,6 +52,7 @@ class OrderedTimes:
     def __init__(self, name: str) -> None:
         self._begins, self._ends = double_hours(name)
         self._hour, self._passed, self._last, self._least = -1, False, -_NEVER, _NEVER
+        self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
         """The times of further records, which are read as of the first pass, as of the pass that they are of."""
@@ -57,6 +60,10 @@ class OrderedTimes:
             return times
         rows, hours = _within(times, self._begins, self._ends)
         last, self._last = self._last, int(times[-1])
+        before = np.diff(times, prepend=times[0] if last == -_NEVER else last)
+        self.falls += int((before < 0).sum())
+        self.steps += int((before != 0).sum())
+        self.doubtful += len(rows)
         if not len(rows):
             self._least = min(self._least, int(times.min()))
             return times
@@ -85,6 +92,18 @@ class FoldedTables:
             for name, schema in schemas.items()
             if schema.format is not None and schema.format.fold == "order" and schema.format.zone is not None
         }
+
+    def remarks(self, file: str) -> list[str]:
+        """What is told of events whose times fall from record to record, so that their order tells nothing."""
+        found = []
+        for name, series in self._series.items():
+            if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
+                text = (
+                    f"times of `{name}` in {file} fall from record to record: `FOLD order` reads records oldest first"
+                )
+                text += f", and of the {series.doubtful} in the hour that comes twice most are in the wrong pass"
+                found.append(f"{text}; turn the file round (`tac`, below its header), or say `FOLD earlier`")
+        return found
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Those of further blocks."""

@@ -1,4 +1,4 @@
-"""Counts since 1970 that are read by a unit that is too small: all times are of January 1970, and nothing is wrong."""
+"""Counts since 1970 that are read by a unit that is too small: all times are of 1970, and nothing is wrong."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cep.core.schema import Schema
+from connectors.points import timed
 from connectors.times import SHIFTS, likely_unit
 
 _YEAR = 365 * 86_400_000_000
@@ -15,15 +16,26 @@ _YEAR = 365 * 86_400_000_000
 
 @dataclass(slots=True)
 class SmallUnits:
-    """The latest time of each event whose declaration names a unit. `units`: these."""
+    """The latest time of each event whose records count a unit. `units`: these; `form`: how a unit is declared."""
 
     units: Mapping[str, str]
+    form: str
     _latest: dict[str, int]
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
+        """Of events whose declaration names a unit."""
         formats = {name: one.format for name, one in schemas.items() if one.format is not None}
-        return cls({name: one.unit for name, one in formats.items() if one.unit is not None}, {})
+        return cls({name: one.unit for name, one in formats.items() if one.unit is not None}, "FORMAT epoch {}", {})
+
+    @classmethod
+    def of_points(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
+        """Of events read from line protocol, whose timestamps count nanoseconds, or as the declaration has it."""
+        found = {}
+        for name, schema in schemas.items():
+            if schema.declared and schema.format is None and (format := timed(schema).format) is not None:
+                found[name] = format.unit or "ns"
+        return cls(found, 'FORMAT influx(precision: "{}")', {})
 
     def take(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Further events."""
@@ -40,6 +52,6 @@ class SmallUnits:
             count = latest * 10 ** -SHIFTS[unit] if SHIFTS[unit] < 0 else latest // 10 ** SHIFTS[unit]
             meant = likely_unit(count)
             if 0 < latest < _YEAR and meant is not None and meant != unit:
-                text = f"all times of `{name}` are of 1970: {count} is read by `FORMAT epoch {unit}`"
-                found.append(f"{text}; `FORMAT epoch {meant}` is of our days")
+                text = f"all times of `{name}` are of 1970: {count} is read by `{self.form.format(unit)}`"
+                found.append(f"{text}; `{self.form.format(meant)}` is of our days")
         return found

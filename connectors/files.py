@@ -19,6 +19,7 @@ from connectors.batch import Batch, Block, DeadLetter
 from connectors.clauses import ClauseReader
 from connectors.csv import read_csv
 from connectors.double_hours import FoldedTables
+from connectors.epochs import SmallUnits
 from connectors.influx import PointReader
 from connectors.inputs import CLAUSES, PACKS, RDF, TABLES, TYPED, Input, inputs, sure
 from connectors.jsonfiles import read_json
@@ -137,15 +138,19 @@ def _read(
         if one in feeds:
             continue
         folded = FoldedTables(schemas)
+        units = SmallUnits.of_points(schemas if one.format == "influx" else {})
         for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle):
             stops.look()
             tables = folded.settled({type: table for type, table in tables.items() if table.height})
             if block is None:
                 yield Batch({}, [], [], done + position, total, silence=silence)
             else:
+                units.take(tables)
                 yield Batch(tables, dead, [block], done + position, total)
                 first = block.beyond
         done += size or 0
+        if remarks := (*folded.remarks(one.path), *units.remarks()):
+            yield Batch({}, [], [], done, total, remarks=remarks)
     yield from listen(feeds, schemas, rows, first, idle, rest, sources)
 
 

@@ -18,6 +18,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
     dead = [record for batch in batches for record in batch.dead]
     blocks = [block for batch in batches for block in batch.blocks]
     total = batches[-1].bytes_read if batches else 0
+    remarks = tuple(dict.fromkeys(remark for batch in batches for remark in batch.remarks))
     parts: dict[str, list[pl.DataFrame]] = {}
     for batch in batches:
         for type, part in batch.tables.items():
@@ -30,7 +31,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
             table = table[np.argsort(table["end"].to_numpy(), kind="stable")]
         tables[type] = table
     if not tables:
-        yield Batch({}, dead, blocks, total, total)
+        yield Batch({}, dead, blocks, total, total, remarks=remarks)
         return
     ends = {type: table["end"].to_numpy() for type, table in tables.items()}
     every = np.sort(np.concatenate(list(ends.values())), kind="stable")  # quick where it is in order
@@ -42,8 +43,8 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
             if stop > done[type]:
                 out[type] = table.slice(done[type], stop - done[type])
             done[type] = stop
-        yield Batch(out, dead, blocks, total * sum(done.values()) // len(every), total, cut)
-        dead = []
+        yield Batch(out, dead, blocks, total * sum(done.values()) // len(every), total, cut, remarks=remarks)
+        dead, remarks = [], ()
 
 
 def _together(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:

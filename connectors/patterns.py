@@ -13,13 +13,14 @@ from connectors.numbers import BAD, GOOD, STRING, _digit, _fraction, _two, days_
 from connectors.times import FIRST, LAST, SECOND
 
 _LITERAL, _NUMBER, _YEAR, _BLANK, _SHORT_YEAR, _YEAR_DAY, _HALF_HOUR, _PART = range(8)
-_NAME, _FULL_NAME, _WEEKDAY, _FULL_WEEKDAY, _HALF, _OFFSET = range(8, 14)
+_NAME, _FULL_NAME, _WEEKDAY, _FULL_WEEKDAY, _HALF, _OFFSET, _DIGIT, _SLOW = range(8, 16)
 _SAID_MONTH, _SAID_DAY, _SAID_HOUR, _SAID_MINUTE, _SAID_SECOND = range(5)
 _STEPS = {
     " ": (_BLANK,), "Y": (_YEAR,), "y": (_SHORT_YEAR,), "j": (_YEAR_DAY,), "I": (_HALF_HOUR,), "f": (_PART,),
     "b": (_NAME,), "B": (_FULL_NAME,), "a": (_WEEKDAY,), "A": (_FULL_WEEKDAY,), "p": (_HALF,), "z": (_OFFSET,),
     "m": (_NUMBER, _SAID_MONTH, 1, 12), "d": (_NUMBER, _SAID_DAY, 1, 31), "H": (_NUMBER, _SAID_HOUR, 0, 23),
-    "M": (_NUMBER, _SAID_MINUTE, 0, 59), "S": (_NUMBER, _SAID_SECOND, 0, 59),
+    "M": (_NUMBER, _SAID_MINUTE, 0, 59), "S": (_NUMBER, _SAID_SECOND, 0, 59), "u": (_DIGIT, 1, 7), "w": (_DIGIT, 0, 6),
+    **dict.fromkeys("ZGVUW", (_SLOW,)),
 }  # fmt: skip
 
 
@@ -140,6 +141,12 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
             afternoon = np.int64(1 if (buffer[i] | 32) == 112 else (0 if (buffer[i] | 32) == 97 else -1))
             found = afternoon
             i += 2
+        elif step == _DIGIT:
+            if i >= stop or not (48 + steps[k, 1] <= buffer[i] <= 48 + steps[k, 2]):
+                return 0, False, BAD
+            i += 1
+        elif step == _SLOW:  # weeks and names of zones are left to the reader of single times
+            return 0, False, BAD
         else:
             absolute = True
             if i < stop and (buffer[i] | 32) == 122:

@@ -85,7 +85,7 @@ class Packs:
 
     def made(self, records: PlainRecords) -> Lines:
         """Likewise of many plain records at once: a pack with one that is not so plain is refused."""
-        good = records.good & records.known
+        good = records.good & records.known & ~records.empty
         for label in self.labels:
             good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))
         buffer, (at, size) = records.buffer, records.cell("bver")
@@ -141,8 +141,10 @@ class Packs:
                 found[label] = _written(label, value)
         values = [label for label in VALUES if label in found]
         if not values and "s" not in found:
-            if not found:
+            if not found and record and record.keys() <= set(_BASE):
                 return None
+            if not found:
+                raise Unreadable("senml", _no_record(record))
             if "bv" not in base and "bs" not in base:
                 raise Unreadable("senml", "the record has no value: one of `v`, `vs`, `vb`, `vd`, or the sum `s`")
         if len(values) > 1:
@@ -188,6 +190,20 @@ class Packs:
                 raise Unreadable("time", f"the time is {when}, and no clock is read: {hint}, {option}")
             time = self._now + time
         return str(time) if type(time) is int else f"{time:f}"
+
+
+def _no_record(record: Mapping[str, Any]) -> str:
+    """Why an object that has no field of SenML is no record."""
+    if not record:
+        return "the record is empty"
+    if isinstance(record.get("e"), list):
+        how = '`{"bn": "dev:", "bt": 1714554000, "e": [{"n": "t", "v": 3}]}` is written now '
+        how += '`[{"bn": "dev:", "bt": 1714554000, "n": "t", "v": 3}]`, with `vs` and `vb` for `sv` and `bv`'
+        return f"this is SenML of the drafts before RFC 8428, which had its records at `e`: {how}"
+    if "e" in record:
+        return f'`e` is {kind(record["e"])}, no list of records; those of RFC 8428 are `[{{"n": "t", "v": 3}}]`'
+    names = ", ".join(f"`{shown(name)}`" for name in list(record)[:3])
+    return f"the record has no field of SenML, but {names}"
 
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:

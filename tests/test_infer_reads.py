@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -21,7 +21,13 @@ from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
 from connectors.files import read
 
-MANY = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck), report_multiple_bugs=False, phases=[Phase.generate])
+MANY = settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
+    phases=[Phase.generate],
+)
 
 
 @pytest.fixture(autouse=True)

@@ -12,22 +12,42 @@ from cep.app.durations import refuse
 from cep.core.errors import Warning
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
+from connectors.thousands import plain_number
+from connectors.times import is_number
 
 _ENCODINGS = ("utf-8", "utf8")
 
 
 def _csv(path: Path, dialect: RecordFormat) -> pl.DataFrame:
     encoding = dialect.option("encoding") or "utf-8"
-    return pl.read_csv(
+    thousands = dialect.option("thousands")
+    table = pl.read_csv(
         path,
         separator=dialect.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ","),
-        decimal_comma=dialect.option("decimal") == ",",
+        decimal_comma=thousands is None and dialect.option("decimal") == ",",
         comment_prefix=dialect.option("comment"),
         quote_char=dialect.option("quote") or '"',
         encoding="utf8" if encoding.lower() in _ENCODINGS else encoding,
         null_values=["", "NA"],
+        infer_schema=thousands is None,
         infer_schema_length=None,
     )
+    if thousands is None:
+        return table
+    return table.select(_numbers(column, thousands, dialect.option("decimal") or ".") for column in table)
+
+
+def _numbers(column: pl.Series, thousands: str, decimal: str) -> pl.Series:
+    """A column of texts that are all numbers, with marks between thousands, as numbers; any other as it is."""
+    plain = [
+        None if text is None else plain_number(text.strip(" \t"), thousands, decimal).replace(decimal, ".", 1)
+        for text in column
+    ]
+    if not all(map(is_number, filter(None, plain))):
+        return column
+    texts = pl.Series(column.name, plain, pl.String)
+    whole = texts.cast(pl.Int64, strict=False)
+    return whole if (whole.is_null() == texts.is_null()).all() else texts.cast(pl.Float64)
 
 
 def _jsonl(path: Path, _: RecordFormat) -> pl.DataFrame:

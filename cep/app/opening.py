@@ -46,7 +46,8 @@ class ProgramSource:
 
         policy_choice(policy, "--policy")
         text = text_of(rules)
-        facts = facts_of(knowledge.facts, text)
+        written = (None, None) if dialect is None else (dialect.dialect, dialect.ticks)
+        facts = facts_of(knowledge.facts, text, str(rules), *written)
         known = knowledge_of(knowledge.files, knowledge.reasoning)
         return cls.of(rules, text, facts, known, policy, dialect)
 

@@ -87,6 +87,7 @@ def flow(
     """
     seen: set[str] = set()
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
+    remarks: dict[str, None] = {}
     silent: int | None = None  # how far time had come when the silence began
     updates = updates or KnowledgeUpdates(())
     while (batch := interrupt.next(batches)) is not None:
@@ -104,6 +105,7 @@ def flow(
         seen |= batch.tables.keys()
         doubtful.take(batch.tables)
         units.take(batch.tables)
+        remarks |= dict.fromkeys(batch.remarks)
         stats.with_records.update(block.file for block in batch.blocks if block.count)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:
@@ -123,7 +125,7 @@ def flow(
             stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
-    stats.twice, stats.remarks = doubtful.counts(), units.remarks()
+    stats.twice, stats.remarks = doubtful.counts(), list(remarks | dict.fromkeys(units.remarks()))
     stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
     if not interrupt.signal:
         began = perf_counter()

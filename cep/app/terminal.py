@@ -99,15 +99,18 @@ def text_of(path: Path) -> str:
         ) from None
 
 
-def facts_of(options: Sequence[str], program: str) -> dict[str, DataFrame]:
-    """Read the tables of facts, as the text of the program declares them; {predicate: table}."""
+def facts_of(
+    options: Sequence[str], program: str, name: str, dialect: str | None = None, tick: int | None = None
+) -> dict[str, DataFrame]:
+    """Read the tables of facts, as the text of the program declares them; {predicate: table}. CepError: one cannot be
+    read, or the text is no program."""
     if not options:
         return {}
     from cep.app.durations import name_and_file
     from cep.app.facts import read_facts
-    from cep.language.asked import dialects
+    from cep.language.asked import table_formats
 
-    written = dialects(program)
+    written = table_formats(program, name, dialect, tick)
     named = [name_and_file(one, "--facts") for one in options]
     return {name: read_facts(name, Path(file), written.get(name)) for name, file in named}
 

@@ -7,8 +7,8 @@ takes any number of digits, and what is finer than a microsecond rounds half to 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 from cep.core.errors import CepError
@@ -40,7 +40,16 @@ _REGEX = {
     "A": _names(DAYS),
     "p": "AM|PM",
     "z": r"Z|[+-][0-9]{2}:?[0-5][0-9](?::?[0-5][0-9])?",
+    "Z": "UTC|GMT|Z",
+    "G": r"[0-9]{4}",
+    "V": r"5[0-3]|0[1-9]|[1-4][0-9]|[1-9]",
+    "U": r"5[0-3]|[0-4][0-9]|[0-9]",
+    "W": r"5[0-3]|[0-4][0-9]|[0-9]",
+    "u": r"[1-7]",
+    "w": r"[0-6]",
 }
+WEEKS = frozenset("GVUW")
+"""Directives of years and weeks of which a day follows by its weekday."""
 DIRECTIVES = frozenset(_REGEX)
 
 _INSTEAD = {
@@ -55,7 +64,6 @@ _INSTEAD = {
     "n": "`%n` is written as a blank",
     "t": "`%t` is written as a blank",
     "s": "seconds since 1970 are `FORMAT epoch s`",
-    "Z": 'offsets are `%z`; a zone has one name in all times: write that as it stands, and `ZONE "Europe/Zurich"`',
     "c": "each part is written: `%a %b %d %H:%M:%S %Y`",
     "x": "each part is written: `%m/%d/%y`",
     "X": "each part is written: `%H:%M:%S`",
@@ -75,7 +83,10 @@ _OF_JAVA = {
     "s": "%S",
     "S": "%f",
 }
-_LIST = "the directives are those of Python's strptime: `%Y-%m-%d %H:%M:%S`, `%d.%m.%y`, `%I:%M %p`, `%f`, `%b`, `%z`"
+_LIST = (
+    "the directives are `%Y %y %m %b %B %d %j`, `%G %V %U %W` with `%u %w %a %A`, `%H %I %p %M %S %f`, `%z` and `%Z` "
+    "(as UTC, GMT or Z): `%Y-%m-%d %H:%M:%S`, `%d.%m.%y`"
+)
 
 TimeToken = tuple[str, str]
 """("", a character), (" ", "") for blanks, or (directive, "")."""
@@ -116,16 +127,54 @@ def _check(pattern: str, names: set[str]) -> None:
     if not names:
         meant = _JAVA.sub(lambda match: _OF_JAVA[match[0][0]], pattern)
         raise _wrong("this format has no directive", f"write `{meant}`" if meant != pattern else _LIST)
-    if not names & {"Y", "y"}:
+    _check_weeks(names)
+    if not names & {"Y", "y", "G"}:
         hint = 'a day in another column stands before it: `TIME day, clock FORMAT "%d.%m.%Y %H:%M"`'
         raise _wrong("this format has no year", hint if names & set("HIMS") else "the year is `%Y`, or `%y`")
-    for one, other in (("Y", "y"), ("H", "I"), ("b", "B"), ("m", "b"), ("m", "B"), ("a", "A"), ("j", "d")):
+    same = (("Y", "y"), ("H", "I"), ("b", "B"), ("m", "b"), ("m", "B"), ("a", "A"), ("j", "d"), ("z", "Z"), ("u", "w"))
+    for one, other in same:
         if {one, other} <= names:
             raise _wrong(f"`%{one}` and `%{other}` say the same", "leave one of them out")
     if "p" in names and "I" not in names:
         raise _wrong("`%p` (AM, PM) needs the hour of 12 hours", "that is `%I`, not `%H`")
     if "I" in names and "p" not in names:
         raise _wrong("`%I` is the hour of 12 hours, it needs `%p` (AM, PM)", "the hour of 24 is `%H`")
+
+
+def _check_weeks(names: set[str]) -> None:
+    weeks = names & WEEKS - {"G"}
+    if not names & WEEKS:
+        return
+    of_iso = "`%G-W%V-%u`, the year, week and weekday of ISO 8601, or `%Y-%U-%w`, of weeks that begin on a Sunday"
+    if len(weeks) != 1:
+        raise _wrong("a day is of one week" if weeks else "`%G` is the year of a week", of_iso)
+    (week,) = weeks
+    year = {"G"} if week == "V" else {"Y", "y"}
+    if not names & year or names & ({"Y", "y"} if week == "V" else {"G"}):
+        raise _wrong(f"`%{week}` goes with {'the year `%G`' if week == 'V' else 'the year `%Y`'}", of_iso)
+    if not names & set("uwaA"):
+        raise _wrong(f"`%{week}` is a week, of which no day is said", of_iso)
+    if names & set("mbBdj"):
+        raise _wrong(f"`%{week}` and a day of the month say the same", "leave one of them out")
+
+
+def _of_week(found: Mapping[str, str]) -> date:
+    """The day of a week. ValueError: there is none."""
+    if name := found.get("a") or found.get("A"):
+        weekday = next(n for n, each in enumerate(DAYS, 1) if each[:3].lower() == name[:3].lower())
+    else:
+        weekday = int(found["u"]) if "u" in found else int(found["w"]) or 7
+    if "V" in found:
+        return date.fromisocalendar(int(found["G"]), int(found["V"]), weekday)
+    year = int(found["Y"]) if "Y" in found else _century(int(found["y"]))
+    first = date(year, 1, 1)
+    if "W" in found:  # weeks begin on a Monday, and what is before the first is of week 0
+        return first + timedelta(days=(-first.weekday()) % 7 + 7 * (int(found["W"]) - 1) + weekday - 1)
+    return first + timedelta(days=(6 - first.weekday()) % 7 + 7 * (int(found["U"]) - 1) + weekday % 7)
+
+
+def _century(year: int) -> int:
+    return year + (1900 if year >= 69 else 2000)
 
 
 def _wrong(message: str, hint: str) -> CepError:
@@ -148,10 +197,18 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     if match is None:
         raise ValueError(f"is not written `{pattern}`")
     found = match.groupdict()
-    year = int(found["Y"]) if "Y" in found else int(found["y"])
-    if "y" in found:
-        year += 1900 if year >= 69 else 2000
-    month = int(found.get("m", "1"))
+    of_week = None
+    if not WEEKS.isdisjoint(found):
+        try:
+            of_week = _of_week(found)
+        except (ValueError, OverflowError):
+            raise ValueError("is no time of the calendar") from None
+        if of_week.year != int(found.get("Y", of_week.year)):
+            raise ValueError("is no time of the calendar")
+        found = {name: text for name, text in found.items() if name not in "aAuw"}
+    year = int(found["Y"]) if "Y" in found else _century(int(found["y"])) if "y" in found else 1
+    year = year if of_week is None else of_week.year
+    month = int(found.get("m", "1")) if of_week is None else of_week.month
     if word := found.get("b") or found.get("B"):
         month = next(n for n, name in enumerate(MONTHS, 1) if name[:3].lower() == word[:3].lower())
     hour = int(found.get("H", "0"))
@@ -160,11 +217,10 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     digits = found.get("f", "0")
     micros = int(digits[:6].ljust(6, "0"))
     rest = int(digits[6:] or "0") * 2 - 10 ** len(digits[6:])  # against a half
+    day = int(found.get("d", "1")) if of_week is None else of_week.day
     try:
         days = int(found.get("j", "1")) - 1
-        moment = datetime(
-            year, month, int(found.get("d", "1")), hour, int(found.get("M", "0")), int(found.get("S", "0"))
-        )
+        moment = datetime(year, month, day, hour, int(found.get("M", "0")), int(found.get("S", "0")))
         moment += timedelta(days=days)
         if moment.year != year:
             raise ValueError
@@ -173,6 +229,8 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     ticks = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + micros
     if len(digits) > 6 and (rest > 0 or (rest == 0 and ticks % 2)):
         ticks += 1
+    if "Z" in found:
+        return ticks, True
     if (offset := found.get("z")) is None:
         return ticks, False
     if offset in "Zz":

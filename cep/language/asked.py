@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 
-from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
+from cep.language.reading import read
 from cep.language.syntax.ast import SyntaxTree
-from cep.language.syntax.parser import parse
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate
 
@@ -24,16 +22,20 @@ def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
     return {each.name: each for each in program.statements if isinstance(each, FactDeclaration)}
 
 
-def facts_declared(text: str) -> dict[str, FactDeclaration]:
-    """The same of a text; none where it is no program."""
-    with suppress(CepError):
-        return declarations_of(parse(text))
-    return {}
+def facts_declared(
+    text: str, name: str, dialect: str | None = None, tick: int | None = None
+) -> dict[str, FactDeclaration]:
+    """The same of a text. CepError: it is no program."""
+    return declarations_of(read(text, name, dialect, tick))
 
 
-def dialects(text: str) -> Mapping[str, RecordFormat]:
-    """How the tables of declared facts are written, where their declarations say it."""
-    return {name: each.records for name, each in facts_declared(text).items() if each.records is not None}
+def table_formats(
+    text: str, name: str, dialect: str | None = None, tick: int | None = None
+) -> Mapping[str, RecordFormat]:
+    """How the tables of declared facts are written, where their declarations say it. CepError: the text is no
+    program."""
+    declared = facts_declared(text, name, dialect, tick)
+    return {name: each.records for name, each in declared.items() if each.records is not None}
 
 
 def _predicates_of(value: object) -> Iterator[str]:

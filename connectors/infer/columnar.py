@@ -36,7 +36,7 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
     if nested:
         reasons: Reasons = {}
         batch, _ = flattened(batch, plain, nested, reasons)
-        sample.series = None if series is None else written(series)
+        sample.series = written(series) if series and any(EACH in steps for steps in nested.values()) else None
     sample.count = batch.num_rows
     sample.typed = {name: batch.schema.field(name).type for name in (*plain, *nested)}
     sample.columns = {name: _values(batch.column(name)) for name in sample.typed}

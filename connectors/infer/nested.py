@@ -69,6 +69,10 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
         shape.see({key: value for key, value in each.items() if key not in own}, ())
     series = _series(shape, len(records))
     paths = _leaves(shape, series, sample.left_out, len(records))
+    if series is not None and not any(EACH in steps for steps in paths):
+        series = None
+        sample.left_out.clear()
+        paths = _leaves(shape, series, sample.left_out, len(records))
     if series is None and not paths:
         lists = [each for each in shape.elements if _homogeneous(shape, each) and _reachable(shape, each)]
         series = max(lists, key=lambda each: shape.elements[each], default=None)
