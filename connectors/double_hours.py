@@ -21,7 +21,7 @@ from cep.core.zones import zone
 
 Ints = NDArray[np.int64]
 _NEVER = 2**62
-_MOSTLY = 0.9
+_MOSTLY = 2 / 3
 """Times fall throughout where so many of the steps between records are back."""
 
 

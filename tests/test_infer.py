@@ -77,8 +77,9 @@ def test_nested_records_with_a_list_and_milliseconds() -> None:
         {"ts": 1714550460000, "pump": {"id": "P2", "pressure": None}, "readings": [{"value": 3.5}, {"value": 50}]},
     ]
     assert declared("pumps.jsonl", "".join(json.dumps(each) + "\n" for each in records)) == (
-        "% from 3 records\n"
-        "% `tags[]` is left out: an event comes of each element of one list\n"
+        "% from 2 records, 3 events: the elements of `readings`\n"
+        "% `tags[]` is left out: `FROM \"tags[]\"` makes an event of each element instead\n"
+        "%   of those of `readings`\n"
         "event pumps(\n"
         '    pump_id: string FROM "pump.id",                % "P1", "P2"\n'
         '    pressure: float? FROM "pump.pressure",         % 3.2; missing in 2 of 3\n'
@@ -116,7 +117,7 @@ def test_parquet_and_what_is_compressed() -> None:
     frame.rename({"seen": "started_at", "left": "ended_at"}).write_parquet("visits.parquet")
     printed = cep("infer", "visits.parquet").stdout
     assert "who: string? FROM Who" in printed and "took: duration" in printed
-    assert "`part` is left out: a column of type struct<a: int64>" in printed
+    assert 'a: int FROM "part.a"' in printed
     assert printed.endswith(") START started_at END ended_at.\n")
     reads_all(printed, "visits.parquet")
     Path("log.jsonl.gz").write_bytes(gzip.compress(b'{"time": 5, "level": "a"}\n'))

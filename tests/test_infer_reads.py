@@ -25,8 +25,6 @@ MANY = settings(
     deadline=None,
     max_examples=60,
     suppress_health_check=list(HealthCheck),
-    report_multiple_bugs=False,
-    phases=[Phase.generate],
 )
 
 

@@ -132,6 +132,15 @@ def read_clock(text: str) -> int:
     return ticks
 
 
+def is_clock(text: str) -> bool:
+    """Whether a text is a time of day."""
+    try:
+        read_clock(text)
+    except CepError:
+        return False
+    return True
+
+
 def write_time(ticks: int) -> str:
     """The ISO 8601 form in UTC, with as many decimals as needed; seconds, where no calendar holds it."""
     if ticks not in CALENDAR:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep.core.literals import write_duration, write_time
+from cep.core.literals import is_clock, write_duration, write_time
 from cep.events import Iri
 from cep.rules.expressions.spelling import respelling
 from cep.rules.expressions.typed import TICKS
@@ -26,6 +26,8 @@ def shown(expression: Expression) -> str:
 def comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
     """What to write where two sides of these types cannot be compared."""
     for side, other in ((comparison.left, right), (comparison.right, left)):
+        if isinstance(side, Constant) and other == "duration" and is_clock(str(side.value)):
+            return f'a time of day is `time("{side.value}")`'
         if isinstance(side, Constant) and (meant := respelling(side.value, other)):
             return meant
     sides = {left: comparison.left, right: comparison.right}

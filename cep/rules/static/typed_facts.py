@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cep.core.errors import NOWHERE, CepError, Source, Span
-from cep.core.literals import read_clock, read_duration, read_time
+from cep.core.literals import is_clock, read_clock, read_duration, read_time
 from cep.core.schema import RecordFormat, TimeFormat
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.typed import TICKS, Typed, a, coerced
@@ -88,7 +88,7 @@ class DeclaredFacts:
         message = f"{name} is declared {a(attribute.type)}, here it is {a(type)}"
         hint = f"it is `{self.declaration}`"
         if attribute.type in TICKS and isinstance(argument, Constant) and type == "string":
-            hint = f'a time of day is written `time("{argument.value}")`' if _is_clock(str(argument.value)) else hint
+            hint = f'a time of day is written `time("{argument.value}")`' if is_clock(str(argument.value)) else hint
         elif (attribute.type, type) == ("iri", "string"):
             hint = "an IRI is written `<...>` or `prefix:name`"
         return CepError(message, self.source, argument.span, hint, "type")
@@ -254,7 +254,7 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
         fits = dtype == pl.Duration if type == "duration" else dtype in (pl.Date, pl.Datetime)
         return series.cast(_DTYPES[type]) if fits else None
     texts = series.cast(pl.String)
-    if type == "time" and not any(map(_is_clock, texts.drop_nulls().unique())):
+    if type == "time" and not any(map(is_clock, texts.drop_nulls().unique())):
         return _read(texts, read_time).cast(pl.Datetime("us"))
     return _read(texts, _duration).cast(pl.Duration("us"))
 
@@ -281,11 +281,3 @@ def _each(texts: pl.Series, reader: Callable[[str], int]) -> Iterator[tuple[str,
 
 def _duration(text: str) -> int:
     return read_duration(text) if text.startswith("P") else read_clock(text)
-
-
-def _is_clock(text: str) -> bool:
-    try:
-        read_clock(text)
-    except CepError:
-        return False
-    return True
