@@ -78,7 +78,7 @@ def test_nested_records_with_a_list_and_milliseconds() -> None:
     ]
     assert declared("pumps.jsonl", "".join(json.dumps(each) + "\n" for each in records)) == (
         "% from 2 records, 3 events: the elements of `readings`\n"
-        "% `tags[]` is left out: `FROM \"tags[]\"` makes an event of each element instead\n"
+        '% `tags[]` is left out: `FROM "tags[]"` makes an event of each element instead\n'
         "%   of those of `readings`\n"
         "event pumps(\n"
         '    pump_id: string FROM "pump.id",                % "P1", "P2"\n'

@@ -101,7 +101,11 @@ def test_what_a_dead_letter_says_to_write_instead(tmp_path: Path, record: str, r
 
 @pytest.mark.parametrize(
     ("field", "hint"),
-    [('"1,234.5"', 'thousands are declared: `FORMAT csv(thousands: ",")`'), ('"3,5"', "decimal commas are declared"), ("about", "")],
+    [
+        ('"1,234.5"', 'thousands are declared: `FORMAT csv(thousands: ",")`'),
+        ('"3,5"', "decimal commas are declared"),
+        ("about", ""),
+    ],
 )
 def test_numbers_as_people_write_them(tmp_path: Path, field: str, hint: str) -> None:
     (tmp_path / "p.cep").write_text(PROGRAM)
