@@ -12,7 +12,9 @@ from connectors.paths import EACH, Path, path, written
 from connectors.times import is_number, likely_unit, of_iso
 
 TIMELY = re.compile(
-    r"time|date|stamp|zeit|datum|uhr|clock|^ts$|_ts$|_at$|epoch|^t$|^(when|seen|begin|start|end|until|from|to)$", re.I
+    r"time|date|stamp|zeit|datum|uhr|clock|^ts$|_ts$|_at$|(?-i:[a-z]At$)|epoch|^t$"
+    r"|^(when|seen|sent|received|recorded|measured|observed|begin|start|end|until|from|to)$",
+    re.I,
 )
 """Names that sound like a time."""
 _INFER = "`cep infer FILE` prints the declaration that fits a file"
