@@ -39,7 +39,7 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
             hint = f"`{level_of}` is a level of the topic of MQTT messages, and this is a file; {hint}"
         elif each := next((each for each in wanted if len(path(each)) > 1 and each not in columns), None):
             hint = f"`{each}` is a path in nested records, and a table has columns only; {hint}"
-        if guessed is not None and bound.time == "time" and "time" not in columns:
+        if schema.declared and guessed is not None and bound.time == "time" and "time" not in columns:
             hint = f"`{guessed}` looks like the time: `TIME {column_name(guessed)}` behind the attributes says so, "
             hint += f"and `cep infer {file}` prints the declaration; the columns are {', '.join(columns)}"
         raise CepError(

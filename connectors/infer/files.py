@@ -86,9 +86,8 @@ def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[RecordSa
         }
         found.append(sample)
     if not found:
-        raise CepError(
-            f"{file}: there is no record of {kind}", hint="a declaration is inferred from some", code="input"
-        )
+        hint = next(iter(remarks), "a declaration is inferred from some")
+        raise CepError(f"{file}: there is no record of {kind}", hint=hint, code="input")
     return found
 
 

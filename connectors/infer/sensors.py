@@ -46,20 +46,24 @@ def recognised(head: bytes) -> str | None:
 
 
 def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, Records], int, list[str]]:
-    """By event (of line protocol the measurement) the first records; how many could not be read; what else to know."""
+    """By event (of line protocol the measurement) the first records; how many could not be read; what else to know,
+    of none why the first is none."""
     found: dict[str | None, Records] = {}
     unreadable = 0
     remarks: list[str] = []
+    reasons: list[str] = []
     given: Iterator[tuple[str | None, dict[str, Any]] | None]
     given = (
-        _points(text) if kind == "influx" else ((None, each) if each else None for each in _packed(text, kind, remarks))
+        _points(text)
+        if kind == "influx"
+        else ((None, each) if each else None for each in _packed(text, kind, remarks, reasons))
     )
     for one in islice(given, limit):
         if one is None:
             unreadable += 1
         else:
             found.setdefault(one[0], []).append(one[1])
-    return found, unreadable, remarks
+    return found, unreadable, remarks if found else reasons[:1]
 
 
 def sensor_options(kind: str, records: Records) -> tuple[tuple[str, str], ...]:
@@ -86,8 +90,8 @@ def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
         yield point.measurement, values | {TIMED: point.time}
 
 
-def _packed(text: str, kind: str, remarks: list[str]) -> Iterator[dict[str, Any] | None]:
-    """Records of packs or pages; None: one that cannot be read."""
+def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Iterator[dict[str, Any] | None]:
+    """Records of packs or pages; None: one that cannot be read, which has one of the `reasons`."""
     wanted = ("n", "u", "v", "vs", "vb", "vd", "s")
     schema = Schema("all", tuple(Attribute(name, "any") for name in wanted), True, True)
     plain, timed = senml.Packs(schema), senml.Packs(Schema("all", schema.attributes, True, True, records=_SOME_TIME))
@@ -106,8 +110,10 @@ def _packed(text: str, kind: str, remarks: list[str]) -> Iterator[dict[str, Any]
                         remarks.append(why)
                     yield {senml_name(key): value for key, value in parse(line.encode()).items() if key != "t"}
                 elif line is not None:
+                    reasons.append(line.reason)
                     yield None
-        except Unreadable:
+        except Unreadable as why:
+            reasons.append(why.reason)
             yield None
 
 
