@@ -109,8 +109,9 @@ def facts_of(
     from cep.app.durations import name_and_file
     from cep.app.facts import read_facts
     from cep.language.asked import table_formats
+    from cep.language.reading import read
 
-    written = table_formats(program, name, dialect, tick)
+    written = table_formats(read(program, name, dialect, tick))
     named = [name_and_file(one, "--facts") for one in options]
     return {name: read_facts(name, Path(file), written.get(name)) for name, file in named}
 

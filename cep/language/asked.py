@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 
 from cep.core.schema import RecordFormat
-from cep.language.reading import read
 from cep.language.syntax.ast import SyntaxTree
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate
@@ -22,19 +21,9 @@ def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
     return {each.name: each for each in program.statements if isinstance(each, FactDeclaration)}
 
 
-def facts_declared(
-    text: str, name: str, dialect: str | None = None, tick: int | None = None
-) -> dict[str, FactDeclaration]:
-    """The same of a text. CepError: it is no program."""
-    return declarations_of(read(text, name, dialect, tick))
-
-
-def table_formats(
-    text: str, name: str, dialect: str | None = None, tick: int | None = None
-) -> Mapping[str, RecordFormat]:
-    """How the tables of declared facts are written, where their declarations say it. CepError: the text is no
-    program."""
-    declared = facts_declared(text, name, dialect, tick)
+def table_formats(program: SyntaxTree) -> Mapping[str, RecordFormat]:
+    """How the tables of declared facts are written, where their declarations say it."""
+    declared = declarations_of(program)
     return {name: each.records for name, each in declared.items() if each.records is not None}
 
 
