@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 
+import polars as pl
+
 from cep.compile import CompiledProgram, Written
 from cep.core.errors import NOWHERE, CepError, Warning
-from cep.core.fluents import RECORDS
+from cep.core.relation import Table, concat
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
@@ -19,6 +21,7 @@ from cep.rules.alert import Alert
 from cep.rules.conditions.relations import Relation, RelationInfo
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
+from cep.runtime.decode import frames
 from cep.runtime.fingerprint import Fingerprints
 from cep.runtime.fluent_records import outside
 from cep.runtime.history import OccurrenceHistory
@@ -51,6 +54,8 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
             changes.remember(remember)
     builder = GoalBuilder(plan, bound.statics.relations, bound.pool, None if history is None else history.lineage)
     machine = Machine(plan, builder, options.fast_recursion, options.max_derivations)
+    if remember is not None and options.stage is None:
+        machine.give_transitions()
     return EngineParts(plan, bound.pool, machine, ReorderBuffer(options.lateness), history, changes)
 
 
@@ -109,14 +114,6 @@ class EngineView:
         """The events that it derives."""
         return self._output.schemas
 
-    def refuse_records(self, place: str) -> None:
-        """CepError: a fluent comes in as records, which are not known at this place yet."""
-        for schema in self.plan.schemas.values():
-            if schema.fluent is not None and schema.fluent.part == RECORDS:
-                message = f"`{schema.fluent.name}` comes in as records of intervals: {place} reads events alone"
-                hint = "events that begin and end it, `initiate` and `terminate`; or a run in one process"
-                raise CepError(message, hint=hint, code="fluent")
-
     def refuse_endless(self, place: str) -> None:
         """CepError: what the program asks is known at the end of the input alone, to which this place never comes."""
         for node, span in zip(self.plan.nodes, self.plan.spans):
@@ -141,6 +138,19 @@ class EngineView:
         for name in self.plan.fluents:
             hint = "`cep run` in one process writes JSON Lines, CSV and Parquet of them"
             raise CepError(f"`{name}` is a fluent: {place} knows events alone", hint=hint, code="fluent")
+
+    def open_intervals(self) -> dict[str, list[Table]]:
+        """What fluents hold at the watermark and nothing has ended yet, by fluent; the rows of goals."""
+        return self._machine.open(ended=False)
+
+    def held_now(self) -> dict[str, pl.DataFrame]:
+        """The same as `push` gives what begins: of the fluents that it derives."""
+        held = {name: tables for name, tables in self.open_intervals().items() if name in self.outputs}
+        found = frames(held, self.plan.schemas, self.pool)
+        if self.history is None:
+            return found
+        lineage = {name: self.history.because(concat(t), self.plan.schemas, self.pool) for name, t in held.items()}
+        return {name: table.with_columns(lineage[name]) for name, table in found.items()}
 
     @property
     def watermark(self) -> int:

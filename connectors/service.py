@@ -76,6 +76,14 @@ class Service:
         """A batch just pushed, None: the end of the input; and what it derived."""
         self._notify(batch, self._new(batch), derived)
 
+    def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Those of the tables that are of derived events and have rows, with `@id`."""
+        return {
+            name: identified(table, self.outputs[name], self.meanings[name])
+            for name, table in derived.items()
+            if table.height and name in self.outputs
+        }
+
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
         """What a batch holds, the first time that it comes: it may be worked off in several steps."""
         if batch is None or batch is self._batch:
@@ -90,11 +98,7 @@ class Service:
             number=self.rounds + 1,
             watermark=engine.watermark,
             inputs=inputs,
-            derived={
-                name: identified(table, self.outputs[name], self.meanings[name])
-                for name, table in derived.items()
-                if table.height and name in self.outputs
-            },
+            derived=self.identified(derived),
             records=tally.records,
             dead=tally.dead.total(),
             counts=engine.take_counts(),

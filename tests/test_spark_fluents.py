@@ -68,13 +68,47 @@ def test_fluents_on_spark_in_one_two_and_seven_buckets(tmp_path: Path) -> None:
         )
 
 
-def test_records_of_fluents_are_refused_there(tmp_path: Path) -> None:
-    (tmp_path / "p.cep").write_text("fluent near(a: string) START s END e.\nx(A) <- near(A).\n")
-    result = CliRunner().invoke(
-        app, ["run", str(tmp_path / "p.cep"), "--on", "spark", "-i", str(tmp_path), "-o", str(tmp_path / "o"),
-              "--checkpoint", str(tmp_path / "c")]
-    )  # fmt: skip
-    assert result.exit_code == 2 and "`near` comes in as records of intervals" in result.output
+RECORDED = """event ping(a: string) TIME time.
+fluent near(a: string, b: string) START s END e.
+fluent held(a: string, b: string) = kind: string START s END e.
+fluent lonely(a: string).
+met(A, B) <- ping(A) WHERE near(A, B).
+lonely(A) WHILE ONCE[0, 3 s] ping(A) AND NOT near(A, _).
+gone(A, K) <- END OF held(A, _) = K.
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not THERE, reason=MISSING)
+def test_records_of_fluents_on_spark(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    (tmp_path / "p.cep").write_text(RECORDED)
+    (tmp_path / "in").mkdir()
+    rows: list[dict[str, object]] = []
+    for t in range(160):
+        a, b = f"v{rng.randrange(5)}", f"v{rng.randrange(5)}"
+        kind = rng.choice(("ping", "near", "near", "held"))
+        row: dict[str, object] = {"type": kind, "a": a}
+        if kind == "ping":
+            rows.append(row | {"time": t})
+            continue
+        end = rng.choice((None, t, t + 1, t + 6, t + 30))
+        row |= {"b": b, "s": t, "e": end} | ({"kind": rng.choice("xy")} if kind == "held" else {})
+        rows.append(row | ({} if end in (None, t) else {"bounds": rng.choice(("[]", "[)", "(]", "()"))}))
+        if end is None and rng.random() < 0.7:  # a later record closes it, which counts by its end
+            rows.append(row | {"e": t + 9})
+    for number in range(2):
+        lines = "".join(json.dumps(row) + "\n" for row in rows[number * 100 : number * 100 + 100])
+        (tmp_path / "in" / f"{number}.jsonl").write_text(lines)
+    program, records = str(tmp_path / "p.cep"), str(tmp_path / "in")
+    expected = sorted(run(program, "-i", records).splitlines())
+    assert {json.loads(line)["type"] for line in expected} == {"near", "held", "lonely", "met", "gone"}
+    for buckets in ("1", "3"):
+        out = tmp_path / f"out{buckets}"
+        run(program, "-i", records, "--on", "spark", "--master", "local[2]", "--buckets", buckets, "-o", str(out),
+            "--checkpoint", str(tmp_path / f"state{buckets}"), "--output-format", "jsonl")  # fmt: skip
+        found = [line for path in out.rglob("*.jsonl") for line in path.read_text().splitlines()]
+        assert sorted(found) == expected
 
 
 def test_what_is_known_at_the_end_alone_is_refused_where_there_is_none(tmp_path: Path) -> None:

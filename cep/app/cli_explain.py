@@ -137,7 +137,6 @@ def explain(options: ExplainOptions) -> int:
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
     source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy, options.dialect)
     engine = source.engine(replace(options.evaluation.engine, remember=ALWAYS))
-    engine.refuse_fluents("`cep explain`")
     back = None if question.back is None else duration(question.back, "--back")
     if not options.event_text.startswith("@"):
         read_question(options.event_text, engine, question.at)  # mistakes are reported before anything runs

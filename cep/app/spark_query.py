@@ -295,7 +295,6 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
     """The program as one engine, and the options from which workers make theirs."""
     pickled = None if source.known is None else pickle.dumps(source.known)
     engine = source.engine(options.evaluation.engine)
-    engine.refuse_records("a run on Spark")
     engine.refuse_endless("what goes from batch to batch on Spark")
     engine.refuse_unending("Spark")
     if options.knowledge.updates and engine.changes is None:

@@ -13,6 +13,9 @@ SINCE_EVER = BEFORE_TIME + 1
 FOREVER = END_OF_TIME
 """How late, in microseconds, is what is known at the end of the input alone."""
 
+LASTS = "what lasts in "
+"""The name of what the LASTING of a fluent asks begins so; the fluent's follows."""
+
 HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 
 EDGE = "@edge"

@@ -10,13 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cep.events import Value
-from cep.explain.judging import Judge, TypedValue
+from cep.explain.fluent_absence import FluentAbsences
+from cep.explain.heads import unified
+from cep.explain.judging import Judge
 from cep.explain.matching import Attempt, Failure, Matcher
-from cep.explain.occurrences import Memory, Occurrence, encoded, same
+from cep.explain.nodes import Turn
+from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import BEGINNING, EventQuestion
+from cep.explain.refusal import Refusal, fixed_of
 from cep.plan.algebra import Rule
-from cep.plan.pattern import Pattern, atoms, patterns
-from cep.rules.terms import Constant, Expression, Variable, expression_variables
+from cep.plan.pattern import patterns
+from cep.rules.terms import Variable, expression_variables
 
 DAY = 86_400_000_000
 MOST = 2_000
@@ -26,27 +30,11 @@ DEEPEST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """One rule that did not give the event: the nearest attempt and its failure.
-
-    `since`: from then on occurrences were looked at. Of a missing event, `before` is the latest that ended before,
-    `after` the first that ended later, and `because` says why the rules for it gave none.
-    """
-
-    rule: Rule
-    since: int
-    attempt: Attempt
-    failure: Failure
-    before: Occurrence | None = None
-    after: Occurrence | None = None
-    because: tuple[Refusal, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Absence:
     """The event asked for, and either that it is there (`found`), or why no rule gave it, in program order.
 
-    `before`, `after`: the nearest ones there are. `until`: what ended later was not looked at.
+    `before`, `after`: the nearest ones there are. `until`: what ended later was not looked at. `ended`: of a fluent
+    what ended the latest before.
     """
 
     wanted: EventQuestion
@@ -55,6 +43,7 @@ class Absence:
     refusals: tuple[Refusal, ...] = ()
     before: Occurrence | None = None
     after: Occurrence | None = None
+    ended: Turn | None = None
 
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: int | None = None) -> Absence:
@@ -64,6 +53,9 @@ def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: int | Non
     until = wanted.until
     if found:
         return Absence(wanted, until, found)
+    if memory.fluents.knows(wanted.event):
+        none = _Refusing(memory, judge, until, back).fluents.of(wanted.event, wanted.fixed, 2 * until, ())
+        return Absence(wanted, until, (), none.refusals, none.before, none.after, none.ended)
     nearest = memory.find(wanted.event, wanted.fixed, BEGINNING, until, 1)
     return Absence(
         wanted,
@@ -81,6 +73,7 @@ class _Refusing:
         self.judge = judge
         self.until = until
         self.back = back
+        self.fluents = FluentAbsences(memory, judge, lambda time: _Refusing(memory, judge, time, back))
 
     def refusals(self, wanted: EventQuestion, path: tuple[str, ...]) -> list[Refusal]:
         rules = [rule for rule in self.memory.engine.plan.rules.rules if rule.event == wanted.event]
@@ -88,7 +81,7 @@ class _Refusing:
 
     def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
         since = self.since(rule, wanted)
-        bound = self.unified(rule, wanted)
+        bound = unified(rule, wanted.fixed, self.memory.engine)
         if bound is None:
             nothing = Attempt({}, 0, 0)
             return Refusal(rule, since, nothing, Failure("head", rule.body))
@@ -96,14 +89,19 @@ class _Refusing:
         def find(event: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
             return self.memory.find(event, fixed, since, self.until, MOST)
 
-        attempts = Matcher(find, self.judge, self.memory.schemas, self.until).attempts(rule.body, bound)
+        matcher = Matcher(find, self.judge, self.memory.schemas, self.until, self.memory.fluents.at)
+        attempts = matcher.attempts(rule.body, bound)
         judged = [(attempt, attempt.failure or self.whole(rule, attempt, wanted)) for attempt in attempts]
         near = [(self.gives(rule, each, wanted), *_nearness(each, failed, wanted)) for each, failed in judged]
         attempt, failure = judged[near.index(max(near))]
         attempt = replace(attempt, judged=tuple((self.judge.detailed(j, b), b) for j, b in attempt.judged))
         event = None if failure.pattern is None else failure.pattern.properties().event
-        if failure.kind != "missing" or failure.pattern is None or event is None:
+        if failure.kind not in ("missing", "unheld") or failure.pattern is None or event is None:
             return Refusal(rule, since, attempt, failure)
+        if self.memory.fluents.knows(event):
+            end = attempt.end if failure.kind == "unheld" else self.until
+            none = self.fluents.of_table(event, fixed_of(failure.pattern, failure.values), 2 * end, path)
+            return Refusal(rule, since, attempt, failure, none.before, none.after, none.refusals, none.ended)
         asked = EventQuestion(event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
         before = self.memory.find(asked.event, asked.fixed, BEGINNING, self.until, 1)
         because: list[Refusal] = []
@@ -142,44 +140,6 @@ class _Refusing:
         lengths += [part.properties().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
 
-    def unified(self, rule: Rule, wanted: EventQuestion) -> dict[str, TypedValue] | None:
-        """The variables that the event asked for gives; None: the head never gives it."""
-        bound: dict[str, TypedValue] = {}
-        for place, value in wanted.fixed.items():
-            argument: Expression = rule.arguments[place]
-            if isinstance(argument, Constant) and not same(argument.value, value):
-                return None
-            if not isinstance(argument, Variable):
-                continue
-            type = self.type_of(argument.name, rule) or self.type_given(argument.name, place, rule)
-            if type is None:  # an aggregate gives it
-                continue
-            if type == "int" and isinstance(value, float):
-                value = int(value) if value.is_integer() else value
-            if encoded([value], type, self.memory.engine.pool) is None:
-                return None
-            if argument.name in bound and not same(bound[argument.name][0], value):
-                return None
-            bound[argument.name] = (float(value) if type == "float" and value is not None else value, type)
-        return bound
-
-    def type_of(self, name: str, rule: Rule) -> str | None:
-        for atom in atoms(rule.body):
-            properties = atom.properties()
-            for argument, attribute in zip(
-                properties.arguments, self.memory.schemas[properties.event or ""].attributes
-            ):
-                if isinstance(argument, Variable) and argument.name == name:
-                    return attribute.type
-        return None
-
-    def type_given(self, name: str, place: int, rule: Rule) -> str | None:
-        """The type of a variable that a condition gives, where rules agree on it."""
-        if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
-            return None
-        type = self.memory.schemas[rule.event].attributes[place].type
-        return None if type == "any" else type
-
 
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:
     """The more, the nearer, of those that give the arguments asked for: most of its events are there; it touches the
@@ -193,14 +153,3 @@ def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tupl
 def _before(attempt: Attempt, wanted: EventQuestion) -> int:
     """How long before the time asked for it was over."""
     return max(0, wanted.since - attempt.end)
-
-
-def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
-    """The arguments of an event pattern that are known."""
-    found: dict[int, Value] = {}
-    for place, argument in enumerate(atom.properties().arguments):
-        if isinstance(argument, Constant):
-            found[place] = argument.value
-        elif argument.name in values:
-            found[place] = values[argument.name]
-    return found

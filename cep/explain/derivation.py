@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from cep.core.values import Ints
-from cep.explain.judging import Judge, Judged, TypedValue
+from cep.explain.fluents import FluentNodes
+from cep.explain.judging import Judge
 from cep.explain.matching import Attempt, Matcher
+from cep.explain.nodes import DerivationNode
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import END
 from cep.plan.algebra import Rule
-from cep.plan.pattern import Pattern, levels
+from cep.plan.pattern import levels
 
 MOST = 200
 """Occurrences that a tree holds."""
 DEEPEST = 20
-
-
-@dataclass(frozen=True, slots=True)
-class DerivationNode:
-    """An occurrence, the rule that made it with its variables, and its constituents.
-
-    `rule` is None of an input record, and where its constituents are no longer remembered. Of an event that a rule
-    made of an earlier one of its own kind, `chain` holds these, the latest first, each without the one before it.
-    `also`: the other rules that gave the same.
-    `again`: it stands in the tree before, with all below it. `left_out`: constituents that are not in the tree.
-    """
-
-    occurrence: Occurrence
-    record: bool
-    rule: Rule | None = None
-    bound: Mapping[str, TypedValue] | None = None
-    judged: tuple[Judged, ...] = ()
-    silent: tuple[tuple[Pattern, int], ...] = ()
-    parts: tuple[DerivationNode, ...] = ()
-    chain: tuple[DerivationNode, ...] = ()
-    again: bool = False
-    left_out: int = 0
-    also: tuple[Rule, ...] = ()
 
 
 def derivation(
@@ -50,12 +28,18 @@ def derivation(
     return _Deriving(memory, judge, most).node(occurrence, depth)
 
 
+def fluent_nodes(memory: Memory, judge: Judge, most: int) -> FluentNodes:
+    """Nodes of fluents, whose trees hold at most `most` occurrences."""
+    return _Deriving(memory, judge, most).fluents
+
+
 class _Deriving:
     def __init__(self, memory: Memory, judge: Judge, most: int) -> None:
         self.memory = memory
         self.judge = judge
         self.room = most
         self.seen: set[Occurrence] = set()
+        self.fluents = FluentNodes(memory, judge, self)
 
     def node(self, occurrence: Occurrence, depth: int) -> DerivationNode:
         self.room -= 1
@@ -64,6 +48,8 @@ class _Deriving:
         if occurrence in self.seen:
             return DerivationNode(occurrence, False, again=True)
         self.seen.add(occurrence)
+        if self.memory.fluents.knows(occurrence.event):
+            return self.fluents.node(occurrence, depth)
         made = self.made(occurrence)
         if made is None:
             records = [DerivationNode(one, True) for one in self.memory.records(occurrence.name)[: max(self.room, 0)]]
@@ -152,7 +138,8 @@ class _Deriving:
                 known[event] = [one for one in self.memory.named(event, names) if one != occurrence]
             return known[event]
 
-        for attempt in Matcher(find, self.judge, self.memory.schemas, END).attempts(rule.body, {}):
+        matcher = Matcher(find, self.judge, self.memory.schemas, END, self.memory.fluents.at)
+        for attempt in matcher.attempts(rule.body, {}):
             if attempt.failure is not None:
                 return None
             if (attempt.start, attempt.end) == (occurrence.start, occurrence.end):

@@ -20,6 +20,8 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Variable
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
 """The occurrences of an event with these arguments, by (end, start)."""
 
+HeldAt = Callable[[str, Mapping[int, Value], int], Sequence[Occurrence]]
+
 _PLACED = {"missing": 0, "relation": 0, "deadline": 1, "open": 1}
 
 
@@ -30,8 +32,12 @@ class Failure:
     missing: nothing matches `pattern` with these `values`; condition: `judged` do not hold; relation: the parts do not
     lie as `pattern` wants, `occurrence` is the second, `by` how far it is from where it would; deadline: WITHIN is
     exceeded `by` so much; came: `occurrence` should not have come, `by` is how far it is from where it might have;
+    unheld: the fluent `pattern` did not hold then; held: it did, over `occurrence`;
     open: the deadline is `by` so much later than what is known; head: it gives other arguments, `given`; apart: all
     holds, but it was over `by` so much before the time asked for; policy: all holds, and another partner was chosen.
+    Of fluents: over: it began it with `occurrence`, before it ended; cancelled: `occurrence` is of an instant at which
+    it was ended, too, or another value began; later:
+    it holds from just after the time asked for; formula: parts of its formula are missing.
     """
 
     kind: str
@@ -75,10 +81,13 @@ class Attempt:
 
 
 class Matcher:
-    """Patterns of one program. `find`: what there is; `until`: the instant up to which all is known."""
+    """Patterns of one program. `find`: what there is; `until`: the instant up to which all is known; `held`: the
+    intervals of the fluent that a table is of, with these arguments, that a time lies in."""
 
-    def __init__(self, find: Find, judge: Judge, schemas: Mapping[str, Schema], until: int) -> None:
-        self.find = find
+    def __init__(
+        self, find: Find, judge: Judge, schemas: Mapping[str, Schema], until: int, held: HeldAt = lambda *_: ()
+    ) -> None:
+        self.find, self.held = find, held
         self.judge = judge
         self.schemas = schemas
         self.until = until
@@ -175,6 +184,45 @@ class Matcher:
         if attempt.failure is not None or over <= 0:
             return attempt
         return replace(attempt, failure=Failure("deadline", pattern, by=over))
+
+    def holding(self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues) -> list[Attempt]:
+        """What matches a pattern while a fluent holds, or does not (`no`), when it ends."""
+        made: list[Attempt] = []
+        for attempt in self.attempts(pattern, bound):
+            found = [] if attempt.failure is not None else self.of_fluent(fluent, attempt)
+            if attempt.failure is not None:
+                made.append(attempt)
+            elif no and found:
+                made.append(replace(attempt, failure=self.failure("held", fluent, found[0].parts[-1])))
+            elif no:
+                made.append(replace(attempt, silent=(*attempt.silent, (fluent, attempt.end))))
+            elif found:
+                made += found
+            else:
+                values = {name: value for name, (value, _) in attempt.bound.items()}
+                made.append(replace(attempt, failure=Failure("unheld", fluent, values)))
+        return made
+
+    def of_fluent(self, fluent: Pattern, attempt: Attempt) -> list[Attempt]:
+        """The attempt with each interval of the fluent that holds when it ends."""
+        event, arguments = fluent.properties().event, fluent.properties().arguments[:-1]
+        assert event is not None, "of a fluent"
+        known: dict[int, Value] = {n: a.value for n, a in enumerate(arguments) if isinstance(a, Constant)}
+        for place, argument in enumerate(arguments):
+            if isinstance(argument, Variable) and argument.name in attempt.bound:
+                known[place] = attempt.bound[argument.name][0]
+        made = []
+        for one in self.held(event, known, attempt.end):
+            now, fits = dict(attempt.bound), True
+            for argument, value, attribute in zip(arguments, one.args, self.schemas[event].attributes):
+                if isinstance(argument, Variable) and argument.name not in now:
+                    now[argument.name] = value, attribute.type
+                elif isinstance(argument, Variable):
+                    fits = fits and same(now[argument.name][0], value)
+            if fits:
+                now = {name: value for name, value in now.items() if "'" not in name}
+                made.append(replace(attempt, bound=now, parts=(*attempt.parts, one), held=attempt.held + 1))
+        return made
 
     def where(
         self, given: Pattern, pattern: Pattern, conditions: Sequence[Condition], bound: BoundValues

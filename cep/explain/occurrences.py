@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cep.core.fluents import (
+    BEGINNING,
+    BEGINS,
+    BOUNDS,
+    EDGES,
+    ENDING,
+    ENDS,
+    HOLDS,
+    LASTS,
+    SINCE_EVER,
+    WHOLE,
+    FluentTable,
+)
+from cep.core.interval_sets import INFINITE, code
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, empty
 from cep.core.schema import Schema
+from cep.core.time import END_OF_TIME
 from cep.core.values import MISSING, Ints, Pool
 from cep.engine import Engine
 from cep.events import Iri, Value
@@ -23,7 +38,10 @@ LATEST = 2**62
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """An occurrence of an event, its closed interval in microseconds. `order`: of an input record its number in the
-    input, else that of the one that completed it. `name`: what lineage calls it."""
+    input, else that of the one that completed it. `name`: what lineage calls it.
+
+    Of a fluent an interval in which it holds, with which ends belong to it (`bounds`): from SINCE_EVER where it holds
+    from before all times, to END_OF_TIME where nothing has ended it."""
 
     event: str
     args: tuple[Value, ...]
@@ -31,6 +49,16 @@ class Occurrence:
     end: int
     order: int = field(default=-1, compare=False)
     name: int = field(default=0, compare=False)
+    bounds: str = ""
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """The first and the last of its times (`cep.core.interval_sets`)."""
+        if not self.bounds:
+            return 2 * self.start, 2 * self.end
+        first = -INFINITE if self.start == SINCE_EVER else code(self.start, self.bounds[0] == "[", False)
+        last = INFINITE if self.end == END_OF_TIME else code(self.end, self.bounds[1] == "]", True)
+        return first, last
 
 
 class Memory:
@@ -41,23 +69,31 @@ class Memory:
         self.engine = engine
         self.history = engine.history
         self.schemas: Mapping[str, Schema] = engine.plan.schemas
+        self.fluents = HeldIntervals(self)
 
     def find(
         self, event: str, fixed: Mapping[int, Value], since: int, until: int, most: int | None = None
     ) -> list[Occurrence]:
         """Those that end in [since, until] and have these arguments, by (end, start); of many the `most` latest."""
-        return self._decoded(event, self._having(event, self._table(event, since, until), fixed), most)
+        if self.fluents.knows(event):
+            found = [one for one in self.fluents.rows(event, fixed) if since <= one.end <= until]
+            return found if most is None else found[-most:]
+        return self.decoded(event, self.having(event, self.table(event, since, until), fixed), most)
 
     def after(self, event: str, fixed: Mapping[int, Value], time: int) -> Occurrence | None:
         """The first that ends after a time."""
-        later = self._having(event, self._table(event, time + 1, LATEST), fixed)
-        return next(iter(self._decoded(event, later[:, :1], None)), None)
+        if self.fluents.knows(event):
+            return next(iter(self.find(event, fixed, time + 1, LATEST)), None)
+        later = self.having(event, self.table(event, time + 1, LATEST), fixed)
+        return next(iter(self.decoded(event, later[:, :1], None)), None)
 
     def named(self, event: str, names: Ints) -> list[Occurrence]:
         """Those with these names, by (end, start)."""
+        if self.fluents.knows(event):
+            return self.fluents.rows(event, {})
         names = np.unique(names)
         tables = [run[:, found(run, names, IDENTITY)[1]] for run in self._runs(event)]
-        return self._decoded(event, _ordered(concat([empty(self._width(event)), *tables])), None)
+        return self.decoded(event, _ordered(concat([empty(self._width(event)), *tables])), None)
 
     def parts(self, names: Ints) -> Ints:
         """The names of the constituents of what has these."""
@@ -69,6 +105,8 @@ class Memory:
 
     def is_input(self, occurrence: Occurrence) -> bool:
         """Whether it was a record of the input, by itself."""
+        if self.schemas[occurrence.event].fluent is not None:
+            return False
         if occurrence.event not in self.engine.plan.derived:
             return True
         name = np.array([occurrence.name], np.int64)
@@ -82,22 +120,25 @@ class Memory:
 
     def _given(self, event: str, names: Ints) -> list[Occurrence]:
         tables = [run[:, found(run, names, IDENTITY)[1]] for run in self.history.sources[event]]
-        return self._decoded(event, concat([empty(self._width(event)), *tables]), None)
+        return self.decoded(event, concat([empty(self._width(event)), *tables]), None)
 
     def _runs(self, event: str) -> Sequence[Table]:
         """All occurrences of an event; of an input that rules derive as well both: what is derived holds its own."""
+        if event in self.history.transitions:
+            return self.history.transitions[event]
         derived = event in self.engine.plan.derived
         return (self.history.derived if derived else self.history.sources).get(event, ())
 
-    def _table(self, event: str, since: int, until: int) -> Table:
-        """Those that end in [since, until], by (end, start)."""
+    def table(self, event: str, since: int, until: int) -> Table:
+        """All occurrences of an event that end in [since, until], by (end, start)."""
         tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
         return _ordered(concat([empty(self._width(event)), *tables]))
 
     def _width(self, event: str) -> int:
         return len(self.schemas[event].attributes)
 
-    def _having(self, event: str, table: Table, fixed: Mapping[int, Value]) -> Table:
+    def having(self, event: str, table: Table, fixed: Mapping[int, Value]) -> Table:
+        """Those with these arguments."""
         for place, value in fixed.items():
             code = encoded([value], self.schemas[event].attributes[place].type, self.engine.pool)
             if code is None:
@@ -105,7 +146,8 @@ class Memory:
             table = table[:, table[FIRST + place] == code.view(np.int64)[0]]
         return table
 
-    def _decoded(self, event: str, table: Table, most: int | None) -> list[Occurrence]:
+    def decoded(self, event: str, table: Table, most: int | None) -> list[Occurrence]:
+        """Rows as occurrences; of many the `most` latest."""
         if most is not None:
             table = table[:, max(0, table.shape[1] - most) :]
         attributes = self.schemas[event].attributes
@@ -121,6 +163,74 @@ class Memory:
             )
             for i in range(table.shape[1])
         ]
+
+
+class HeldIntervals:
+    """The intervals of fluents that an engine with `remember` knows of at this moment, and when these begin and end."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.schemas = memory.schemas
+        self._open: dict[str, Table] | None = None
+
+    def knows(self, table: str) -> bool:
+        """Whether a table is one of the intervals of a fluent, or of when they begin and end."""
+        fluent = self.schemas[table].fluent
+        return fluent is not None and fluent.part in (HOLDS, EDGES)
+
+    def of(self, table: str) -> str:
+        """The fluent that a table is of; of what its LASTING asks, that itself."""
+        fluent = self.schemas[table].fluent
+        assert fluent is not None, "it is a fluent's"
+        return fluent.name.removeprefix(LASTS)
+
+    def rows(self, table: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
+        """The intervals of a fluent with these arguments; or those that are complete, or when they begin or end, where
+        the last argument says which."""
+        schema = self.schemas[table]
+        assert schema.fluent is not None, "it is a fluent's"
+        width = len(schema.attributes) - (schema.fluent.part == EDGES)
+        own = {place: value for place, value in fixed.items() if place < width}
+        held = self.intervals(self.of(table), own)
+        if schema.fluent.part == HOLDS:
+            return held
+        found: list[Occurrence] = []
+        for one in held:
+            began, ended = one.start != SINCE_EVER, one.end != END_OF_TIME
+            kinds = [(WHOLE, began and ended, one.start, one.end), (BEGINS, began, one.start, one.start)]
+            kinds += [(BEGINNING, began, one.start, one.start)]
+            kinds += [(ENDS, ended, one.end, one.end), (ENDING, ended, one.end, one.end)]
+            for kind, there, start, end in kinds:
+                if there and fixed.get(width, kind) == kind:
+                    found.append(Occurrence(table, (*one.args, kind), start, end, one.order, one.name))
+        return sorted(found, key=lambda one: (one.end, one.start))
+
+    def intervals(self, name: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
+        """The maximal intervals of a fluent with these arguments, by (end, start)."""
+        memory, fluent = self.memory, self.schemas[name].fluent
+        assert fluent is not None, "it is a fluent"
+        if self._open is None:
+            found = memory.engine.open_intervals()
+            self._open = {each: concat(tables) for each, tables in found.items()}
+        table = memory.table(name, -LATEST, END_OF_TIME - 1)
+        if name in self._open:
+            table = concat([table, self._open[name]])
+        table = memory.having(name, table, fixed)
+        made = memory.decoded(name, table, None)
+        return sorted(
+            (self._interval(one, fluent, int(order)) for one, order in zip(made, table[ORDER], strict=True)),
+            key=lambda one: (one.end, one.start),
+        )
+
+    def at(self, table: str, fixed: Mapping[int, Value], time: int) -> list[Occurrence]:
+        """The intervals, of the fluent that a table is of, with these arguments that a time lies in."""
+        held = self.intervals(self.of(table), fixed)
+        return [one for one in held if one.codes[0] <= 2 * time <= one.codes[1]]
+
+    def _interval(self, one: Occurrence, fluent: FluentTable, order: int) -> Occurrence:
+        still = one.end == END_OF_TIME
+        bounds = BOUNDS[order] if fluent.defined else "()" if still else "(]"
+        return replace(one, end=one.end if still else one.end - fluent.late, bounds=bounds)
 
 
 def _ordered(table: Table) -> Table:

@@ -19,7 +19,8 @@ BEGINNING, END = -(2**62), 2**62
 
 @dataclass(frozen=True, slots=True)
 class EventQuestion:
-    """An event, the arguments asked for by their place, and the closed interval that it is to touch."""
+    """An event or a fluent, the arguments asked for by their place, and the closed interval that it is to touch. The
+    value of a fluent is its last argument."""
 
     event: str
     fixed: Mapping[int, Value]
@@ -27,7 +28,8 @@ class EventQuestion:
     until: int = END
 
     def touches(self, occurrence: Occurrence) -> bool:
-        return occurrence.start <= self.until and occurrence.end >= self.since
+        first, last = occurrence.codes
+        return first <= 2 * self.until and last >= 2 * self.since
 
     def found(self, memory: Memory) -> list[Occurrence]:
         """The occurrences that it is about, by (end, start)."""
@@ -45,9 +47,17 @@ def read_question(text: str, engine: Engine, at: str | None = None) -> EventQues
     if schema is None or pattern.name not in {**engine.inputs, **engine.outputs}:
         names = [*engine.outputs, *engine.inputs]
         hint = did_you_mean(pattern.name, names) or f"there is {', '.join(f'`{name}`' for name in names)}"
-        raise CepError(f"there is no event `{pattern.name}`", hint=hint, code="option")
+        what = "event or fluent" if engine.plan.fluents else "event"
+        raise CepError(f"there is no {what} `{pattern.name}`", hint=hint, code="option")
     names = [attribute.name for attribute in schema.attributes]
+    valued = schema.fluent is not None and schema.fluent.valued
     shape = f"it is `{pattern.name}({', '.join(names)})`"
+    if valued:
+        *own, value = names
+        shape = f"it is `{pattern.name}({', '.join(own)}) = {value}`"
+        names = names if pattern.value is None else own
+    elif pattern.value is not None:
+        raise CepError(f"`{pattern.name}` has no value", hint=shape, code="option")
     if pattern.names is not None:
         for name in pattern.names:
             if name not in names:
@@ -61,6 +71,8 @@ def read_question(text: str, engine: Engine, at: str | None = None) -> EventQues
         given = dict(enumerate(pattern.arguments))  # those that are written are the first
     else:
         given = dict(enumerate(pattern.arguments))
+    if valued and pattern.value is not None:
+        given[len(schema.attributes) - 1] = pattern.value
     fixed: dict[int, Value] = {}
     for place, argument in given.items():
         if isinstance(argument, Variable) and argument.name.startswith("_"):

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,13 +40,13 @@ def windowed(
             start = min(member.start for member in inside) if since is None else since
             bound = dict(zip(names, key))
             for result in results:
-                bound[result.variable] = _result(result, inside, judge)
+                bound[result.variable] = result_of(result, inside, judge)
             parts = tuple(dict.fromkeys(part for member in inside for part in member.parts))
             made.append(replace(inside[-1], bound=bound, start=start, end=now, parts=parts, judged=(), held=1))
     return made
 
 
-def _result(result: AggregateResult, inside: Sequence[Attempt], judge: Judge) -> TypedValue:
+def result_of(result: AggregateResult, inside: Sequence[Any], judge: Judge) -> TypedValue:
     if result.argument is None:
         return len(inside), "int"
     taken = [judge.value(result.argument, member.bound) for member in inside]

@@ -33,12 +33,12 @@ from cep.language.recorded_fluents import edges, is_recorded, rules_of_records, 
 from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import ANY, KIND, HoldingPattern
-from cep.operators.inertia import FluentDeadline, InertiaPattern
+from cep.operators.inertia import InertiaPattern
 from cep.operators.time_point import Point
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.order import components
-from cep.plan.pattern import Pattern, events, patterns
+from cep.plan.pattern import FluentDeadline, Pattern, events, patterns
 from cep.rules.expressions.spelling import respelling
 from cep.rules.expressions.typed import TypedConstant, a, coerced
 from cep.rules.terms import (
@@ -217,7 +217,7 @@ class Fluents:
                 f"`{statement.name}` has a deadline for this value already", statement.span, "one for each value"
             )
             return
-        mine.append(FluentDeadline(value, statement.duration, becomes, statement.renewed))
+        mine.append(FluentDeadline(value, statement.duration, becomes, statement.renewed, statement.span))
 
     def constant(self, name: str, value: Expression | None) -> Constant | None:
         """A value of a fluent in a deadline; None: any. What is no value of it is refused."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cep.core.errors import Span
-from cep.core.fluents import FOREVER, GIVEN
+from cep.core.fluents import FOREVER, GIVEN, LASTS
 from cep.language.asking import Asking
 from cep.language.fluents import Fluents, transitions
 from cep.language.formula_lowering import FormulaLowering
@@ -269,4 +269,4 @@ class Formulas:
 
 def _inner(name: str) -> str:
     """The fluent of which another is the long intervals."""
-    return f"what lasts in {name}"
+    return f"{LASTS}{name}"

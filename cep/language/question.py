@@ -13,17 +13,21 @@ from cep.rules.terms import Expression
 
 @dataclass(frozen=True, slots=True)
 class AskedEvent:
-    """Its name, its arguments, and the names of these where they have some."""
+    """Its name, its arguments, and the names of these where they have some; of a fluent its value."""
 
     name: str
     arguments: tuple[Expression, ...]
     names: tuple[str, ...] | None
+    value: Expression | None = None
 
 
 def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     """Read an event. `prefixes`: of the program, with their IRIs. Raises CepError."""
     declared = "".join(f"PREFIX {name}: <{iri}>\n" for name, iri in prefixes)
     body = text.strip().removesuffix(".")
+    name = body.split("(")[0].strip()  # with a capital it is of a dialect
+    capital = name[:1].isupper() and name.isidentifier()
+    body = body[:1].lower() + body[1:] if capital else body
     try:
         statement = parse(f"{declared}asked <- {body}.", "event").statements[-1]
     except CepError as error:
@@ -32,4 +36,5 @@ def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
         hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
         raise CepError(f"`{text}` is no event", hint=hint, code="option")
-    return AskedEvent(statement.body.name, statement.body.arguments, statement.body.names)
+    asked = statement.body
+    return AskedEvent(name if capital else asked.name, asked.arguments, asked.names, asked.value)

@@ -15,6 +15,8 @@ from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.language.formula_lowering import FormulaLowering
@@ -131,6 +133,12 @@ class ConjunctionPattern(Pattern):
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.left, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.together(self, self.left, self.right, self.negated, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.together(self.left, self.right, self.negated, bound, at)
 
 
 @dataclass(frozen=True, slots=True)

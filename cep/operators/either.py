@@ -18,6 +18,8 @@ from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.language.formula_lowering import FormulaLowering
@@ -112,6 +114,12 @@ class Either(Pattern):
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return [*matcher.attempts(self.left, bound), *matcher.attempts(self.right, bound)]
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return [*reader.extents(self.left, bound), *reader.extents(self.right, bound)]
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return [*gaps.lacks(self.left, bound, at), *gaps.lacks(self.right, bound, at)]
 
 
 @dataclass(frozen=True, slots=True)

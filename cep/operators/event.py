@@ -20,6 +20,8 @@ from cep.rules.terms import Constant, Expression, Variable
 
 if TYPE_CHECKING:
     from cep.core.schema import Attribute
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
@@ -78,6 +80,12 @@ class Atom(Pattern):
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.of_event(self, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.of_fluent(self, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.of_atom(self, bound, at)
 
 
 class WholeTable(Pattern):

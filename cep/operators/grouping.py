@@ -20,6 +20,8 @@ from cep.rules.printing import print_result
 from cep.rules.terms import AggregateResult, Variable, expression_variables, rename_expression
 
 if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.language.formula_lowering import FormulaLowering
@@ -132,6 +134,13 @@ class GroupingPattern(Pattern):
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.formula, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.grouped(self, self.formula, self.results, [each.name for each in self.by], bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        groups = [each.name for each in self.by]
+        return gaps.grouped(self, self.formula, self.results, groups, bound, at)
 
 
 def _renamed(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:

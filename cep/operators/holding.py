@@ -80,7 +80,7 @@ class HoldingPattern(Pattern):
         return self.pattern.shortest()
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.pattern, bound)
+        return matcher.holding(self.pattern, self.fluent, self.negated, bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
@@ -12,8 +12,8 @@ from cep.core.literals import say_duration
 from cep.operators.event import Scan, WholeTable
 from cep.operators.supports import kinds_read
 from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import FluentDeadline, PatternProperties
 from cep.rules.pattern_text import Text
-from cep.rules.terms import Constant
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from cep.plan.binarise import Binariser, Component
     from cep.plan.render import Rendering
     from cep.plan.types import ColumnType, Inference
-
-
-@dataclass(frozen=True, slots=True)
-class FluentDeadline:
-    """What was initiated with `value` (None: any) ends after `duration` microseconds, or `becomes` another value;
-    `renewed`: initiations while it holds begin the time anew."""
-
-    value: Constant | None
-    duration: int
-    becomes: Constant | None
-    renewed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +36,9 @@ class InertiaPattern(WholeTable):
     deadlines: tuple[FluentDeadline, ...]
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternProperties:
+        return replace(WholeTable.describe(self), deadlines=self.deadlines)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None

@@ -20,6 +20,8 @@ from cep.rules.printing import print_argument, print_arguments
 from cep.rules.terms import Constant, Expression, Variable, expression_variables
 
 if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.language.formula_lowering import FormulaLowering
@@ -124,6 +126,12 @@ class FormulaEventPattern(Pattern):
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.event, bound)
 
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.of_event(self.event, self.names, self.longest, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.of_atom(self.event, bound, at)
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectionPattern(Pattern):
@@ -154,6 +162,12 @@ class ProjectionPattern(Pattern):
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.formula, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.onto(self.formula, self.names, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.lacks(self.formula, bound, at)
 
 
 @dataclass(frozen=True, slots=True)

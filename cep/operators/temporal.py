@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import FOREVER
-from cep.core.interval_sets import INFINITE, Reach, reach
+from cep.core.interval_sets import INFINITE, Intervals, Reach, dilate, erode, lasting, reach, since, until
 from cep.core.literals import say_duration, write_duration
 from cep.core.temporal_operators import DILATE, ERODE, TEMPORAL, TemporalOperator
 from cep.operators.conjunction import ConjunctionPattern
@@ -21,6 +21,8 @@ from cep.plan.types import grown
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.language.formula_lowering import FormulaLowering
@@ -237,6 +239,32 @@ class TemporalPattern(Pattern):
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.left if self.right is None else self.right, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        if self.right is None:
+            return reader.over(self, self.left, bound, lambda held: over(self.operator, held, self.by, self.least))
+        way = until if TEMPORAL[self.operator].ahead else since
+        return reader.between(self, self.left, self.right, bound, lambda p, q: way(p, q, self.by or Reach(0, 0)))
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        if self.right is not None:
+            return gaps.since(self, self.left, self.right, TEMPORAL[self.operator].ahead, bound, at)
+        if self.by is None:
+            return gaps.lasting(self.left, bound, at)
+        return gaps.over(self, self.left, TEMPORAL[self.operator].kernel == ERODE, bound, at)
+
+    def reaches(self, first: int, last: int) -> tuple[int, int]:
+        by = Reach(0, 0) if self.by is None else self.by if TEMPORAL[self.operator].ahead else self.by.mirrored
+        low = -INFINITE if -INFINITE in (first, by.low) else first + by.low
+        return low, INFINITE if INFINITE in (last, by.high) else last + by.high
+
+
+def over(operator: str, held: Intervals, by: Reach | None, least: int) -> Intervals:
+    """When an operator over one formula holds, of when that is `held`."""
+    if by is None:
+        return lasting(held, least)
+    by = by.mirrored if TEMPORAL[operator].ahead else by
+    return erode(held, by) if TEMPORAL[operator].kernel == ERODE else dilate(held, by)
 
 
 @dataclass(frozen=True, slots=True)

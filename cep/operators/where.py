@@ -28,6 +28,8 @@ from cep.rules.terms import (
 )
 
 if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.language.formula_lowering import FormulaLowering
@@ -144,6 +146,12 @@ class SelectPattern(Pattern):
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.where(self, self.pattern, self.conditions, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.where(self, self.pattern, self.conditions, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.where(self.pattern, self.conditions, bound, at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cep.core.errors import Span
+from cep.core.errors import NOWHERE, Span
 from cep.plan.properties import WithProperties
 from cep.rules.terms import AggregateResult, Condition, Constant, PolicyChoice, Variable, condition_variables
 
 if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.plan.binarise import Binariser, Component
@@ -25,10 +27,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class FluentDeadline:
+    """What was initiated with `value` (None: any) ends after `duration` microseconds, or `becomes` another value;
+    `renewed`: initiations while it holds begin the time anew. `span`: where that is written."""
+
+    value: Constant | None
+    duration: int
+    becomes: Constant | None
+    renewed: bool
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PatternProperties:
     """What passes ask of a pattern.
 
-    `word`: the operator as it is written, where messages name it.
+    `word`: the operator as it is written, where messages name it. `deadlines`: how long the fluent that it makes lasts.
     `parts`: the patterns directly inside it that occur, of a repetition the first; `negated`: those that must not.
     `through`: the parts whose variables it binds for what is around it, `binds`: those that it binds besides.
     `mentions`: the variables written here. `event`, `arguments`: of an event pattern. `conditions`, `policy`,
@@ -53,6 +67,7 @@ class PatternProperties:
     copies: int = 1
     whole: Pattern | None = None
     word: str = ""
+    deadlines: tuple[FluentDeadline, ...] = ()
 
 
 class Pattern(WithProperties[PatternProperties]):
@@ -100,6 +115,24 @@ class Pattern(WithProperties[PatternProperties]):
 
         `matcher`: a `cep.explain.matching.Matcher`; gives its attempts.
         """
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        """For which values, with those `bound`, it ever holds as a formula, and when: for explanations.
+
+        `reader`: a `cep.explain.formulas.FormulaReader`; gives its extents.
+        """
+        raise AssertionError("it is no formula")
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        """What is missing of it as a formula at a time, a code of `cep.core.interval_sets`: for explanations.
+
+        `gaps`: a `cep.explain.gaps.FormulaGaps`; gives the gaps.
+        """
+        raise AssertionError("it is no formula")
+
+    def reaches(self, first: int, last: int) -> tuple[int, int]:
+        """The times of its parts on which it depends as a formula at these times, codes of `cep.core.interval_sets`."""
+        return first, last
 
 
 # --- walks ------------------------------------------------------------------------------------------------------------

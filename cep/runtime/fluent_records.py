@@ -72,6 +72,14 @@ def _recorded(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.lit(None, pl.Int64).alias(RECORD_START))
 
 
+def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
+    """Records as the intervals that they are of: `start`, `end` (null: it still holds), `bounds`."""
+    bounds = records[RECORD_BOUNDS].replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)
+    start = pl.coalesce(pl.col(RECORD_START), pl.col("start"))
+    made = records.with_columns(start.alias("start"), pl.col(RECORD_END).alias("end"), bounds.alias("bounds"))
+    return made.drop(RECORD_END, RECORD_BOUNDS, RECORD_START)
+
+
 def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
     """Which records that are `late` close one that is open: they count by their end, and say so from here on."""
     end, start = table[-3], table[-1]

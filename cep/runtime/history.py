@@ -27,7 +27,7 @@ MOST = 1 << 16
 
 class OccurrenceHistory:
     """`sources`: the records of the input, `derived`: the derived occurrences, both by event in runs sorted by name;
-    `lineage`: which were made of which.
+    `transitions`: those of simple fluents, by their tables; `lineage`: which were made of which.
 
     Kept are those that something still waiting goes back to, and with `remember` those that ended in the last so many
     microseconds. `wanted_columns`: the columns that occurrences get.
@@ -39,6 +39,7 @@ class OccurrenceHistory:
         self.lineage = Lineage()
         self.sources: dict[str, list[Table]] = {}
         self.derived: dict[str, list[Table]] = {}
+        self.transitions: dict[str, list[Table]] = {}
         self._look_at = MOST
 
     def add_records(self, released: Mapping[str, Table]) -> None:
@@ -51,6 +52,11 @@ class OccurrenceHistory:
         if self.remember is not None or CONSTITUENTS in self.wanted_columns:
             for name, tables in made.items():
                 sorted_runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
+
+    def add_transitions(self, made: DerivedTables) -> None:
+        """Add the transitions of simple fluents."""
+        for name, tables in made.items():
+            sorted_runs.put(self.transitions.setdefault(name, []), concat(tables), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """The columns that occurrences of an event get."""
@@ -115,7 +121,7 @@ class OccurrenceHistory:
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
         """All that is kept, by event."""
-        return (*self.sources.items(), *self.derived.items())
+        return (*self.sources.items(), *self.derived.items(), *self.transitions.items())
 
     @property
     def nbytes(self) -> int:
@@ -133,7 +139,7 @@ class OccurrenceHistory:
             since = now - self.remember
             live += [table[IDENTITY, table[END] >= since] for _, tables in self.tables() for table in tables]
         needed = self.lineage.keep(np.concatenate(live))
-        for each in (self.sources, self.derived):
+        for each in (self.sources, self.derived, self.transitions):
             for name, tables in each.items():
                 each[name] = []
                 for table in tables:
@@ -149,18 +155,22 @@ class OccurrenceHistory:
             records |= {
                 _DERIVED + name: _those(concat(tables), needed) for name, tables in self.derived.items() if tables
             }
+        records |= {
+            _TURNS + name: _those(concat(tables), needed) for name, tables in self.transitions.items() if tables
+        }
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
     def restore(self, records: pa.RecordBatch, lineage: pa.RecordBatch) -> None:
         """Take on what a snapshot holds."""
         self.lineage.restore(lineage)
-        self.sources, self.derived = {}, {}
+        self.sources, self.derived, self.transitions = {}, {}, {}
         tables = from_arrow(records)
         demand(all(table.ndim == 2 and len(table) >= FIRST for table in tables.values()))
-        self.add_records({name: table for name, table in tables.items() if not name.startswith(_DERIVED)})
-        for name, table in tables.items():
-            if name.startswith(_DERIVED):
-                sorted_runs.put(self.derived.setdefault(name.removeprefix(_DERIVED), []), table, IDENTITY)
+        self.add_records({name: table for name, table in tables.items() if not name.startswith((_DERIVED, _TURNS))})
+        for before, kept in ((_DERIVED, self.derived), (_TURNS, self.transitions)):
+            for name, table in tables.items():
+                if name.startswith(before):
+                    sorted_runs.put(kept.setdefault(name.removeprefix(before), []), table, IDENTITY)
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
         """See that what was restored is of these events, and has the records that what is `waiting`, by names, goes
@@ -174,7 +184,7 @@ class OccurrenceHistory:
         demand(bool(np.isin(inputs, np.concatenate([np.empty(0, np.int64), *known])).all()))
 
 
-_DERIVED = "made "  # before the name of an event in a snapshot: what rules made of it
+_DERIVED, _TURNS = "made ", "transitions "  # before a name in a snapshot: what rules made of it
 
 
 def _written(

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.errors import CepError
-from cep.core.fluents import EDGES
+from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import END, Table, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
@@ -39,6 +39,8 @@ class Machine:
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
         self.parts: list[MachinePart] = []
+        self.transitions: tuple[str, ...] = ()
+        self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         for group in plan.groups:
@@ -96,7 +98,7 @@ class Machine:
         collected: dict[str, list[Table]] = {}
         for pieces, until in slices(inputs, frontier.watermark):
             outputs = self._slice(pieces, frontier.until(until))
-            for event in self.plan.derived:
+            for event in self.given:
                 if rows(outputs[event]):
                     collected.setdefault(event, []).append(outputs[event])
         if frontier.watermark >= END_OF_TIME and any((goal.due() or 0) > END_OF_TIME for _, goal in self.goals()):
@@ -123,8 +125,17 @@ class Machine:
         """The recursive events that run in a kernel of their own."""
         return tuple(part.compiled for part in self.parts if part.compiled is not None)
 
-    def open(self) -> dict[str, list[Table]]:
-        """What still holds at the end of the input, by fluent."""
+    def give_transitions(self) -> None:
+        """Steps also give the transitions of simple fluents, by their tables."""
+        fluents = {head.event: self.plan.schemas[head.event].fluent for head in self.plan.heads}
+        self.transitions = tuple(
+            name for name, of in fluents.items() if of is not None and of.part == TRANSITIONS and not of.defined
+        )
+        self.given = (*self.plan.derived, *(name for name in self.transitions if name not in self.plan.derived))
+
+    def open(self, ended: bool = True) -> dict[str, list[Table]]:
+        """What still holds, by fluent; at the end of the input (`ended`) as occurrences of their own, else under the
+        name of what began it."""
         found: dict[str, list[Table]] = {}
         fluents: dict[PlanUnit, list[str]] = {}
         for head in self.plan.heads:
@@ -133,7 +144,7 @@ class Machine:
                 fluents.setdefault(head.child, []).append(fluent.name)
         for unit, goal in self.goals() if fluents else ():
             for name in fluents.get(unit, ()):
-                table = cast(Holder, goal).open()
+                table = cast(Holder, goal).open(ended)
                 if rows(table):
                     found[name] = [table]
         return found

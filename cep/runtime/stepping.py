@@ -27,10 +27,13 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     if parts.history is not None:
         parts.history.add_records(released)
     made = _stepped(parts, released, watermark)
+    transitions = {name: made.pop(name) for name in parts.machine.transitions if name in made}
     if watermark >= END_OF_TIME and not ended and not parts.plan.changes:
         _extend(made, parts.machine.open())
     if parts.history is not None:
-        parts.history.add_derived(made)
+        edges = parts.plan.edges  # when fluents begin and end is told by what it was made of
+        parts.history.add_derived({name: tables for name, tables in made.items() if name not in edges})
+        parts.history.add_transitions(transitions)
     return made
 
 

@@ -96,6 +96,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     origin = Publisher(options.rules.name, options.retention.base, sender, options.alerts.status, name)
     stream = Stream(outbox, options.alerts.status)
     scene = Scene(service, Gazette.of(program.known))
+    scene.begin(service.identified(engine.held_now()))
     program.sources.listen(partial(_lost, program.sources, outbox, scene))
     meter = Meter(charts(engine.plan))
     dead_letters = stack.enter_context(closing(LoggedDeadLetters(options.source.dead_letter, options.log)))

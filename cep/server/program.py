@@ -65,8 +65,6 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         begins=True,
     )
     engine = source.engine(running, alerts=True)
-    if options.retention.explain:
-        engine.refuse_fluents("`cep serve --explain`")
     if options.place.on_spark:
         engine.refuse_fluents("`cep serve --on spark`")
     alert_engine = source.engine(EngineOptions(lateness=None, stage=0), alerts=True) if options.place.on_spark else None

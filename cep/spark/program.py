@@ -15,6 +15,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, partition
+from cep.runtime.fluent_records import tables_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
@@ -46,7 +47,8 @@ class ProgramOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
-    """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it;
+    """A text, cut into stages, each run in `buckets` engines, or in one. `schemas`: of all tables, `inputs`: of what is
+    read, `records`: of fluents that are read the tables of their records. `program`: the fingerprint of all of it;
     `ticking`: the stages in which something happens at certain times without input."""
 
     text: str
@@ -55,10 +57,11 @@ class ShippedProgram:
     buckets: int
     stages: tuple[Stage, ...]
     schemas: Mapping[str, Schema]
-    inputs: tuple[str, ...]
+    inputs: Mapping[str, Schema]
     outputs: tuple[str, ...]
     program: str
     ticking: frozenset[int]
+    records: Mapping[str, str]
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
@@ -72,10 +75,11 @@ class ShippedProgram:
             buckets,
             stages,
             dict(engine.plan.schemas),
-            tuple(engine.inputs),
+            engine.inputs,
             tuple(engine.outputs),
             engine.program,
             frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
+            tables_of(engine.plan),
         )
 
     def engine(self, stage: int, state: bytes | None = None, before: PriorState | None = None) -> Engine:

@@ -20,6 +20,7 @@ from cep.core.schema import ARRIVAL
 from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
+from cep.runtime.fluent_records import as_intervals
 from cep.runtime.report import Report
 from cep.runtime.state_by_key import gather
 from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
@@ -79,6 +80,7 @@ class StageTask:
         self.run, self.wanted, self.dead_letters, self.states = work.run, work.wanted, work.dead_letters, work.states
         self.store, self.bucket_of_key, self.times = store, buckets_by_key(self.program.buckets), work.times
         self.watermarks: dict[int, int] = {}
+        self.recorded = frozenset(self.program.records.values())
         for key, (known, _) in list(_engines.items()):
             run, stage, bucket = key
             if run != self.run or (stage == self.stage.number and not self.states.newest(bucket, known)):
@@ -108,10 +110,12 @@ class StageTask:
         dead = self.apply_changes(engine, rows, bucket, until)
         tables, late = self.split_late([row for row in rows if row.event != CHANGE], bucket, until)
         dead += late
+        derived: Mapping[str, pl.DataFrame] = {}
+        if self.recorded.intersection(tables) and engine.watermark < until <= FARTHEST:
+            derived = engine.advance(until)  # which of their records are late is known to the engine alone
         if tables:
             engine.push(tables)
             dead += self.refused_rows(engine, tables, bucket, rows)
-        derived: Mapping[str, pl.DataFrame] = {}
         if until > engine.watermark:
             derived = engine.close() if until > FARTHEST else engine.advance(until)
         name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
@@ -206,7 +210,7 @@ class StageTask:
             if not row.event:
                 continue  # a call
             table = unpack(bytes(row.rows))
-            if row.event in self.stage.outside:
+            if row.event in self.stage.outside and row.event not in self.recorded:
                 late = table["end"].to_numpy() <= until
                 if late.any():
                     if self.reports(row.event, bucket):
@@ -236,11 +240,12 @@ class StageTask:
         dead_letters = []
         sources = {row.place: row.source for row in rows if row.source is not None}
         for dead in engine.take_dead():
-            assert dead.type in self.stage.outside, "what a stage makes fits"
-            if not self.reports(dead.type, bucket):
+            event = self.program.records.get(dead.type, dead.type)
+            assert event in self.stage.outside, "what a stage makes fits"
+            if not self.reports(event, bucket):
                 continue
-            order = int(tables[dead.type][ARRIVAL][dead.row])
-            text = "".join(self.records(tables[dead.type][dead.row : dead.row + 1], dead.type))
+            order = int(tables[event][ARRIVAL][dead.row])
+            text = "".join(self.records(tables[event][dead.row : dead.row + 1], event))
             dead_letters.append(
                 DeadLetter(sources.get(file_of(order)), line_of(order), dead.reason, dead.code, text or None, dead.type)
             )
@@ -248,11 +253,12 @@ class StageTask:
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:
         """Rows of an event as records; empty texts where dead letters are not kept."""
-        return (
-            [""] * table.height
-            if self.dead_letters is None
-            else record_lines(table, self.program.schemas[event], self.times)
-        )
+        if self.dead_letters is None:
+            return [""] * table.height
+        schema = self.program.schemas[event]
+        if event in self.recorded and schema.fluent is not None:
+            return record_lines(as_intervals(table), self.program.schemas[schema.fluent.name], self.times)
+        return record_lines(table, schema, self.times)
 
 
 def _plain(change: str) -> str:

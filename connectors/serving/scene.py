@@ -92,6 +92,13 @@ class Scene:
             self._station(key, thing)
         service.listen(self.take)
 
+    def begin(self, held: Mapping[str, pl.DataFrame]) -> None:
+        """What fluents held when the program was stopped; said before it goes on."""
+        with self.lock:
+            for name, table in held.items():
+                self._latest(name, table, "last_event")
+            self._add(held)
+
     # --- in the engine's thread ---
 
     def take(self, one: Round) -> None:

@@ -53,8 +53,8 @@ WAITING = 16
 Form = Literal["json", "text", "prov"]
 JsonAnswer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
-Ended = Callable[[str], tuple[str | None, int] | None]
-"""The event and the end of what has an `@id`, or the end alone; None: there is no such event."""
+Ended = Callable[[str], tuple[str | None, int | None] | None]
+"""The event and the end of what has an `@id` (None: not known, or still to come); None: there is no such event."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _OBJECT = {"type": "object"}
@@ -124,7 +124,8 @@ class Questions:
                 one = by_id(self.engine, id, event, end)
             except CepError:
                 what = f"what ended in the last {say_duration(self.remember)} and came since the server was started"
-                gone = f"it is not remembered what led to this event, which ended at {iso(end)}; remembered is {what}"
+                when = "" if end is None else f", which ended at {iso(end)}"
+                gone = f"it is not remembered what led to this event{when}; remembered is {what}"
                 raise Unanswered(410, f"{gone}: `--remember` says how much") from None
             return explainer.why(one, most, depth)
 
@@ -172,13 +173,15 @@ class Questions:
 def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> Ended:
     """Finds an event among the newest, else in the store."""
 
-    def found(id: str) -> tuple[str | None, int] | None:
+    def found(id: str) -> tuple[str | None, int | None] | None:
         if (event := scene.event(id)) is not None:
-            return str(event["type"]), int(event["end"])
-        query = f"SELECT ?end {{ <{vocabulary.event(id)}> <{TIME}hasEnd> ?end }}"
+            return str(event["type"]), None if event["end"] is None else int(event["end"])
+        one = f"<{vocabulary.event(id)}>"
+        query = f"SELECT ?end {{ {one} a ?type OPTIONAL {{ {one} <{TIME}hasEnd> ?end }} }}"
         answer = json.loads(store.ask(Question(query)).result().body)
-        stamps = [row["end"]["value"].removeprefix(vocabulary.instant()) for row in answer["results"]["bindings"]]
-        return (None, of_iso(stamps[0])) if stamps else None
+        rows = answer["results"]["bindings"]  # what a fluent still holds has no end
+        stamps = [row["end"]["value"].removeprefix(vocabulary.instant()) for row in rows if "end" in row]
+        return (None, of_iso(stamps[0]) if stamps else None) if rows else None
 
     return found
 

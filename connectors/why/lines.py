@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 WIDTH = 80
@@ -24,15 +24,17 @@ def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
     """Why there is no event, rule by rule; or that there is."""
     at = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
-        lines = [f"{answer['asked']} is there{at}:"]
+        lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{at}:"]
         for one in answer["found"]:
             what = "record of the input" if "record" in one else f"@{one['id']}"
             lines += _wrapped(f"{one['text']} {_when(one)}  {what}", 1, width)
         return lines
-    lines = [f"{answer['asked']} is not there{at}"]
+    lines = [f"{answer['asked']} {'does not hold' if answer.get('fluent') else 'is not there'}{at}"]
     if not answer["rules"]:
         lines.append(f"{STEP}no rule gives it: it is read from the input")
     lines += _around(answer, 1, width)
+    if "ended" in answer:
+        lines += _turn(answer["ended"], 1, width)
     for each in answer["rules"]:
         lines += _refusal(each, 1, width)
     return lines
@@ -50,9 +52,72 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     for condition in failure.get("conditions", ()):
         lines += _condition(condition, depth + 2, width)
     lines += _around(failure, depth + 2, width)
+    if "ended" in answer:
+        lines += _turn(answer["ended"], depth + 2, width)
+    for each in answer.get("gaps", ()):
+        lines += _gap(each, depth + 2, width)
     for each in answer.get("because", ()):
         lines += _refusal(each, depth + 2, width)
     return lines
+
+
+def _gap(answer: Explained, depth: int, width: int) -> list[str]:
+    lines = _wrapped(answer["told"], depth, width)
+    for condition in answer.get("conditions", ()):
+        lines += _condition(condition, depth + 1, width)
+    values = ", ".join(f"{name} = {_value(value)}" for name, value in answer.get("values", {}).items())
+    if values:
+        lines += _wrapped(values, depth + 1, width)
+    if answer.get("intervals"):
+        lines += _wrapped(f"it holds {_over(answer['intervals'])}", depth + 1, width)
+    lines += _around(answer, depth + 1, width)
+    if "ended" in answer:
+        lines += _turn(answer["ended"], depth + 1, width)
+    for each in answer.get("gaps", ()):
+        lines += _gap(each, depth + 1, width)
+    for each in answer.get("because", ()):
+        lines += _refusal(each, depth + 1, width)
+    return lines
+
+
+def _turn(answer: Explained, depth: int, width: int) -> list[str]:
+    """How a fluent began or ended."""
+    told, where = answer["told"], answer.get("statement")
+    lines = _wrapped(told if where is None else f"{told}: line {where['line']}:  {where['text']}", depth, width)
+    for each in answer["by"]:
+        lines += _node(each, depth + 1, width) if "rule" not in each else _body(each, depth, width)
+    return lines
+
+
+def _formula(answer: Explained, depth: int, width: int) -> Iterator[str]:
+    """A formula with the intervals of its parts."""
+    if "rule" in answer:
+        yield from _wrapped(_rule(answer), depth, width)
+        variables = ", ".join(f"{name} = {_value(value)}" for name, value in answer["variables"].items())
+        if variables:
+            yield from _wrapped(variables, depth + 1, width)
+    elif answer["negated"]:
+        held = f", only {_over(answer['intervals'])}" if answer["intervals"] else ""
+        yield from _wrapped(f"{answer['formula']} does not hold then{held}", depth, width)
+    else:
+        yield from _wrapped(f"{answer['formula']} {_over(answer['intervals'])}", depth, width)
+    for condition in answer.get("conditions", ()):
+        yield from _condition(condition, depth + 1, width)
+    for part in answer["parts"]:
+        yield from _formula(part, depth + 1, width) if "formula" in part else _node(part, depth + 1, width)
+    if answer.get("left_out"):
+        yield from _wrapped(f"... and {answer['left_out']:,} more", depth + 1, width)
+
+
+def _over(intervals: Sequence[Explained]) -> str:
+    """`over (1, 5] and [7, 7]`."""
+    return "over " + " and ".join(map(_interval, intervals))
+
+
+def _interval(answer: Explained) -> str:
+    start, end = ("inf" if answer[key] is None else answer[key] for key in ("start", "end"))
+    minus = "-" if answer["start"] is None else ""
+    return f"{answer['bounds'][0]}{minus}{start}, {end}{answer['bounds'][1]}"
 
 
 def _around(answer: Explained, depth: int, width: int) -> list[str]:
@@ -65,6 +130,11 @@ def _around(answer: Explained, depth: int, width: int) -> list[str]:
 
 def _node(node: Explained, depth: int, width: int) -> Iterator[str]:
     yield from _head(node, depth, width)
+    yield from _body(node, depth, width)
+
+
+def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
+    """What stands below an occurrence."""
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
         if node.get("also"):
@@ -76,7 +146,20 @@ def _node(node: Explained, depth: int, width: int) -> Iterator[str]:
         for condition in node["conditions"]:
             yield from _condition(condition, depth + 2, width)
         for each in node.get("absent", ()):
-            yield from _wrapped(f"no {each['pattern']} until {each['until']}", depth + 2, width)
+            told = f"no {each['pattern']} until {each['until']}" if "until" in each else _unheld(each)
+            yield from _wrapped(told, depth + 2, width)
+    elif "began" in node:
+        yield from _turn(node["began"], depth + 1, width)
+        if "ended" in node:
+            yield from _turn(node["ended"], depth + 1, width)
+        elif node["end"] is None:
+            yield from _wrapped("nothing has ended it since", depth + 1, width)
+            yield from _deadline(node, depth + 1, width)
+    elif "ended" in node:
+        yield from _turn(node["ended"], depth + 1, width)
+    elif "bounds" in node:
+        for each in node.get("formulas", ()):
+            yield from _formula(each, depth + 1, width)
     elif node.get("parts"):
         yield from _wrapped("by a rule that is no longer known, from", depth + 1, width)
     for part in node.get("parts", ()):
@@ -97,6 +180,17 @@ def _head(node: Explained, depth: int, width: int) -> list[str]:
     where = f"  {place['file']}:{place['line']}" if place else ""
     again = "  (see above)" if node.get("again") else ""
     return _wrapped(f"{node['text']} {_when(node)}{where}{again}", depth, width)
+
+
+def _unheld(answer: Explained) -> str:
+    return f"{answer['pattern']} does not hold at {answer['at']}"
+
+
+def _deadline(node: Explained, depth: int, width: int) -> Iterator[str]:
+    if "deadline" in node:
+        where = node["deadline"].get("statement")
+        line = "" if where is None else f": line {where['line']}:  {where['text']}"
+        yield from _wrapped(f"it ends at {node['deadline']['time']} if nothing else does{line}", depth, width)
 
 
 def _link(link: Explained, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
@@ -132,6 +226,8 @@ def _rule(answer: Explained) -> str:
 
 def _when(answer: Explained) -> str:
     start, end = answer["start"], answer["end"]
+    if "bounds" in answer:
+        return f"from {start} on" if end is None and start is not None else f"over {_interval(answer)}"
     return f"at {end}" if start == end else f"from {start} to {end}"
 
 

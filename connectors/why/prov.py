@@ -19,12 +19,27 @@ def provenance(node: Explained, engine: Engine, vocabulary: EventVocabulary | No
 
 
 def _node(node: Explained, engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
-    chain, parts = node.get("chain", ()), node.get("parts", ())
+    chain, parts = node.get("chain", ()), _parts(node)
     yield from _own(node, [*parts, *chain[:1]], engine, vocabulary)
     for link, before in zip(chain, [*chain[1:], None]):
-        yield from _own(link, [*link.get("parts", ()), *([] if before is None else [before])], engine, vocabulary)
-    for part in (*parts, *(part for link in chain for part in link.get("parts", ()))):
+        yield from _own(link, [*_parts(link), *([] if before is None else [before])], engine, vocabulary)
+    for part in (*parts, *(part for link in chain for part in _parts(link))):
         yield from _node(part, engine, vocabulary)
+
+
+def _parts(node: Explained) -> list[Explained]:
+    """What an occurrence was made of; of a fluent what began and ended it, and what its formulas hold over."""
+    told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
+    found = [part for each in told for part in (_parts(each) if "rule" in each else [each])]
+    return [*node.get("parts", ()), *found, *_of_formulas(node.get("formulas", ()))]
+
+
+def _of_formulas(formulas: Sequence[Explained]) -> list[Explained]:
+    found: list[Explained] = []
+    for each in formulas:
+        for part in each["parts"]:
+            found += _of_formulas([part]) if "formula" in part else [part]
+    return found
 
 
 def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
@@ -34,6 +49,11 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
     yield f"<{one}> <{RDFS}label> {quoted(node['text'])} .\n"
     for part in parts:
         yield _line(one, PROV + "wasDerivedFrom", _iri(part, vocabulary))
+    if "rule" not in node and "bounds" in node and "record" not in node:
+        derivations = Derivations(engine.plan, engine.meanings(), vocabulary)
+        rules = derivations.rules_of(node["event"])
+        yield _line(one, PROV + "wasGeneratedBy", derivations.activity(node["event"], rules))
+        yield from derivations.described(node["event"], rules)
     if "rule" not in node:
         return
     rules_used = {(rule["line"], rule["column"]) for rule in (node["rule"], *node.get("also", ()))}

@@ -19,12 +19,14 @@ from cep.core.errors import CepError, Span
 from cep.core.literals import say_duration, write_duration
 from cep.engine import Engine
 from cep.events import Value
-from cep.explain.absence import Absence, Refusal, absence, fixed_of
-from cep.explain.derivation import DEEPEST, MOST, DerivationNode, derivation
+from cep.explain.absence import Absence, absence
+from cep.explain.derivation import DEEPEST, MOST, derivation
 from cep.explain.judging import BoundValues, Fact, Judge, Judged, SupportingTriples, TypedValue
 from cep.explain.matching import Failure
+from cep.explain.nodes import DerivationNode
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, EventQuestion
+from cep.explain.refusal import Refusal, fixed_of
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
 from cep.rules.graph_text import on_one_line
@@ -32,6 +34,7 @@ from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
 from connectors.identity import identity_hashes
 from connectors.times import iso, seconds_text
+from connectors.why import fluents
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """The file and line of an input record."""
@@ -77,9 +80,9 @@ class Explainer:
             answer["variables"] = self.variables(node.bound or {})
             answer["conditions"] = [self.condition(each) for each in node.judged]
             answer["absent"] = [
-                {"pattern": self.pattern_text(pattern, node.bound or {}), "until": self.time(until)}
-                for pattern, until in node.silent
+                fluents.absent(self, pattern, node.bound or {}, until) for pattern, until in node.silent
             ]
+        answer |= fluents.fluent_keys(self, node)
         answer["parts"] = [self.node(part) for part in node.parts]
         if node.chain:
             answer["chain"] = [self.node(link) for link in node.chain]
@@ -90,13 +93,13 @@ class Explainer:
         return {key: value for key, value in answer.items() if value != [] or key == "conditions"}
 
     def occurrence(self, one: Occurrence, record: bool) -> dict[str, Any]:
-        attributes = self.engine.plan.schemas[one.event].attributes
+        schema = self.engine.plan.schemas[one.event]
+        own = zip(schema.attributes, fluents.shown_arguments(schema, one.args).values())
         answer: dict[str, Any] = {
-            "event": one.event,
+            "event": fluents.name_of(schema),
             "text": self.occurrence_text(one),
-            "arguments": {a.name: self.json_value((value, a.type)) for a, value in zip(attributes, one.args)},
-            "start": self.time(one.start),
-            "end": self.time(one.end),
+            "arguments": {a.name: self.json_value((value, a.type)) for a, value in own},
+            **fluents.times(self, one),
             "id": identity(one, "" if record else self.engine.meanings().get(one.event, "")),
         }
         if record:
@@ -145,11 +148,15 @@ class Explainer:
             "at": None if wanted.since == BEGINNING else [self.time(wanted.since), self.time(wanted.until)],
             "exists": bool(found.found),
         }
+        if self.engine.plan.schemas[wanted.event].fluent is not None:
+            answer["fluent"] = True
         if found.found:
             memory = Memory(self.engine)
             answer["found"] = [self.occurrence(one, memory.is_input(one)) for one in found.found]
             return answer
         answer["rules"] = [self.refusal(each) for each in found.refusals]
+        if found.ended is not None:
+            answer["ended"] = fluents.turn(self, found.ended, "ended")
         return answer | self._around(found.before, found.after)
 
     def _around(self, before: Occurrence | None, after: Occurrence | None) -> dict[str, Any]:
@@ -174,6 +181,10 @@ class Explainer:
             "variables": self.variables(attempt.bound),
             "conditions": [self.condition(each) for each, _ in attempt.judged],
         }
+        if refusal.gaps:
+            answer["gaps"] = [fluents.gap(self, each) for each in refusal.gaps]
+        if refusal.ended is not None:
+            answer["ended"] = fluents.turn(self, refusal.ended, "ended")
         if refusal.because:
             answer["because"] = [self.refusal(each) for each in refusal.because]
         return answer
@@ -198,6 +209,23 @@ class Explainer:
                 came = "something" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
                 at = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
                 return f"{came} came{at}"
+            case "unheld":
+                return f"{self.missing_text(failure)} does not hold at {self.time(attempt.end)}"
+            case "held":
+                came = "it" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
+                return f"{came} holds at {self.time(attempt.end)}"
+            case "over":
+                end = 0 if failure.occurrence is None else failure.occurrence.end
+                return f"all holds at {self.time(end)}, and it has ended since"
+            case "cancelled":
+                end = 0 if failure.occurrence is None else failure.occurrence.end
+                return (
+                    f"it initiates it at {self.time(end)}, and of that instant it is terminated, too, or another value"
+                )
+            case "later":
+                return f"all holds at {self.time(attempt.end)}: it begins, and holds from just after it"
+            case "formula":
+                return f"its formula does not hold at {self.time(refusal.at >> 1)}"
             case "open":
                 return f"it is not known yet: its time comes {say_duration(failure.by)} later"
             case "head":
@@ -226,8 +254,10 @@ class Explainer:
 
     def event_text(self, event: str, fixed: Mapping[int, Value]) -> str:
         """`warning("EWR", _)`."""
-        attributes = self.engine.plan.schemas[event].attributes
-        each = [self.value_text((fixed[i], a.type)) if i in fixed else "_" for i, a in enumerate(attributes)]
+        schema = self.engine.plan.schemas[event]
+        each = [self.value_text((fixed[i], a.type)) if i in fixed else "_" for i, a in enumerate(schema.attributes)]
+        if schema.fluent is not None:
+            return fluents.fluent_text(schema, each, fixed.get(len(each) - 1))
         return f"{event}({', '.join(each)})" if each else event
 
     def occurrence_text(self, one: Occurrence) -> str:
@@ -235,6 +265,9 @@ class Explainer:
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
         """A pattern in the author's words; an event with the values that are known."""
+        parts = pattern.properties().parts
+        if len(parts) == 1 and parts[0].span == pattern.span:  # what is written is an event alone
+            return self.pattern_text(parts[0], bound)
         event = pattern.properties().event
         if event is None:
             return self.excerpt(pattern.span)
@@ -279,7 +312,8 @@ class Explainer:
 
 def identity(one: Occurrence, meaning: str) -> str:
     """The `@id` of an occurrence, as `connectors.rdf` gives it; of an input record without what it means."""
-    return identity_hashes([f"{json.dumps(one.event)} {json.dumps([one.start, one.end, *one.args])}"], meaning)[0]
+    times = fluents.identity_times(one)
+    return identity_hashes([f"{json.dumps(one.event)} {json.dumps([*times, *one.args])}"], meaning)[0]
 
 
 def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = None) -> Occurrence:
@@ -288,6 +322,8 @@ def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = N
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)
     for name in engine.outputs if event is None else [event]:
+        if memory.fluents.knows(name):  # it may have ended since
+            since, until = BEGINNING, END
         for one in memory.find(name, {}, since, until):
             if identity(one, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
                 return one

@@ -95,8 +95,8 @@ class Goal(Protocol):
 class Holder(Protocol):
     """A goal whose occurrences may last beyond the end of the input."""
 
-    def open(self) -> Table:
-        """Those that still last, with an end after every time."""
+    def open(self, ended: bool = True) -> Table:
+        """Those that still last, with an end after every time; `ended`: with lineage each gets a name of its own."""
         ...
 
 

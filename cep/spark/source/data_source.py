@@ -80,7 +80,7 @@ class SparkSourceOptions:
         beside: Container[int] = (),
     ) -> SparkSourceOptions:
         """The files and live inputs of a program, without those at places that another source reads (`beside`)."""
-        schemas = {name: program.schemas[name] for name in program.inputs}
+        schemas = program.inputs
         carried = pickle.dumps(program.bare())
         ticking, here = bool(program.ticking), os.getcwd()
         if len(specs) > SPECS:

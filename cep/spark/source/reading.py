@@ -17,6 +17,7 @@ from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL
 from cep.core.values import Pool
 from cep.runtime.decode import table_frame
+from cep.runtime.fluent_records import as_records
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.report import Report
 from cep.spark.dead_letters import LINE_BITS, dead_letter_file, write_dead_letters
@@ -53,8 +54,7 @@ def file_blocks(
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
     cannot be read, or not to its end. `there`: the process that plans the query could read it. CepError: it may be
     readable later, or on another machine."""
-    schemas = {name: program.schemas[name] for name in program.inputs}
-    pieces = readable_batches(read_one(input, schemas, rows=ROWS), input.path, there)
+    pieces = readable_batches(read_one(input, program.inputs, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, pieces, dead_letters, f"read-{number:08}")
 
 
@@ -62,7 +62,7 @@ def message_blocks(
     program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], dead_letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
     """The records of messages likewise; `name`: of the file of their dead letters."""
-    inbox = Inbox(input, {name: program.schemas[name] for name in program.inputs})
+    inbox = Inbox(input, program.inputs)
     yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), dead_letters, name)
 
 
@@ -107,7 +107,9 @@ def _packed(
                 if isinstance(last, int):
                     taken[event] += table.height
                     latest = last if latest is None else max(last, latest)
-            yield batch(from_outside(program, numbered(piece, number), number, source))
+            tables = as_records(numbered(piece, number), program.records)
+            assert isinstance(tables, dict), "of tables it makes tables"
+            yield batch(from_outside(program, tables, number, source))
     report = Report(read=taken, dead=dead, latest=latest, unread=unread)
     yield batch([report_block(report, bucket_keys(1)[0])])
 
@@ -122,7 +124,8 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.Rec
     state, pool = SnapshotParts.of(PriorState(bucket_states.read_state(Path(path)))), Pool()
     if state.values is not None:
         pool.load(state.values)
-    schemas = {name: program.schemas[name] for name in program.inputs if name in events}
+    read = {program.records.get(name, name) for name in program.inputs}
+    schemas = {name: program.schemas[name] for name in sorted(read.intersection(events))}
     tables = {
         name: table_frame(table, schemas[name], pool).with_columns(pl.Series(ARRIVAL, table[ORDER]))
         for name, table in state.waits(schemas).items()

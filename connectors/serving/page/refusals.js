@@ -4,10 +4,9 @@ import { counted, el } from "./elements.js";
 import { interval, moment } from "./times.js";
 import { code } from "./rules.js";
 import { kind } from "./colours.js";
-import { Maker, bound, rule, ticks } from "./tree.js";
+import { Maker, bound, rule, spoken as pieces, ticks } from "./tree.js";
 
 const OPEN = 2; // how deep what is missing itself is unfolded at first
-const SPOKEN = /`([^`]*)`|(-?\d{4,}-\d\d-\d\dT[\d:.]+Z)/g;
 
 // `answer`: of /why-not. Its parts, and a sentence for who hears them.
 export function refusals(answer, kinds, choose) {
@@ -18,7 +17,8 @@ export function refusals(answer, kinds, choose) {
       el("ul", { class: "near" }, ...answer.found.map((each) => maker.near("", each)))] };
   }
   const number = answer.rules.length;
-  const parts = [el("p", { class: "verdict" }, "There is no ", code(answer.asked), el("span", {}, at)), maker.around(answer)];
+  const verdict = answer.fluent ? [code(answer.asked), " does not hold", el("span", {}, at)] : ["There is no ", code(answer.asked), el("span", {}, at)];
+  const parts = [el("p", { class: "verdict" }, ...verdict), maker.around(answer), answer.ended ? maker.turn(answer.ended, 1) : null];
   if (!number) parts.push(el("p", { class: "none" }, "No rule gives it: it is read from the input."));
   parts.push(...answer.rules.map((each) => maker.refusal(each, 0)));
   const first = answer.rules[0];
@@ -39,10 +39,23 @@ class Refusals extends Maker {
     ];
     const below = answer.because ?? [];
     return el("section", { class: "refusal", "aria-label": `the rule in line ${answer.rule.line}` },
-      rule(answer.rule), bound(answer.variables), el("ul", { class: "conditions" }, ...lines),
+      rule(answer.rule), bound(answer.variables), el("ul", { class: "conditions" }, ...lines, ...(answer.gaps ?? []).map((each) => this.gap(each, depth))),
+      answer.ended ? this.turn(answer.ended, depth + 1) : null,
       below.length ? el("details", { class: "node", open: depth < OPEN },
         el("summary", {}, `why there is no such event: ${below.length === 1 ? "its rule" : `its ${counted(below.length)} rules`}`),
         ...below.map((each) => this.refusal(each, depth + 1))) : null);
+  }
+
+  // What is missing of a formula.
+  gap(answer, depth) {
+    const over = (answer.intervals ?? []).map((each) => interval(ticks(each.start), ticks(each.end))).join(", ");
+    const values = Object.entries(answer.values ?? {}).map(([name, value]) => `${name} = ${value}`).join(", ");
+    const inside = [...(answer.conditions ?? []).map((each) => this.condition(each)), ...(answer.gaps ?? []).map((each) => this.gap(each, depth + 1))];
+    const below = answer.because ?? [];
+    return el("li", { class: "failed" }, el("span", { class: "sentence" }, ...pieces(answer.told)),
+      values ? el("span", { class: "values" }, values) : null, over ? el("p", { class: "aside" }, `It holds ${over}.`) : null,
+      inside.length ? el("ul", { class: "conditions" }, ...inside) : null, this.around(answer), answer.ended ? this.turn(answer.ended, depth + 1) : null,
+      below.length ? el("details", { class: "node", open: depth < OPEN }, el("summary", {}, "why it does not"), ...below.map((each) => this.refusal(each, depth + 1))) : null);
   }
 
   // A sentence with what belongs to it; where conditions failed they say so themselves.
@@ -75,14 +88,4 @@ function spoken({ kind: failed, told: text }) {
   const missing = failed === "missing" && /^there is no ([^`].*?)( since \S+)?$/s.exec(text);
   if (missing) return ["there is no ", code(missing[1]), ...pieces(missing[2] ?? "")];
   return pieces(text);
-}
-
-function pieces(text) {
-  const made = [];
-  let done = 0;
-  for (const match of text.matchAll(SPOKEN)) {
-    made.push(text.slice(done, match.index), match[1] !== undefined ? code(match[1]) : moment(ticks(match[2])));
-    done = match.index + match[0].length;
-  }
-  return [...made, text.slice(done)];
 }

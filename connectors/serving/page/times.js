@@ -10,7 +10,10 @@ export function moment(ticks) {
   return `${at.getUTCFullYear()}-${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())} ${two(at.getUTCHours())}:${two(at.getUTCMinutes())}${second}`;
 }
 
+// Of what a fluent holds each may be missing: it began before all time, or nothing has ended it.
 export function interval(start, end) {
+  if (start === null || Number.isNaN(start)) return end === null || Number.isNaN(end) ? "at all times" : `until ${moment(end)}`;
+  if (end === null || Number.isNaN(end)) return `since ${moment(start)}`;
   if (start === end) return moment(end);
   const [a, b] = [moment(start), moment(end)];
   const same = a.slice(0, 10) === b.slice(0, 10) ? 11 : a.slice(0, 5) === b.slice(0, 5) ? 5 : 0;

@@ -1,13 +1,13 @@
 // Why, as a tree: each event with the rule that made it, the conditions with what they rest on, and what it was made of.
 
 import { counted, el, valued } from "./elements.js";
-import { interval } from "./times.js";
+import { interval, moment } from "./times.js";
 import { code } from "./rules.js";
 import { kind } from "./colours.js";
 
 const OPEN = 2; // levels that are open at first
 const MANY = 8; // constituents of one event that are shown at first
-export const ticks = (time) => typeof time === "number" ? time * 1e6 : Date.parse(time) * 1000;
+export const ticks = (time) => time === null ? null : typeof time === "number" ? time * 1e6 : Date.parse(time) * 1000;
 
 // `answer`: of /why. `kinds`: the colours of events, by name.
 export function tree(answer, kinds) {
@@ -48,11 +48,43 @@ export class Maker {
   // What stands below an event.
   body(answer, depth, rule = null) {
     const parts = answer.parts ?? [];
-    const made = answer.rule ? this.made(answer, rule) : parts.length ? [el("p", { class: "aside" }, "By a rule that is no longer known, from:")] : [];
+    const made = answer.rule ? this.made(answer, rule) : parts.length && !answer.bounds ? [el("p", { class: "aside" }, "By a rule that can no longer be answer, from:")] : [];
     if (parts.length) made.push(this.list(parts.map((part) => () => this.node(part, depth + 1))));
+    made.push(...this.held(answer, depth), ...(answer.formulas ?? []).map((each) => this.formula(each, depth + 1)));
     if (answer.chain) made.push(this.chain(answer, depth));
     if (answer.left_out) made.push(el("p", { class: "aside" }, `and ${counted(answer.left_out)} more, with what they come from`));
     return made;
+  }
+
+  // How a fluent began, and what has ended it.
+  held(answer, depth) {
+    const made = [answer.began, answer.ended].filter(Boolean).map((each) => this.turn(each, depth));
+    if (answer.began && !answer.ended && answer.end === null) {
+      made.push(el("p", { class: "aside" }, "Nothing has ended it since.", answer.deadline ? ` It ends at ${moment(ticks(answer.deadline.time))} if nothing else does.` : ""));
+      if (answer.deadline?.statement) made.push(rule(answer.deadline.statement));
+    }
+    return made;
+  }
+
+  turn(answer, depth) {
+    const by = answer.by.map((each) => () => each.rule ? el("div", { class: "node" }, ...this.body(each, depth + 1)) : this.node(each, depth + 1));
+    return el("section", { class: "turn" }, el("p", { class: "aside" }, ...spoken(answer.told)), answer.statement ? rule(answer.statement) : null, by.length ? this.list(by) : null);
+  }
+
+  // A formula with the intervals of its parts.
+  formula(answer, depth) {
+    const parts = answer.parts.map((part) => () => part.formula ? this.formula(part, depth + 1) : this.node(part, depth + 1));
+    const conditions = (answer.conditions ?? []).map((each) => this.condition(each));
+    const over = answer.intervals.map((each) => interval(ticks(each.start), ticks(each.end))).join(", ");
+    const below = [
+      answer.rule ? rule(answer.rule) : null, answer.rule ? bound(answer.variables) : null,
+      conditions.length ? el("ul", { class: "conditions" }, ...conditions) : null,
+      parts.length ? this.list(parts) : null,
+      answer.left_out ? el("p", { class: "aside" }, `and ${counted(answer.left_out)} more`) : null,
+    ].filter(Boolean);
+    if (answer.rule) return el("div", { class: "node" }, ...below);
+    const head = el("span", { class: "head" }, code(answer.formula), answer.negated ? el("span", { class: "aside" }, "does not hold then") : null, over ? el("time", {}, answer.negated ? `only ${over}` : over) : null);
+    return below.length ? el("details", { class: "node", open: depth <= OPEN }, el("summary", {}, head), ...below) : el("div", { class: "node" }, head);
   }
 
   made(answer, before) {
@@ -60,7 +92,7 @@ export class Maker {
     const same = before && before.line === line && before.column === column;
     const lines = [
       ...(answer.conditions ?? []).map((each) => this.condition(each)),
-      ...(answer.absent ?? []).map((each) => el("li", {}, "no ", code(each.pattern), ` until ${typeof each.until === "number" ? each.until : interval(ticks(each.until), ticks(each.until))}`)),
+      ...(answer.absent ?? []).map((each) => each.until === undefined ? el("li", {}, code(each.pattern), ` does not hold at ${moment(ticks(each.at))}`) : el("li", {}, "no ", code(each.pattern), ` until ${typeof each.until === "number" ? each.until : interval(ticks(each.until), ticks(each.until))}`)),
     ];
     return [
       same ? null : rule(answer.rule, answer.also),
@@ -114,6 +146,19 @@ export class Maker {
     return el("li", { class: "triple" }, el("details", { class: "known" },
       el("summary", {}, el("code", {}, triple), el("span", { class: "values" }, `inferred by ${rule}`)), steps(lines, 1)));
   }
+}
+
+const SPOKEN = /`([^`]*)`|(-?\d{4,}-\d\d-\d\dT[\d:.]+Z)/g;
+
+// A sentence, with what is of the program as that, and times as people read them.
+export function spoken(text) {
+  const made = [];
+  let done = 0;
+  for (const match of text.matchAll(SPOKEN)) {
+    made.push(text.slice(done, match.index), match[1] !== undefined ? code(match[1]) : moment(ticks(match[2])));
+    done = match.index + match[0].length;
+  }
+  return [...made, text.slice(done)];
 }
 
 export const rule = ({ text, line }, also = []) => el("figure", {}, el("pre", {}, code(text)),

@@ -162,10 +162,10 @@ export class Why {
     const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "It is asked of the running program …"));
     ask(`${address}?format=json`).then((answer) => answer.json()).then((got) => [
       ...tree(got, this.kinds),
-      el("details", { class: "folded" }, el("summary", {}, `All ${counted(found.because.length)} input ${found.because.length === 1 ? "record" : "records"}`), ...this.records(found)),
+      found.because.length === 0 ? null : el("details", { class: "folded" }, el("summary", {}, `All ${counted(found.because.length)} input ${found.because.length === 1 ? "record" : "records"}`), ...this.records(found)),
       el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON"), " · ",
         el("a", { href: `${address}?format=prov` }, "as PROV")),
-    ], (error) => [el("p", { class: "none" }, error.message.replace(/^\d+ /, "")), ...this.records(found), ...this.giving(found)]).then((parts) => {
+    ].filter(Boolean), (error) => [el("p", { class: "none" }, error.message.replace(/^\d+ /, "")), ...this.records(found), ...this.giving(found)]).then((parts) => {
       made.replaceChildren(...parts);
       made.removeAttribute("aria-busy");
     });

@@ -110,8 +110,8 @@ class InertiaGoal(NumberedState):
         if len(self.spec.deadlines):
             self.heap = filled_room(self.heap, int(self.counts[S_HEAP]) + more + 1, 0)
 
-    def _table(self, given: Ints) -> Table:
-        """Rows given as occurrences."""
+    def _table(self, given: Ints, named: bool = True) -> Table:
+        """Rows given as occurrences; `named`: with names of their own."""
         if not len(given):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(given)), np.int64)
@@ -122,21 +122,21 @@ class InertiaGoal(NumberedState):
         table[-1] = given[:, 7]
         if self.lineage is None:
             table[IDENTITY] = 0
-        else:
+        elif named:
             began = table[IDENTITY].copy()
             names = self.lineage.name(table)
             self.lineage.link(names, began)
             self.lineage.link(names, given[:, 4])
         return by_arrival(table)
 
-    def open(self) -> Table:
-        """What still holds at the end of the input: its intervals, with an end after every time."""
+    def open(self, ended: bool = True) -> Table:
+        """What still holds: its intervals, with an end after every time."""
         slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
         given = np.zeros((len(slots), 8), np.int64)
         for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):
             given[:, place] = self.state[slots, cell]
         given[:, 1], given[:, 5] = END_OF_TIME, slots
-        return self._table(given)[:-1]
+        return self._table(given, ended)[:-1]
 
     def due(self) -> int | None:
         """The earliest deadline that is open."""

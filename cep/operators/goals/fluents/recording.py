@@ -136,7 +136,7 @@ class RecordingGoal(NumberedState):
             ]
         )
 
-    def _table(self, given: Sequence[tuple[Pieces, Ints, Ints, Ints | int]]) -> Table:
+    def _table(self, given: Sequence[tuple[Pieces, Ints, Ints, Ints | int]], named: bool = True) -> Table:
         width = self.spec.width
         tables = []
         for pieces, start, end, what in given:
@@ -146,19 +146,19 @@ class RecordingGoal(NumberedState):
             table[-1] = what
             tables.append(table)
         table = np.concatenate(tables, axis=1)
-        if self.lineage is not None and rows(table):
+        if self.lineage is not None and named and rows(table):
             records = table[IDENTITY].copy()
             self.lineage.link(self.lineage.name(table), records)
         return by_arrival(table)
 
-    def open(self) -> Table:
-        """What still holds at the end of the input: its intervals, with an end after every time."""
+    def open(self, ended: bool = True) -> Table:
+        """What still holds: its intervals, with an end after every time."""
         whole = _joined(self.held)
         if not len(whole.slot):
             return empty(self.spec.width)
         last = np.full(len(whole.slot), END_OF_TIME)
         bounds = 1 - (whole.start & 1)
-        return self._table([(whole._replace(order=bounds), whole.start >> 1, last, GIVEN)])[:-1]
+        return self._table([(whole._replace(order=bounds), whole.start >> 1, last, GIVEN)], ended)[:-1]
 
     def due(self) -> int | None:
         """The earliest end that is known."""

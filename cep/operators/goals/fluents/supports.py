@@ -244,8 +244,8 @@ class SupportsGoal(NumberedState):
     def _held(self) -> Ints:
         return self.tuples.known[self.state[: self.tuples.count, COUNT] > 0]
 
-    def open(self) -> Table:
-        """What still holds at the end of the input: its intervals, with an end after every time."""
+    def open(self, ended: bool = True) -> Table:
+        """What still holds: its intervals, with an end after every time."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
         made = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)

@@ -1,0 +1,161 @@
+"""Why a fluent does not hold at a time: nothing began it, something ended it, or its formulas lack a part then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cep.core.fluents import EDGES, INITIATED, TRANSITIONS
+from cep.events import Value
+from cep.explain.derivation import fluent_nodes
+from cep.explain.fluents import FluentFacts
+from cep.explain.formulas import shown
+from cep.explain.gaps import FormulaGaps, Gap
+from cep.explain.heads import unified
+from cep.explain.judging import BoundValues, Judge
+from cep.explain.matching import Attempt, Failure
+from cep.explain.nodes import Turn
+from cep.explain.occurrences import Memory, Occurrence, same
+from cep.explain.question import BEGINNING, EventQuestion
+from cep.explain.refusal import Refusal, fixed_of
+from cep.plan.algebra import Rule
+from cep.plan.pattern import Pattern
+from cep.rules.terms import Constant
+
+DEEPEST = 3
+"""How many fluents and events that are missing themselves are followed."""
+SOME = 60
+"""Occurrences that the tree of what ended a fluent holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FluentAbsence:
+    """What there is around a time at which a fluent does not hold: the nearest intervals, what ended the last before
+    it, and rule by rule why none has begun it since."""
+
+    before: Occurrence | None
+    after: Occurrence | None
+    ended: Turn | None
+    refusals: tuple[Refusal, ...]
+
+
+class Refusing(Protocol):
+    """What says why rules did not give an event."""
+
+    def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
+        """Why one rule did not."""
+        ...
+
+    def refusals(self, wanted: EventQuestion, path: tuple[str, ...]) -> list[Refusal]:
+        """Why the rules for it did not."""
+        ...
+
+
+class FluentAbsences:
+    """The absences of the fluents of one program. `refusing`: what looks at occurrences up to a time."""
+
+    def __init__(self, memory: Memory, judge: Judge, refusing: Callable[[int], Refusing]) -> None:
+        self.memory, self.judge, self.refusing = memory, judge, refusing
+        self.facts = FluentFacts(memory)
+
+    def of(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
+        """Of a fluent at a code of `cep.core.interval_sets`."""
+        held = self.memory.fluents.intervals(name, fixed)
+        before = next((one for one in reversed(held) if one.codes[1] < at), None)
+        after = min((one for one in held if one.codes[0] > at), key=lambda one: one.start, default=None)
+        defined = self.facts.defined(name)
+        ended = None
+        if before is not None and not defined:
+            ended = fluent_nodes(self.memory, self.judge, SOME).ended(before, DEEPEST)
+        refusals: list[Refusal] = []
+        if name not in path and len(path) <= DEEPEST:
+            path = (*path, name)
+            rules = self.facts.rules_of(name)
+            if defined:
+                refusals = [self._formula(rule, fixed, at, path) for rule in rules]
+            else:
+                beginning = [rule for rule in rules if same(_what(rule), INITIATED)]
+                refusals = [each for rule in beginning for each in self._simple(name, rule, fixed, at, before, path)]
+        return FluentAbsence(before, after, ended, tuple(refusals))
+
+    def of_table(self, table: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
+        """The same of the fluent that a table is of; a last argument that says what becomes of it does not count."""
+        fluent = self.memory.schemas[table].fluent
+        more = fluent is not None and fluent.part in (EDGES, TRANSITIONS)
+        width = len(self.memory.schemas[table].attributes) - more
+        own = {place: value for place, value in fixed.items() if place < width}
+        return self.of(self.memory.fluents.of(table), own, at, path)
+
+    # --- simple fluents ---
+
+    def _simple(
+        self,
+        name: str,
+        rule: Rule,
+        fixed: Mapping[int, Value],
+        at: int,
+        before: Occurrence | None,
+        path: tuple[str, ...],
+    ) -> list[Refusal]:
+        """Why a rule has not initiated it since it ended last; none of one that says what holds initially, and did."""
+        if before is not None and self.facts.initial(rule):
+            return []
+        until = at >> 1
+        since = BEGINNING if before is None else before.end
+        table = rule.event
+        asked = {**fixed, len(self.memory.schemas[table].attributes) - 1: INITIATED}
+        found = self.refusing(until).refusal(rule, EventQuestion(table, asked, since, until), path)
+        if found.failure.kind in ("policy", "apart") and found.attempt.start == found.attempt.end:
+            there = self.memory.find(table, asked, found.attempt.end, found.attempt.end)
+            kind = "over" if before is not None and found.attempt.end < before.end else "cancelled"
+            kind = "later" if 2 * found.attempt.end == at else kind
+            if there:
+                found = replace(found, failure=Failure(kind, rule.body, occurrence=there[0]), since=since)
+        return [found]
+
+    # --- formulas ---
+
+    def _formula(self, rule: Rule, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> Refusal:
+        """Why the formula of a rule does not hold at a time."""
+        nothing = Attempt({}, 0, 0)
+        bound = unified(rule, fixed, self.memory.engine)
+        if bound is None:
+            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body), at=at)
+        gaps = FormulaGaps(self.memory, self.judge, _Nested(self, path))
+        there = gaps.there(rule.body, bound, at)
+        if there:  # of other arguments
+            values = tuple(self.judge.value(each, there[0].bound)[0] for each in rule.arguments[: len(fixed)])
+            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body, given=values))
+        found = tuple(gaps.lacks(rule.body, bound, at))
+        return Refusal(rule, BEGINNING, Attempt(shown(bound), 0, 0), Failure("formula", rule.body), gaps=found, at=at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """What says why a fluent or event in a formula is not there."""
+
+    absences: FluentAbsences
+    path: tuple[str, ...]
+
+    def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> Gap:
+        memory, event = self.absences.memory, atom.properties().event
+        assert event is not None, "of an event or a fluent"
+        fixed = fixed_of(atom, {name: value for name, (value, _) in bound.items()})
+        if memory.fluents.knows(event):
+            found = self.absences.of_table(event, fixed, at, self.path)
+            return Gap("missing", atom, shown(bound), at, found.before, found.after, ended=found.ended,
+                       because=found.refusals)  # fmt: skip
+        time = at >> 1
+        near = memory.find(event, fixed, BEGINNING, time, 1)
+        because: list[Refusal] = []
+        if event in memory.engine.plan.derived and event not in self.path and len(self.path) <= DEEPEST:
+            wanted = EventQuestion(event, fixed, time, time)
+            because = self.absences.refusing(time).refusals(wanted, (*self.path, event))
+        return Gap("missing", atom, shown(bound), at, near[-1] if near else None, memory.after(event, fixed, time),
+                   because=tuple(because))  # fmt: skip
+
+
+def _what(rule: Rule) -> Value:
+    last = rule.arguments[-1]
+    return last.value if isinstance(last, Constant) else None

@@ -1,0 +1,245 @@
+"""Formulas over what is remembered: when they hold, for which values, and because of which intervals and events.
+
+By the definitions of the language, a tuple at a time: for questions of people, not for running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cep.core.interval_sets import INFINITE, Intervals, coalesce, intersect, subtract
+from cep.core.time import END_OF_TIME
+from cep.events import Value
+from cep.explain.judging import BoundValues, Judge, Judged, TypedValue
+from cep.explain.occurrences import Memory, Occurrence, same
+from cep.explain.windows import result_of
+from cep.plan.pattern import Pattern
+from cep.rules.terms import AggregateResult, Condition, Constant, Variable
+
+When = tuple[tuple[int, int], ...]
+"""Maximal intervals in order, each by the codes of its ends (`cep.core.interval_sets`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaExtent:
+    """When a formula holds for some values. `parts`: what it was made of, each with whether it is negated; `sources`:
+    of a fluent its intervals, of an event its occurrences; `judged`: its conditions, with what they were judged for."""
+
+    pattern: Pattern
+    bound: BoundValues
+    when: When
+    parts: tuple[tuple[FormulaExtent, bool], ...] = ()
+    sources: tuple[Occurrence, ...] = ()
+    judged: tuple[tuple[Judged, BoundValues], ...] = ()
+
+    def holds(self, code: int) -> bool:
+        """Whether it does at a time."""
+        return any(first <= code <= last for first, last in self.when)
+
+
+def set_of(when: Collection[tuple[int, int]]) -> Intervals:
+    """Intervals as a set of them."""
+    starts = np.array([first for first, _ in when], np.int64)
+    ends = np.array([last for _, last in when], np.int64)
+    return coalesce(np.zeros(len(starts), np.int64), starts, ends)
+
+
+def when_of(held: Intervals) -> When:
+    """And back."""
+    return tuple(zip(held.start.tolist(), held.end.tolist(), strict=True))
+
+
+class FormulaReader:
+    """Formulas of one program."""
+
+    def __init__(self, memory: Memory, judge: Judge) -> None:
+        self.memory, self.judge = memory, judge
+
+    def extents(self, pattern: Pattern, bound: BoundValues) -> list[FormulaExtent]:
+        """For which values with these it ever holds, and when."""
+        self.judge.check_limit()
+        return pattern.extents(self, bound)
+
+    # --- what operators ask (`Pattern.extents`) ---
+
+    def of_fluent(self, atom: Pattern, bound: BoundValues) -> list[FormulaExtent]:
+        """A fluent, from the table of when it begins and ends."""
+        properties = atom.properties()
+        assert properties.event is not None, "of a fluent"
+        name = self.memory.fluents.of(properties.event)
+        now = min(self.memory.engine.watermark, END_OF_TIME)
+        known = INFINITE if now == END_OF_TIME else 2 * now
+
+        def codes(one: Occurrence) -> tuple[int, int]:
+            first, last = one.codes
+            return first, max(first, known) if last == INFINITE else last
+
+        return self._of(atom, name, properties.arguments[:-1], bound, None, codes)
+
+    def of_event(
+        self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
+    ) -> list[FormulaExtent]:
+        """An event: it holds at its occurrences, with `longest` over those that are no longer than so much."""
+
+        def codes(one: Occurrence) -> tuple[int, int] | None:
+            fits = one.end - one.start <= (longest or 0)
+            return (2 * one.start, 2 * one.end) if fits else None
+
+        properties = atom.properties()
+        assert properties.event is not None, "of an event"
+        return self._of(atom, properties.event, properties.arguments, bound, names, codes)
+
+    def _of(
+        self,
+        atom: Pattern,
+        event: str,
+        arguments: Sequence[Variable | Constant],
+        bound: BoundValues,
+        names: Sequence[str] | None,
+        codes: Callable[[Occurrence], tuple[int, int] | None],
+    ) -> list[FormulaExtent]:
+        fixed: dict[int, Value] = {}
+        for place, argument in enumerate(arguments):
+            if isinstance(argument, Constant):
+                fixed[place] = argument.value
+            elif argument.name in bound:
+                fixed[place] = bound[argument.name][0]
+        attributes = self.memory.schemas[event].attributes
+        groups: dict[tuple[tuple[str, TypedValue], ...], list[tuple[Occurrence, tuple[int, int]]]] = {}
+        for one in self.memory.find(event, fixed, -(2**62), 2**62):
+            mine, now = codes(one), dict(bound)
+            for argument, value, attribute in zip(arguments, one.args, attributes):
+                if isinstance(argument, Variable) and argument.name not in now:
+                    now[argument.name] = value, attribute.type
+                elif not same(now[argument.name][0] if isinstance(argument, Variable) else argument.value, value):
+                    mine = None
+            if mine is not None:
+                key = tuple((n, v) for n, v in now.items() if names is None or n in names or n in bound)
+                groups.setdefault(key, []).append((one, mine))
+        return [
+            FormulaExtent(atom, dict(key), when_of(set_of([w for _, w in found])), (), tuple(one for one, _ in found))
+            for key, found in groups.items()
+        ]
+
+    def onto(self, formula: Pattern, names: Sequence[str], bound: BoundValues) -> list[FormulaExtent]:
+        """A formula with these variables alone: it holds while it does with any values of the others."""
+        groups: dict[tuple[tuple[str, TypedValue], ...], list[FormulaExtent]] = {}
+        for one in self.extents(formula, bound):
+            key = tuple((n, v) for n, v in sorted(one.bound.items()) if n in names or n in bound)
+            groups.setdefault(key, []).append(one)
+        made = []
+        for key, found in groups.items():
+            if len(found) == 1:
+                made.append(replace(found[0], bound=dict(key)))
+            else:
+                when = when_of(set_of([each for one in found for each in one.when]))
+                made.append(FormulaExtent(formula, dict(key), when, tuple((one, False) for one in found)))
+        return made
+
+    def together(
+        self, given: Pattern, left: Pattern, right: Pattern, negated: bool, bound: BoundValues
+    ) -> list[FormulaExtent]:
+        """`left AND right`, `left AND NOT right`."""
+        made = []
+        for one in self.extents(left, bound):
+            chained = one.pattern.__class__ is given.__class__ and one.pattern.span == given.span
+            parts = one.parts if chained else ((one, False),)
+            others = self.extents(right, one.bound)
+            mine = set_of(one.when)
+            if negated:
+                held = set_of([each for other in others for each in other.when])
+                when = when_of(subtract(mine, held))
+                none = FormulaExtent(right, one.bound, ())
+                made.append(
+                    FormulaExtent(given, one.bound, when, (*parts, *((each, True) for each in others or [none])))
+                )
+                continue
+            for other in others:
+                when = when_of(intersect(mine, set_of(other.when)))
+                made.append(FormulaExtent(given, other.bound, when, (*parts, (other, False))))
+        return [one for one in made if one.when]
+
+    def over(
+        self, given: Pattern, inner: Pattern, bound: BoundValues, when: Callable[[Intervals], Intervals]
+    ) -> list[FormulaExtent]:
+        """An operator over one formula: `when` it holds, of when that does."""
+        made = [
+            FormulaExtent(given, e.bound, when_of(when(set_of(e.when))), ((e, False),))
+            for e in self.extents(inner, bound)
+        ]
+        return [one for one in made if one.when]
+
+    def between(
+        self,
+        given: Pattern,
+        left: Pattern,
+        right: Pattern,
+        bound: BoundValues,
+        when: Callable[[Intervals, Intervals], Intervals],
+    ) -> list[FormulaExtent]:
+        """An operator over two formulas, of which the right binds all."""
+        made = []
+        for one in self.extents(right, bound):
+            held = [each for other in self.extents(left, one.bound) for each in _own(other)]
+            mine = set_of([each for other in held for each in other.when])
+            found = when_of(when(mine, set_of(one.when)))
+            made.append(FormulaExtent(given, one.bound, found, (*((other, False) for other in held), (one, False))))
+        return [one for one in made if one.when]
+
+    def where(
+        self, given: Pattern, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues
+    ) -> list[FormulaExtent]:
+        """A formula while conditions are true."""
+        found = self.extents(inner, bound)
+        made = []
+        for case in self.judge.judge(conditions, [one.bound for one in found]):
+            if not case.failed:
+                one = found[case.origin]
+                judged = tuple((each, case.bound) for each in case.judged)
+                made.append(FormulaExtent(given, case.bound, one.when, ((one, False),), (), judged))
+        return made
+
+    def grouped(
+        self,
+        given: Pattern,
+        inner: Pattern,
+        results: Sequence[AggregateResult],
+        by: Sequence[str],
+        bound: BoundValues,
+    ) -> list[FormulaExtent]:
+        """What the tuples of a group that hold at a time come to."""
+        groups: dict[tuple[TypedValue, ...], list[FormulaExtent]] = {}
+        for one in self.extents(inner, {name: value for name, value in bound.items() if name in by}):
+            groups.setdefault(tuple(one.bound[name] for name in by), []).append(one)
+        made: dict[tuple[tuple[str, TypedValue], ...], tuple[list[tuple[int, int]], dict[int, FormulaExtent]]] = {}
+        for key, members in groups.items():
+            cuts = sorted({cut for one in members for first, last in one.when for cut in (first, last + 1)})
+            for first, beyond in zip(cuts, cuts[1:]):
+                self.judge.check_limit()
+                inside = [one for one in members if one.holds(first)]
+                if not inside:
+                    continue
+                now = {**bound, **dict(zip(by, key))}
+                values = {each.variable: result_of(each, inside, self.judge) for each in results}
+                if all(same(now[n][0], v[0]) for n, v in values.items() if n in now):
+                    when, parts = made.setdefault(tuple({**values, **now}.items()), ([], {}))
+                    when.append((first, beyond - 1))
+                    parts |= {id(one): one for one in inside}
+        return [
+            FormulaExtent(given, dict(key), when_of(set_of(when)), tuple((one, False) for one in parts.values()))
+            for key, (when, parts) in made.items()
+        ]
+
+
+def _own(extent: FormulaExtent) -> list[FormulaExtent]:
+    """What is written on the left of SINCE: its lowering may ask it of the tuples of the right."""
+    mine = [part for part, _ in extent.parts if part.pattern.span == extent.pattern.span]
+    return mine or [extent]
+
+
+def shown(bound: BoundValues) -> dict[str, TypedValue]:
+    """The variables of an author."""
+    return {name: value for name, value in bound.items() if "'" not in name and not name.endswith("()")}

@@ -1,0 +1,174 @@
+"""Why a formula does not hold at a time: which of its parts is missing then, down to fluents and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from cep.core.interval_sets import INFINITE, subtract
+from cep.explain.formulas import FormulaExtent, FormulaReader, When, set_of, shown, when_of
+from cep.explain.judging import BoundValues, Judge, Judged, TypedValue
+from cep.explain.nodes import Turn
+from cep.explain.occurrences import Memory, Occurrence
+from cep.plan.pattern import Pattern
+from cep.rules.terms import AggregateResult, Condition
+
+if TYPE_CHECKING:
+    from cep.explain.refusal import Refusal
+
+NEAREST = 2
+"""Intervals of a formula that are told, those nearest to the time in question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A part of a formula that is not as it must be at a time (`at`, a code of `cep.core.interval_sets`). `kind`:
+
+    missing: the fluent or event `pattern` is not there; `before`, `after`: the nearest; `ended`: what ended it last,
+    `because`: why rules did not begin or give it; held: it holds, over `when`, and must not; condition: `judged` do not
+    hold; never: it holds at no time that counts, `since` to `until` (codes), `when` are the nearest; not always: it has
+    to hold at all of them, and `parts` say why not at the first at which it does not; short: it lasts over `when` only;
+    group: what is aggregated comes to `values` then.
+    """
+
+    kind: str
+    pattern: Pattern
+    bound: Mapping[str, TypedValue]
+    at: int
+    before: Occurrence | None = None
+    after: Occurrence | None = None
+    when: When = ()
+    since: int = 0
+    until: int = 0
+    judged: tuple[Judged, ...] = ()
+    parts: tuple[Gap, ...] = ()
+    because: tuple[Refusal, ...] = ()
+    ended: Turn | None = None
+    values: Mapping[str, TypedValue] | None = None
+
+
+class Nested(Protocol):
+    """What says why a fluent or event is not there."""
+
+    def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> Gap:
+        """The gap of a fluent that does not hold at a time, or of an event that does not occur then."""
+        ...
+
+
+class FormulaGaps:
+    """The gaps of formulas of one program."""
+
+    def __init__(self, memory: Memory, judge: Judge, nested: Nested) -> None:
+        self.judge, self.nested = judge, nested
+        self.reader = FormulaReader(memory, judge)
+
+    def lacks(self, pattern: Pattern, bound: BoundValues, at: int) -> list[Gap]:
+        """What is missing of a formula at a time; none where it holds for some values."""
+        self.judge.check_limit()
+        if self.there(pattern, bound, at):
+            return []
+        return pattern.lacks(self, bound, at)
+
+    def there(self, pattern: Pattern, bound: BoundValues, at: int) -> list[FormulaExtent]:
+        """For which values a formula holds at a time."""
+        return [one for one in self.reader.extents(pattern, bound) if one.holds(at)]
+
+    # --- what operators ask (`Pattern.lacks`) ---
+
+    def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> list[Gap]:
+        """A fluent or an event."""
+        return [self.nested.of_atom(atom, bound, at)]
+
+    def together(self, left: Pattern, right: Pattern, negated: bool, bound: BoundValues, at: int) -> list[Gap]:
+        """`left AND right`, `left AND NOT right`: of the values for which most is there."""
+        lefts = self.there(left, bound, at)
+        if not lefts:
+            return [*self.lacks(left, bound, at), *([] if negated else self.lacks(right, bound, at))]
+        found: list[list[Gap]] = []
+        for one in lefts:
+            if negated:
+                found.append([self._held(right, each, at) for each in self.there(right, one.bound, at)])
+            else:
+                found.append(self.lacks(right, one.bound, at))
+        return min(found, key=len)
+
+    def _held(self, pattern: Pattern, extent: FormulaExtent, at: int) -> Gap:
+        when = tuple(each for each in extent.when if each[0] <= at <= each[1])
+        source = next((one for one in extent.sources if one.codes[0] <= at <= one.codes[1]), None)
+        return Gap("held", pattern, shown(extent.bound), at, source, when=when)
+
+    def over(self, given: Pattern, inner: Pattern, always: bool, bound: BoundValues, at: int) -> list[Gap]:
+        """An operator over one formula, which has to hold at some of the times that count, or at all (`always`)."""
+        since, until = given.reaches(at, at)
+        found = self.reader.extents(inner, bound)
+        if not always:
+            return [self._never(given, inner, found, bound, at)]
+        holes = [when_of(subtract(set_of([(since, until)]), set_of(one.when))) for one in found]
+        hole = max((each[0][0] for each in holes if each), default=since)
+        hole = max(hole, -INFINITE)
+        return [Gap("not always", inner, shown(bound), at, None, None, (), since, until, (),
+                    tuple(self.lacks(inner, bound, hole)))]  # fmt: skip
+
+    def _never(
+        self, given: Pattern, inner: Pattern, found: Sequence[FormulaExtent], bound: BoundValues, at: int
+    ) -> Gap:
+        since, until = given.reaches(at, at)
+        every = sorted(each for one in found for each in one.when)
+        before = [each for each in every if each[1] < since][-NEAREST // 2 :]
+        after = [each for each in every if each[0] > until][: NEAREST // 2]
+        return Gap("never", inner, shown(bound), at, None, None, (*before, *after), since, until)
+
+    def since(
+        self, given: Pattern, left: Pattern, right: Pattern, future: bool, bound: BoundValues, at: int
+    ) -> list[Gap]:
+        """`left SINCE right`, or UNTIL (`future`)."""
+        since, until = given.reaches(at, at)
+        found = self.reader.extents(right, bound)
+        near = [
+            (max(first, since), min(last, until), one)
+            for one in found
+            for first, last in one.when
+            if first <= until and last >= since
+        ]
+        if not near:
+            return [self._never(given, right, found, bound, at)]
+        first, last, one = min(near, key=lambda each: each[0]) if future else max(near, key=lambda each: each[1])
+        low, high = (at + 1, first - 1) if future else (last + 1, at - 1)
+        held = set_of([each for other in self.reader.extents(left, one.bound) for each in other.when])
+        holes = when_of(subtract(set_of([(low, high)]), held))
+        hole = holes[0][0] if holes else at
+        return [Gap("not always", left, shown(one.bound), at, None, None, (), low, high, (),
+                    tuple(self.lacks(left, one.bound, hole)))]  # fmt: skip
+
+    def lasting(self, inner: Pattern, bound: BoundValues, at: int) -> list[Gap]:
+        """`inner LASTING ..`."""
+        there = self.there(inner, bound, at)
+        if not there:
+            return self.lacks(inner, bound, at)
+        when = tuple(each for each in there[0].when if each[0] <= at <= each[1])
+        return [Gap("short", inner, shown(there[0].bound), at, when=when)]
+
+    def where(self, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues, at: int) -> list[Gap]:
+        """A formula while conditions are true."""
+        there = self.there(inner, bound, at)
+        if not there:
+            return self.lacks(inner, bound, at)
+        cases = [each for each in self.judge.judge(conditions, [one.bound for one in there]) if each.failed]
+        case = min(cases, key=lambda each: len(each.failed))
+        failed = tuple(self.judge.detailed(each, case.bound) for each in case.failed)
+        return [Gap("condition", inner, shown(case.bound), at, judged=failed)]
+
+    def grouped(
+        self, given: Pattern, inner: Pattern, results: Sequence[AggregateResult], by: Sequence[str], bound: BoundValues,
+        at: int,
+    ) -> list[Gap]:  # fmt: skip
+        """What is aggregated over all that holds at a time."""
+        groups = {name: value for name, value in bound.items() if name in by}
+        if not self.there(inner, groups, at):
+            return self.lacks(inner, groups, at)
+        names = [each.variable for each in results]
+        free = {name: value for name, value in bound.items() if name not in names}
+        found = self.there(given, free, at)
+        values = {name: found[0].bound[name] for name in names} if found else {}
+        return [Gap("group", given, shown(groups), at, values=values)]

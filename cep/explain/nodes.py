@@ -1,0 +1,74 @@
+"""What an explanation is made of: occurrences with the rules that made them, intervals of fluents, formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cep.core.errors import Span
+from cep.explain.formulas import When
+from cep.explain.judging import Judged, TypedValue
+from cep.explain.occurrences import Occurrence
+from cep.plan.algebra import Rule
+from cep.plan.pattern import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When a fluent began or ended, in microseconds, and by what. `how`:
+
+    rule: `nodes` are the transitions that rules derived; initially: it held from before all time, by those; other:
+    `nodes` initiated another value; deadline: of what began at `since`, or was renewed then, that was so much later;
+    forgotten: `nodes` are records that led to it. `deadline`: the statement that says so.
+    """
+
+    time: int
+    how: str
+    nodes: tuple[DerivationNode, ...] = ()
+    deadline: Span | None = None
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaNode:
+    """A formula, when it holds or, `negated`, does not (its intervals near the time in question), and what it is made
+    of. `rule`: it is all that this rule says."""
+
+    pattern: Pattern
+    bound: Mapping[str, TypedValue]
+    when: When
+    negated: bool = False
+    rule: Rule | None = None
+    judged: tuple[Judged, ...] = ()
+    parts: tuple[FormulaNode | DerivationNode, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DerivationNode:
+    """An occurrence, the rule that made it with its variables, and its constituents.
+
+    `rule` is None of an input record, and where its constituents are no longer remembered. Of an event that a rule
+    made of an earlier one of its own kind, `chain` holds these, the latest first, each without the one before it.
+    `also`: the other rules that gave the same.
+    `again`: it stands in the tree before, with all below it. `left_out`: constituents that are not in the tree.
+
+    Of a fluent `began` and `ended` say by what; of what holds `deadline` is when it ends if nothing else happens
+    (microseconds); of one that formulas define, `formulas` are those of its rules that hold then.
+    """
+
+    occurrence: Occurrence
+    record: bool
+    rule: Rule | None = None
+    bound: Mapping[str, TypedValue] | None = None
+    judged: tuple[Judged, ...] = ()
+    silent: tuple[tuple[Pattern, int], ...] = ()
+    parts: tuple[DerivationNode, ...] = ()
+    chain: tuple[DerivationNode, ...] = ()
+    again: bool = False
+    left_out: int = 0
+    also: tuple[Rule, ...] = ()
+    began: Turn | None = None
+    ended: Turn | None = None
+    deadline: tuple[int, Span | None] | None = None
+    formulas: tuple[FormulaNode, ...] = ()

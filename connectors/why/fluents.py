@@ -1,0 +1,214 @@
+"""Why a fluent holds, or does not, as JSON, beside what `connectors.why.text` says of events.
+
+An interval has `start`, `end` (null: without), `bounds`; of a simple fluent `began`, `ended` ({time, how, told, by},
+`by`: nodes of what rules told; `statement`: the deadline's), of what holds `deadline` ({time, statement}); of one that
+formulas define `formulas`: {formula, rule, variables, intervals, negated, conditions, parts, left_out}, of which parts
+are the same or nodes. What is missing of a formula (`gaps`) has `formula`, `kind`, `told`, and what it is of: `before`,
+`after`, `intervals`, `conditions`, `ended`, `because` (refusals), `gaps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import Span
+from cep.core.fluents import BEFORE, BEGINNING, BEGINS, EDGES, ENDING, ENDS, LASTS, SINCE_EVER, TRANSITIONS
+from cep.core.interval_sets import INFINITE
+from cep.core.literals import say_duration
+from cep.core.schema import Schema
+from cep.core.time import END_OF_TIME
+from cep.events import Value
+from cep.explain.formulas import When
+from cep.explain.gaps import Gap
+from cep.explain.judging import BoundValues
+from cep.explain.nodes import DerivationNode, FormulaNode, Turn
+from cep.explain.occurrences import Occurrence
+from cep.plan.pattern import Pattern
+from cep.rules.terms import Variable
+
+if TYPE_CHECKING:
+    from connectors.why.text import Explainer
+
+Json = dict[str, Any]
+_WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
+
+
+def name_of(schema: Schema) -> str:
+    """The event, or the fluent that a table is of."""
+    if schema.fluent is None:
+        return schema.name
+    return schema.fluent.name.removeprefix(LASTS)
+
+
+def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
+    """`moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`. `values`: all that the table has."""
+    fluent = schema.fluent
+    assert fluent is not None, "it is a fluent's"
+    word = ""
+    if fluent.part in (EDGES, TRANSITIONS):
+        values = values[: len(values) - 1 - (fluent.part == TRANSITIONS and fluent.defined)]
+        word = _WORDS.get(kind, "") if isinstance(kind, int) and fluent.part == EDGES else ""
+    *own, value = values if fluent.valued else (*values, "")
+    text = f"{word}{name_of(schema)}" + (f"({', '.join(own)})" if own else "")
+    return f"{text} = {value}" if fluent.valued else text
+
+
+def times(explainer: Explainer, one: Occurrence) -> Json:
+    """Start, end and bounds of an occurrence."""
+    if not one.bounds:
+        return {"start": explainer.time(one.start), "end": explainer.time(one.end)}
+    start = None if one.start == SINCE_EVER else explainer.time(one.start)
+    return {"start": start, "end": None if one.end == END_OF_TIME else explainer.time(one.end), "bounds": one.bounds}
+
+
+def interval_of(explainer: Explainer, when: tuple[int, int]) -> Json:
+    """The same of codes."""
+    first, last = when
+    start = None if first == -INFINITE else explainer.time(first >> 1)
+    end = None if last == INFINITE else explainer.time((last + 1) >> 1)
+    return {"start": start, "end": end, "bounds": ("(" if first & 1 else "[") + (")" if last & 1 else "]")}
+
+
+def intervals_of(explainer: Explainer, when: When) -> list[Json]:
+    return [interval_of(explainer, each) for each in when]
+
+
+def fluent_keys(explainer: Explainer, node: DerivationNode) -> Json:
+    """What a node of a fluent has besides what all have."""
+    answer: Json = {}
+    if node.began is not None:
+        answer["began"] = turn(explainer, node.began, "began")
+    if node.ended is not None:
+        answer["ended"] = turn(explainer, node.ended, "ended")
+    if node.deadline is not None:
+        time, span = node.deadline
+        answer["deadline"] = {"time": explainer.time(time)} | statement(explainer, span)
+    if node.formulas:
+        answer["formulas"] = [formula(explainer, each) for each in node.formulas]
+    return answer
+
+
+def statement(explainer: Explainer, span: Span | None) -> Json:
+    if span is None:
+        return {}
+    return {"statement": {"line": span.line, "column": span.column, "text": explainer.excerpt(span)}}
+
+
+def turn(explainer: Explainer, found: Turn, word: str) -> Json:
+    """How a fluent `began` or `ended`."""
+    time = None if found.time == SINCE_EVER else explainer.time(found.time)
+    match found.how:
+        case "initially":
+            told = "it held from before all time"
+        case "other":
+            told = f"it {word} at {time}, as another value began"
+        case "deadline":
+            told = f"it {word} at {time}, {say_duration(found.time - found.since)} after {explainer.time(found.since)}"
+        case "forgotten":
+            told = f"it {word} at {time}; by what can no longer be told"
+        case _:
+            told = f"it {word} at {time}"
+    answer = {"time": time, "how": found.how, "told": told, "by": [explainer.node(each) for each in found.nodes]}
+    return answer | statement(explainer, found.deadline)
+
+
+def formula(explainer: Explainer, node: FormulaNode) -> Json:
+    """A formula with the intervals of its parts."""
+    answer: Json = {"formula": explainer.pattern_text(node.pattern, node.bound)}
+    if node.rule is not None:
+        answer["rule"] = explainer.rule(node.rule)
+        answer["variables"] = explainer.variables(node.bound)
+    answer["negated"] = node.negated
+    answer["intervals"] = intervals_of(explainer, node.when)
+    if node.judged:
+        answer["conditions"] = [explainer.condition(each) for each in node.judged]
+    answer["parts"] = [
+        formula(explainer, each) if isinstance(each, FormulaNode) else explainer.node(each) for each in node.parts
+    ]
+    if node.left_out:
+        answer["left_out"] = node.left_out
+    return answer
+
+
+def gap(explainer: Explainer, found: Gap) -> Json:
+    """A part of a formula that is not as it must be."""
+    text = explainer.pattern_text(found.pattern, found.bound)
+    answer: Json = {"formula": text, "kind": found.kind, "told": _told(explainer, found, text)}
+    if found.kind != "held":
+        answer |= {
+            key: explainer.occurrence(one, False)
+            for key, one in (("before", found.before), ("after", found.after))
+            if one is not None
+        }
+    if found.when:
+        answer["intervals"] = intervals_of(explainer, found.when)
+    if found.judged:
+        answer["conditions"] = [explainer.condition(each) for each in found.judged]
+    if found.values:
+        answer["values"] = explainer.variables(found.values)
+    if found.ended is not None:
+        answer["ended"] = turn(explainer, found.ended, "ended")
+    if found.because:
+        answer["because"] = [explainer.refusal(each) for each in found.because]
+    if found.parts:
+        answer["gaps"] = [gap(explainer, each) for each in found.parts]
+    return answer
+
+
+def _told(explainer: Explainer, found: Gap, text: str) -> str:
+    at = _moment(explainer, found.at)
+    schema = explainer.engine.plan.schemas.get(found.pattern.properties().event or "")
+    match found.kind:
+        case "missing" if schema is not None and schema.fluent is None:
+            return f"there is no {text} {at}"
+        case "missing":
+            return f"{text} does not hold {at}"
+        case "held":
+            return f"{text} holds {at}"
+        case "condition":
+            return f"{text} holds {at}, but not for these values"
+        case "never":
+            return f"{text} holds at no time from {_end(explainer, found.since)} to {_end(explainer, found.until)}"
+        case "not always":
+            since, until = _end(explainer, found.since), _end(explainer, found.until)
+            return f"{text} does not hold at all times from {since} to {until}"
+        case "short":
+            return f"{text} holds {at}, but not for so long"
+        case _:
+            assert found.kind == "group", "all kinds have a sentence"
+            return f"what is aggregated comes to other values {at}"
+
+
+def _moment(explainer: Explainer, code: int) -> str:
+    time = explainer.time(code >> 1)
+    return f"just after {time}" if code & 1 else f"at {time}"
+
+
+def _end(explainer: Explainer, code: int) -> str:
+    if abs(code) >= INFINITE:
+        return "the beginning" if code < 0 else "the end"
+    return str(explainer.time(code >> 1))
+
+
+def identity_times(one: Occurrence) -> list[Any]:
+    """The times by which an occurrence is identified: of a fluent's interval its start alone."""
+    if not one.bounds:
+        return [one.start, one.end]
+    return [None if one.start == SINCE_EVER else one.start]
+
+
+def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Value]:
+    """The arguments of an occurrence without what tables of fluents have besides."""
+    fluent = schema.fluent
+    if fluent is None or fluent.part not in (EDGES, TRANSITIONS):
+        return dict(enumerate(args))
+    return dict(enumerate(args[: len(args) - 1 - (fluent.part == TRANSITIONS and fluent.defined)]))
+
+
+def absent(explainer: Explainer, pattern: Pattern, bound: BoundValues, time: int) -> Json:
+    """What did not occur until a time; of a fluent that did not hold, at it."""
+    properties = pattern.properties()
+    schema = explainer.engine.plan.schemas.get(properties.event or "")
+    asked = schema is not None and schema.fluent is not None and isinstance(properties.arguments[-1], Variable)
+    return {"pattern": explainer.pattern_text(pattern, bound), "at" if asked else "until": explainer.time(time)}

@@ -1,0 +1,229 @@
+"""Why a fluent holds, and why it does not: against what holds, over random programs; and the words of both."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cep.command import app
+from cep.core.interval_sets import INFINITE
+from cep.engine import Engine
+from cep.explain.absence import absence
+from cep.explain.derivation import derivation
+from cep.explain.fluents import FluentFacts
+from cep.explain.formulas import FormulaReader, set_of, when_of
+from cep.explain.judging import Judge
+from cep.explain.nodes import DerivationNode, FormulaNode
+from cep.explain.occurrences import Memory, Occurrence
+from cep.explain.question import EventQuestion
+from connectors.why.text import Explainer
+from tests.formula_maker import FEATURES
+from tests.long import seeds
+from tests.test_formulas import random_case
+
+EVER = 2**62
+
+
+def remembered(program: str, events: list[Any]) -> Engine:
+    engine = Engine.from_text(program, lateness=None, remember=EVER)
+    engine.receive([event for event in events if event.type in engine.inputs])
+    engine.close()
+    return engine
+
+
+def held(memory: Memory) -> list[Occurrence]:
+    names = [name for name, schema in memory.engine.outputs.items() if schema.fluent is not None]
+    return [one for name in names for one in memory.find(name, {}, -EVER, EVER)]
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_formulas_read_again_hold_when_the_engine_says(seed: int) -> None:
+    rng = random.Random(seed)
+    case = random_case(rng, FEATURES, 3, 2)
+    engine = remembered(case.program, case.events)
+    memory, judge = Memory(engine), Judge(engine, most=None)
+    facts, reader = FluentFacts(memory), FormulaReader(memory, judge)
+    for name, schema in engine.outputs.items():
+        if schema.fluent is None or not schema.fluent.defined:
+            continue
+        found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        for rule in facts.rules_of(name):
+            for extent in reader.extents(rule.body, {}):
+                args = tuple(judge.value(each, extent.bound)[0] for each in rule.arguments[: len(schema.attributes)])
+                found.setdefault(args, []).extend(extent.when)
+        expected: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        for one in memory.find(name, {}, -EVER, EVER):
+            expected.setdefault(one.args, []).append(one.codes)
+        assert {args: when_of(set_of(when)) for args, when in found.items() if when} == {
+            args: tuple(sorted(when)) for args, when in expected.items()
+        }, name
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+def test_every_interval_has_a_tree_and_every_gap_a_reason(seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    case = random_case(rng, FEATURES, 3, 2)
+    engine = remembered(case.program, case.events)
+    memory, judge = Memory(engine), Judge(engine)
+    explainer = Explainer(engine, calendar=False)
+    every = held(memory)
+    for one in rng.sample(every, min(6, len(every))):
+        node = derivation(memory, judge, one, 100, 4)
+        check(memory, node)
+        json.dumps(explainer.why(one, 100, 4))
+        other = min(
+            (each for each in every if each.event == one.event and each.args == one.args), key=lambda e: e.start
+        )
+        if other.start > -EVER + 1:
+            before = other.start - rng.randint(1, 3)
+            found = absence(memory, judge, EventQuestion(one.event, dict(enumerate(one.args)), before, before))
+            assert not found.found and found.after == other
+            for refusal in found.refusals:
+                assert refusal.gaps or refusal.failure.kind != "formula", refusal.rule.span
+            json.dumps(explainer.why_not(found.wanted))
+
+
+def check(memory: Memory, node: DerivationNode) -> None:
+    """What is in a tree belongs there."""
+    one = node.occurrence
+    fluent = memory.schemas[one.event].fluent
+    if node.record or node.again or fluent is None or not one.bounds or node.left_out:
+        return
+    if fluent.defined:
+        covered = set_of([each for part in node.formulas for each in part.when])
+        first, last = one.codes
+        assert any(a <= first and last <= b for a, b in when_of(covered)), (one, node.formulas)
+        for part in node.formulas:
+            inside(memory, part)
+        return
+    assert node.began is not None and node.began.how != "forgotten", one
+    assert (node.ended is None) == (one.codes[1] == INFINITE)
+    assert node.ended is None or node.ended.how != "forgotten", one
+
+
+def inside(memory: Memory, node: FormulaNode) -> None:
+    for part in node.parts:
+        inside(memory, part) if isinstance(part, FormulaNode) else check(memory, part)
+
+
+def explained(folder: Path, *arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["explain", *(a.replace("@/", f"{folder}/") for a in arguments)])
+    assert result.exit_code == code, result.output
+    return result.output.replace(f"{folder}/", "")
+
+
+STATUS = """event quote(m: string) TIME time.
+event done(m: string) TIME time.
+event ping(m: string) TIME time.
+fluent status(m: string) = state: string.
+fluent near(a: string, b: string) START s END e.
+fluent busy(n: int).
+fluent known(m: string).
+initially status(z) = old.
+initiate status(M) = proposed <- quote(M).
+initiate status(M) = ready <- done(M).
+status(M) = proposed BECOMES void AFTER 10 s RENEWED.
+status(M) = void ENDS AFTER 5 s.
+busy(N) WHILE (status(_) = proposed OR near(_, _)) AND (near(A, B) AGGREGATE N = count()) WHERE N >= 2.
+known(M) WHILE quote(M) OR ping(M).
+offer(M) <- ping(M) WHERE status(M) = proposed, not known(M).
+sold(M) <- ping(M) WHERE status(M) = ready.
+"""
+RECORDS = [
+    {"type": "quote", "m": "x", "time": 1}, {"type": "near", "a": "p", "b": "q", "s": 2, "e": None},
+    {"type": "near", "a": "p", "b": "r", "s": 4, "e": 30, "bounds": "[)"}, {"type": "quote", "m": "x", "time": 6},
+    {"type": "near", "a": "p", "b": "q", "s": 2, "e": 20}, {"type": "ping", "m": "x", "time": 21},
+    {"type": "quote", "m": "y", "time": 40}, {"type": "done", "m": "y", "time": 43},
+    {"type": "ping", "m": "y", "time": 44},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("why")
+    (made / "p.cep").write_text(STATUS)
+    (made / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RECORDS))
+    (made / "f.dmtl").write_text("Flag(X,Z) :- Monit(X,Z), Boxminus[0,4]Diamondminus[0,2]Signal(Z)\n")
+    (made / "f.facts").write_text("Monit(a,z)@[0,20]\nSignal(z)@1\nSignal(z)@3\nSignal(z)@[4,6)\n")
+    (made / "r.prolog").write_text(
+        "initiatedAt(rich(X)=true, T) :- happensAt(win(X), T).\n"
+        "initiatedAt(location(X)=Y, T) :- happensAt(go_to(X,Y), T).\n"
+        "holdsFor(happy(X)=true, I) :- holdsFor(rich(X)=true, I1), holdsFor(location(X)=pub, I2), "
+        "union_all([I1,I2], I).\n"
+    )
+    (made / "r.csv").write_text("win|9|9|ann\ngo_to|3|3|ann|pub\ngo_to|6|6|ann|home\n")
+    return made
+
+
+GIVEN = ("-i", "@/in.jsonl")
+
+
+def test_values_begin_and_end_by_rules_deadlines_and_each_other(folder: Path) -> None:
+    text = explained(folder, "@/p.cep", "status(x) = proposed", *GIVEN)
+    assert 'status("x") = "proposed" over (1, 16]' in text
+    assert "it ended at 16, 10 s after 6: line 11" in text and 'quote("x") at 6  in.jsonl:4' in text
+    text = explained(folder, "@/p.cep", "status(x) = void", *GIVEN)
+    assert "it began at 16, 10 s after 6: line 11" in text and "it ended at 21, 5 s after 16: line 12" in text
+    text = explained(folder, "@/p.cep", "status(y) = proposed", *GIVEN)
+    assert "it ended at 43, as another value began" in text and 'done("y") at 43' in text
+    text = explained(folder, "@/p.cep", "status(y) = ready", *GIVEN)
+    assert 'status("y") = "ready" from 43 on' in text and "nothing has ended it since" in text
+    text = explained(folder, "@/p.cep", "status(z)", *GIVEN)
+    assert "it held from before all time" in text and "line 8:  initially status(z) = old." in text
+
+
+def test_aggregates_records_and_conditions_of_formulas_and_of_event_rules(folder: Path) -> None:
+    text = explained(folder, "@/p.cep", "busy(2)", *GIVEN)
+    assert "busy(2) over [4, 20]" in text and "N >= 2:  2 >= 2" in text
+    assert 'near("p", "q") over [2, 20]' in text and "in.jsonl:5" in text, "the record that closes it"
+    text = explained(folder, "@/p.cep", "sold(y)", *GIVEN)
+    assert 'status("y") = "ready" from 43 on' in text and "line 10:  initiate status(M) = ready" in text
+    text = explained(folder, "@/p.cep", "--not", "busy(2)", "--at", "25", *GIVEN)
+    assert "but its formula does not hold at 25" in text
+    text = explained(folder, "@/p.cep", "--not", "offer(x)", "--at", "21", *GIVEN)
+    assert 'but status("x") = "proposed" does not hold at 21' in text
+    text = explained(folder, "@/p.cep", "--not", "status(y) = ready", "--at", "43", *GIVEN)
+    assert "all holds at 43: it begins, and holds from just after it" in text
+    assert "status(x) = proposed holds" not in explained(folder, "@/p.cep", "--not", "near(p, q)", "--at", "21", *GIVEN)
+    there = explained(folder, "@/p.cep", "--not", "near(p, q)", "--at", "20", *GIVEN, code=1)
+    assert 'near("p", "q") holds at 20:' in there
+
+
+def test_what_is_asked_wrongly(folder: Path) -> None:
+    for asked, told in [
+        ("status(x, y, z)", "`status` has 2 arguments, here 3"),
+        ("near(p, q) = 3", "`near` has no value"),
+        ("statu(x)", "there is no event or fluent `statu`"),
+    ]:
+        assert told in explained(folder, "@/p.cep", asked, *GIVEN, code=2)
+
+
+def test_dialects_are_asked_as_they_are_written(folder: Path) -> None:
+    text = explained(folder, "@/f.dmtl", "Flag(a, z)", "-i", "@/f.facts")
+    assert "line 1:  Flag(X,Z) :- Monit(X,Z), Boxminus[0,4]Diamondminus[0,2]Signal(Z)" in text
+    assert "Boxminus[0,4]Diamondminus[0,2]Signal(Z) over [1970-01-01T00:00:05Z," in text and "f.facts:4" in text
+    text = explained(folder, "@/f.dmtl", "--not", "Flag(a, z)", "--at", "4", "-i", "@/f.facts")
+    assert "does not hold at all times from 1970-01-01T00:00:00Z to 1970-01-01T00:00:04Z" in " ".join(text.split())
+    given = ("-i", "@/r.csv", "--input-format", "rtec")
+    text = explained(folder, "@/r.prolog", "happy(ann) = true", *given)
+    assert "line 1:  initiatedAt(rich(X)=true, T)" in text and 'win("ann") at 1970-01-01T00:00:09Z' in text
+    text = explained(folder, "@/r.prolog", "--not", "location(ann) = pub", "--at", "7", *given)
+    assert "it ended at 1970-01-01T00:00:06Z, as another value began" in text
+
+
+def test_as_json_and_as_provenance(folder: Path) -> None:
+    (told,) = json.loads(explained(folder, "@/p.cep", "busy(2)", *GIVEN, "--format", "json"))
+    (formula,) = told["formulas"]
+    assert (told["start"], told["end"], told["bounds"]) == (4, 20, "[]") and formula["rule"]["line"] == 13
+    assert formula["variables"]["N"] == 2 and formula["conditions"][0]["told"] == "2 >= 2"
+    answer = json.loads(explained(folder, "@/p.cep", "--not", "offer(x)", "--at", "21", *GIVEN, "--format", "json"))
+    (refusal,) = answer["rules"]
+    assert refusal["failure"]["kind"] == "unheld" and refusal["ended"]["how"] == "deadline"
+    lines = explained(folder, "@/p.cep", "status(y) = proposed", *GIVEN, "--format", "prov").splitlines()
+    derived = [line for line in lines if "prov#wasDerivedFrom" in line and "urn:semcep:reading" in line]
+    assert len(derived) == 2, "the quote and what ended it"
