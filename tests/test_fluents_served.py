@@ -150,3 +150,28 @@ ALERT busy ON in_area(V, A) WHERE A != nowhere TITLE "{V} is in {A}" FOR 2 s KEY
         ("firing", "a", 1), ("updated", "a", 3), ("firing", "b", 6), ("resolved", "a", 20), ("updated", "b", 21),
         ("firing", "a", 30),
     ]  # fmt: skip
+
+
+def test_alerts_on_fluents_of_formulas_fire_when_they_are_known() -> None:
+    text = """event reading(station: string, temp: float) TIME time.
+fluent warm(station: string).
+fluent steady(station: string).
+fluent alarming(station: string).
+initiate warm(S) <- reading(S, T) WHERE T > 20.
+terminate warm(S) <- reading(S, T) WHERE T <= 20.
+alarming(S) WHILE warm(S) AND ONCE[0, 10 s] reading(S, _).
+steady(S) WHILE warm(S) LASTING >= 5 s.
+ALERT alarm ON alarming(S) TITLE "{S}" FOR 3 s.
+ALERT calm ON steady(S) TITLE "{S}" FOR 3 s.
+"""
+    engine = Engine.from_text(text, alerts=True, lateness=0)
+    schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
+    lifecycle = AlertLifecycle(engine.alerts, schemas, (), engine.meanings())
+    found = []
+    for t, temp in [(1, 25.0), (4, 25.0), (7, 30.0), (9, 3.0), (40, 25.0), (42, 3.0), (60, 1.0)]:
+        given = engine.push([Event("reading", ("vie", temp), t * SECOND, t * SECOND)])
+        found += lifecycle.take(given, engine.watermark)
+    assert [(change.name, change.state, change.time // SECOND) for change in found if change.name == "alarm"] == [
+        ("alarm", "firing", 1), ("alarm", "resolved", 9), ("alarm", "firing", 40), ("alarm", "resolved", 42),
+    ]  # fmt: skip
+    assert [change.state for change in found if change.name == "calm"] == ["firing", "resolved"]
