@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ warm(S) ENDS AFTER 30 min RENEWED.
 alarming(S) WHILE warm(S) AND HISTORICALLY[0, 2 min] warm(S).
 ALERT heat ON alarming(S) SEVERITY "Minor" TITLE "{S} stays warm" FOR 5 s.
 """
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    while Server.running:
+        Server.running.pop().kill()
 
 
 def of(one: Shown, name: str) -> str:
