@@ -77,11 +77,15 @@ def infer(options: InferOptions) -> None:
         say(_written(inferred(sample, options.event or Path(stem).stem), sample))
 
 
-def _seen(sample: RecordSample) -> str:
+def _seen(made: Inferred, sample: RecordSample) -> str:
     """`from 2 records, 3 events`, where these are the elements of a list."""
+    from connectors.paths import EACH, path, source_of
+
     count = sample.count if sample.records is None else sample.records
     text = "from 1 record" if count == 1 else f"from {count:,} records"
-    if sample.series is not None:
+    times = (made.schema.time, made.schema.start, made.schema.end)
+    sources = [*map(source_of, made.schema.attributes), *(each for each in times if each is not None)]
+    if sample.series is not None and any(EACH in path(each) for each in sources):
         events = "1 event" if sample.count == 1 else f"{sample.count:,} events"
         text += f", {events}: the elements of `{sample.series}`"
     return text
@@ -96,7 +100,7 @@ def _written(made: Inferred, sample: RecordSample) -> str:
         schema.name, (), None, schema.time, schema.start, schema.end, schema.clock, schema.format, None, schema.records
     )
     tail = behind.removeprefix(f"{schema.name}()").strip()
-    lines = [f"% {_seen(sample)}"]
+    lines = [f"% {_seen(made, sample)}"]
     for remark in made.remarks:
         lines += wrap(remark, WIDTH, initial_indent="% ", subsequent_indent="%   ", break_on_hyphens=False)
     if made.facts is not None:

@@ -72,10 +72,11 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         if absent := sample.columns[source].count(None):
             some = "1 event has" if absent == 1 else f"{absent} events have"
             made.remarks.append(f"{some} no `{source}`, and become dead letters")
-    made.remarks += [f"`{shown(source)}` is left out: {why}" for source, why in left_out.items()]
+    made.remarks += [f"`{source}` is left out: {why}" for source, why in left_out.items()]
     if sample.unreadable:
         some = "1 line is no record" if sample.unreadable == 1 else f"{sample.unreadable} lines are no records"
         made.remarks.append(some)
+    made.remarks = list(map(shown, made.remarks))
     return made
 
 
