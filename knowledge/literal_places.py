@@ -1,4 +1,4 @@
-"""Where a literal that is none of its datatype is written: the file and the line, for whoever has to mend it."""
+"""Where a literal that is none of its datatype is written: the file and the line, for whoever has to correct it."""
 
 from __future__ import annotations
 

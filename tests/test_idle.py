@@ -1,4 +1,4 @@
-"""IdleTimer: time goes on by itself from where it had come, while nothing comes; what is earlier is late then."""
+"""Idle inputs: time goes on by itself from where it had come, while nothing comes; what is earlier is late then."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cep.core.kernel_files import HUNDREDTH, KernelFile, Ledger
+from cep.core.kernel_files import HUNDREDTH, KernelFile, TimeSpent
 
 ROOT = Path(__file__).parent.parent
 CALLS = """
@@ -58,22 +58,22 @@ def test_a_damaged_count_is_no_error(environment: dict[str, str], tmp_path: Path
 
 def test_counts_of_several_processes_add_up(tmp_path: Path) -> None:
     path = str(tmp_path / "kernel.python")
-    first, second = Ledger(path), Ledger(path)
+    first, second = TimeSpent(path), TimeSpent(path)
     for _ in range(10):
         first.add(0.65 * HUNDREDTH)
         second.add(1.15 * HUNDREDTH)
-    assert Ledger(path).total == pytest.approx((6 + 11) * HUNDREDTH)
+    assert TimeSpent(path).total == pytest.approx((6 + 11) * HUNDREDTH)
     first.clear()
     second.clear()
-    assert Ledger(path).total == 0
+    assert TimeSpent(path).total == 0
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path) -> None:
     for path in (None, str(tmp_path / "nowhere" / "kernel.python")):
-        count = Ledger(path)
+        count = TimeSpent(path)
         count.add(5.0)
         count.clear()
-        assert count.total == 5.0 and Ledger(path).total == 0
+        assert count.total == 5.0 and TimeSpent(path).total == 0
 
 
 def test_compiled_code_is_never_that_of_another_key(tmp_path: Path) -> None:

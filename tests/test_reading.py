@@ -129,7 +129,7 @@ def test_a_hundred_mistakes_are_told_and_then_no_more() -> None:
     with pytest.raises(CepErrors) as raised:
         Engine.from_text(READING + wrong)
     assert len(raised.value.errors) == MOST
-    assert str(raised.value).endswith("these are 100 mistakes; more are looked for when they are mended")
+    assert str(raised.value).endswith("these are 100 mistakes; more are looked for when they are corrected")
     with pytest.raises(CepErrors) as raised:
         Engine.from_text(READING + "".join(wrong.splitlines(keepends=True)[:99]))
-    assert len(raised.value.errors) == 99 and "mended" not in str(raised.value)
+    assert len(raised.value.errors) == 99 and "corrected" not in str(raised.value)

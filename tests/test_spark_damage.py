@@ -66,15 +66,15 @@ def written(folder: Path, seed: int = 0) -> None:
         read_or_make(state / "input-0" / name, lambda value=value: value)
     with closing(MessageLog(state / "mail")) as mail:
         mail.append([Arrival("rooms", b"%d" % (seed + n), n, 1) for n in range(5)])
-    ledger = CommitLog(out)
+    commits = CommitLog(out)
     for batch in range(COMPACTED + 2):
         files = []
         for number in range(batch % 3):
-            at = ledger.coming(f"part-{number:05}-{seed:08}{batch:028}.jsonl")
+            at = commits.coming(f"part-{number:05}-{seed:08}{batch:028}.jsonl")
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_text(f"{seed} {number}\n")
             files.append(OutputFile.of(at, out / at.name.removesuffix(".new"), {"s": 1}, batch))
-        ledger.add(batch, files, plan=f"{seed} {batch}")
+        commits.add(batch, files, plan=f"{seed} {batch}")
 
 
 def read(folder: Path) -> Any:
@@ -92,9 +92,9 @@ def read(folder: Path) -> Any:
     found += [read_or_make(state / "input-0" / name, lambda: None) for name in ("address", "client", "begin")]
     with closing(MessageLog(state / "mail", timeout=0)) as mail:
         found += [mail.read(0, 5), mail.known()]
-    ledger = CommitLog(out)
-    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, file_sink.missing_files(out)]
-    assert ledger.has(ledger.last, f"{found[0]['name'][1:]} {ledger.last}")
+    commits = CommitLog(out)
+    found += [list(commits.lines()), commits.totals(), commits.leaving(), commits.last, file_sink.missing_files(out)]
+    assert commits.has(commits.last, f"{found[0]['name'][1:]} {commits.last}")
     found.append([intact(out / name, line) for name, line in zip(map(_place, found[-5]), found[-5])])
     return found
 
@@ -303,8 +303,8 @@ def sealed_crc(data: bytes) -> bytes:
 
 def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path) -> None:
     """Else the checkpoint would be lost: what counts and is not there is reported each time."""
-    ledger = CommitLog(tmp_path)
-    at = ledger.coming("part-0.jsonl")
+    commits = CommitLog(tmp_path)
+    at = commits.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)
 
     def task() -> OutputFile:
@@ -316,18 +316,18 @@ def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path)
         file = task()
         lose()
         with pytest.raises(CepError, match=r"part-0\.jsonl\.new is missing or cut short"):
-            ledger.add(0, [file])
-        assert ledger.last == -1, "it is done again"
-    ledger.add(0, [task()])
-    assert ledger.last == 0 and (tmp_path / "part-0.jsonl").read_text() == "one\n"
+            commits.add(0, [file])
+        assert commits.last == -1, "it is done again"
+    commits.add(0, [task()])
+    assert commits.last == 0 and (tmp_path / "part-0.jsonl").read_text() == "one\n"
 
 
 def test_what_is_sent_on_is_what_was_written(tmp_path: Path) -> None:
-    ledger = CommitLog(tmp_path)
-    at = ledger.coming("part-0.jsonl")
+    commits = CommitLog(tmp_path)
+    at = commits.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)
     at.write_text('{"type": "s"}\n')
-    ledger.add(0, [OutputFile.of(at, tmp_path / "part-0.jsonl", {"s": 1})])
+    commits.add(0, [OutputFile.of(at, tmp_path / "part-0.jsonl", {"s": 1})])
     (tmp_path / "part-0.jsonl").write_text('{"type": "t"}\n')
     sent: list[Any] = []
     relay = BrokerRelay(tmp_path, lambda: sent.append(1) or pytest.fail("it is not begun"))

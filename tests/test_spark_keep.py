@@ -38,11 +38,11 @@ def test_old_events_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert done.exit_code == 0, done.output
         if first == 0:
             assert (Path("out") / file_name(next(CommitLog(Path("out")).lines()))).exists(), "files leave the log first"
-    ledger = CommitLog(Path("out"))
-    logged = [file_name(line) for line in ledger.lines()]
+    commits = CommitLog(Path("out"))
+    logged = [file_name(line) for line in commits.lines()]
     there = {file.name for file in Path("out").glob("part-*")}
-    assert there == {*logged, *ledger.leaving()}, "a file is in the log, has just left it, or is gone"
-    assert ledger.totals()["hot"] >= 18, "what is gone counts as written"
+    assert there == {*logged, *commits.leaving()}, "a file is in the log, has just left it, or is gone"
+    assert commits.totals()["hot"] >= 18, "what is gone counts as written"
     temperatures = [json.loads(line)["temp"] for name in logged for line in (Path("out") / name).open()]
     assert max(temperatures) >= 31 + 17 and min(temperatures) > 31 + 5 and len(temperatures) == len(set(temperatures))
     assert sorted(row["temp"] for row in spark.read.json(str(tmp_path / "out")).collect()) == sorted(temperatures)

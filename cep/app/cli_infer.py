@@ -57,7 +57,7 @@ def infer(options: InferOptions) -> None:
       cep infer weather.csv --event reading > rules.cep
 
     Types, the time and how it is written, where nested values stand, what stands for a missing one; what values were
-    seen, as comments. It is a proposal, made from the first records: read it, and mend it.
+    seen, as comments. It is a proposal, made from the first records: read it, and correct it.
     """
     from connectors.infer.declaration import inferred
     from connectors.infer.files import samples

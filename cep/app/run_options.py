@@ -54,7 +54,7 @@ class SinkOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.output_formats,
-            help="Of the output: also ntriples, turtle, trig, rtec; else the suffix tells; jsonl on standard output.",
+            help="Of the output: also ntriples, turtle, trig, rtec; else the suffix decides; jsonl on standard output.",
         ),
     ] = None
     only: Annotated[
@@ -83,7 +83,7 @@ class SinkOptions:
             raise refuse(f"--until: `{self.until}` is before --from, `{self.since}`")
         if self.changes and (since is not None or until is not None):
             hint = "without --changes intervals are written, cut there"
-            raise refuse("--changes tells all that begins and ends, and --from and --until cut intervals", hint)
+            raise refuse("--changes gives all that begins and ends, and --from and --until cut intervals", hint)
         return since, until
 
 

@@ -87,7 +87,7 @@ class CepErrors(CepError):
     def __str__(self) -> str:
         texts = [str(error) for error in self.errors]
         if len(texts) >= MOST:
-            texts.append(f"these are {len(texts)} mistakes; more are looked for when they are mended")
+            texts.append(f"these are {len(texts)} mistakes; more are looked for when they are corrected")
         return "\n\n".join(texts)
 
 

@@ -56,7 +56,7 @@ class KernelFile(IndexDataCacheFile):
         return {}
 
 
-class Ledger:
+class TimeSpent:
     """How many seconds Python has run a kernel, in this and other processes. A folder that cannot be written keeps
     nothing, which is no error."""
 
@@ -104,7 +104,7 @@ def keep_whole(kernel: Any) -> None:
         kernel._cache._cache_file = whole
 
 
-def ledger(kernel: Any) -> Ledger:
+def time_spent(kernel: Any) -> TimeSpent:
     """That of a kernel, beside its index."""
     numbas = getattr(kernel._cache, "_cache_file", None)
-    return Ledger(None if numbas is None else numbas._index_path.removesuffix(".nbi") + ".python")
+    return TimeSpent(None if numbas is None else numbas._index_path.removesuffix(".nbi") + ".python")

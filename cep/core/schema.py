@@ -19,7 +19,7 @@ class TimeFormat:
     since 1970; neither: in ISO 8601, or as numbers of seconds. Durations are counts of a unit.
 
     `zone`: of times without an offset, None: UTC. `fold`: which one of a time that the zone has twice is meant:
-    `later`, `earlier` (None: likewise, and nobody has said so), or the one that the order of the records tells
+    `later`, `earlier` (None: likewise, and nobody has said so), or the one that follows from the order of the records
     (`order`).
     """
 

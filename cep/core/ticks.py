@@ -1,4 +1,4 @@
-"""Times in ticks of a clock, as dialects write them: a tick is as many microseconds as the program is told."""
+"""Times in ticks of a clock, as dialects write them: a tick is as many microseconds as the program is given."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from cep.core.kernel_files import Ledger, ledger
+from cep.core.kernel_files import TimeSpent, time_spent
 from cep.core.room import CHECKED
 
 STARTING, COMPILING, SORTING = 0.1, 0.5e-3, 1.7
@@ -78,15 +78,15 @@ class Tiered:
         self._kernel, self._linear = kernel, linear
         self._code, self._budget = 0, 0.0
         self._twin: Callable[..., Any] | None = None
-        self._spent: Ledger | None = None
+        self._spent: TimeSpent | None = None
         self._seen: dict[tuple[Any, ...], int] = {}
         self.rows = 0
 
     @property
-    def spent(self) -> Ledger:
+    def spent(self) -> TimeSpent:
         """How long Python has run it."""
         if self._spent is None:
-            self._spent = ledger(self._kernel)
+            self._spent = time_spent(self._kernel)
         return self._spent
 
     def __call__(self, *given: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""ExtentPattern fluents, lowered: `head WHILE formula` to rules over tables of changes (`cep.core.fluents`)."""
+"""Defined fluents, lowered: `head WHILE formula` to rules over tables of changes (`cep.core.fluents`)."""
 
 from __future__ import annotations
 

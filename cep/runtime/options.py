@@ -1,4 +1,4 @@
-"""What an engine may be told besides its program: declared here, and taken by Python, the command line and Spark."""
+"""What an engine may be given besides its program: declared here, and taken by Python, the command line and Spark."""
 
 from __future__ import annotations
 

@@ -354,7 +354,7 @@ class _Lowering:
         return self.fluents.atom(atom, made) if fluent else made
 
     def alert(self, statement: ast.AlertStatement, known: list[str]) -> Alerting | None:
-        """The rule that makes what an alert tells of, None where something is wrong."""
+        """The rule that makes what an alert reports, None where something is wrong."""
         self.flawed = False
         event = statement.event.name
         if statement.name in known:
