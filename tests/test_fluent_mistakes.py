@@ -24,7 +24,6 @@ MISTAKES = [
     ("on(P) <- tick(P).", "`on` is a fluent, and no event"),
     ("event on(p: string).", "`on` is a"),
     ("fluent cold(p: string) START s END e. initiate cold(P) <- tick(P).", "`cold` comes in as records"),
-    ("fluent cold(p: string) START s END e. cold(P) WHILE on(P).", "`cold` is defined by WHILE, so it cannot come in"),
     ("fluent cold(p: string) TIME t.", "a fluent holds for a time"),
     ("initiate on(P, Q) <- go(P, Q).", "here it has 2 arguments"),
     ("terminate at(P) <- tick(P).", "fluent `at` has a value"),
