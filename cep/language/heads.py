@@ -8,7 +8,7 @@ from cep.core.errors import Span
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax import ast
-from cep.rules.terms import Expression, expression_variables
+from cep.rules.terms import Expression
 
 HeadMistake = tuple[str, Span, str]
 """What is wrong, where, and what to write instead."""
@@ -35,9 +35,3 @@ def placed(rule: ast.EventRule, schema: Schema) -> tuple[Expression, ...]:
         return rule.arguments
     given = dict(zip(rule.names, rule.arguments, strict=True))
     return tuple(given[attribute.name] for attribute in schema.attributes)
-
-
-def statement_variables(statement: ast.FluentRule) -> list[str]:
-    """The variables of the head of a rule of a fluent, with repetitions."""
-    heads = (*statement.arguments, *([] if statement.value is None else [statement.value]))
-    return [name for each in heads for name in expression_variables(each)]

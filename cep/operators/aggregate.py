@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from cep.plan.pattern import Pattern, PatternProperties, renamer, variables
 from cep.plan.render import counted, places_of
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
-from cep.rules.terms import AggregateResult, Variable, rename_expression
+from cep.rules.terms import AggregateResult, Variable, arguments_of, rename_result
 from cep.rules.window_forms import DAY, Over
 
 if TYPE_CHECKING:
@@ -69,27 +69,16 @@ class Window(Pattern):
         return PatternProperties(
             (self.pattern,),
             binds=(*(v.name for v in self.by), *(r.variable for r in self.results)),
-            mentions=(*used_variables(self._arguments), *self.by, *names),
+            mentions=(*used_variables(arguments_of(self.results)), *self.by, *names),
             results=self.results,
             duration=_reach(self.duration, self.over),
             goal=True,
             word=AGGREGATE,
         )
 
-    @property
-    def _arguments(self) -> list[Any]:
-        return [result.argument for result in self.results if result.argument is not None]
-
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         other = renamer(names)
-        results = tuple(
-            replace(
-                result,
-                variable=names.get(result.variable, result.variable),
-                argument=None if result.argument is None else rename_expression(result.argument, names),
-            )
-            for result in self.results
-        )
+        results = tuple(rename_result(each, names, names.get(each.variable, each.variable)) for each in self.results)
         return replace(self, pattern=self.pattern.renamed(names), by=tuple(map(other, self.by)), results=results)
 
     def lower(
@@ -97,14 +86,7 @@ class Window(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.pattern.lower(builder, (), None)
         names = {v: f"v{place}" for v, place in inner.items()}
-        results = tuple(
-            replace(
-                result,
-                variable=f"r{i}",
-                argument=None if result.argument is None else rename_expression(result.argument, names),
-            )
-            for i, result in enumerate(self.results)
-        )
+        results = tuple(rename_result(each, names, f"r{i}") for i, each in enumerate(self.results))
         places: dict[str, int] = {}
         for v in self.by:
             places.setdefault(v.name, len(places))
@@ -117,7 +99,7 @@ class Window(Pattern):
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
         bound = variables(self.pattern)
-        for variable in [*used_variables(self._arguments), *self.by]:
+        for variable in [*used_variables(arguments_of(self.results)), *self.by]:
             if variable.name not in bound:
                 known = sorted(checker.written(bound))
                 checker.error(
@@ -201,17 +183,13 @@ class Aggregation(Node):
     by: tuple[int, ...]
     over: Over | None = None
 
-    @property
-    def _arguments(self) -> list[Any]:
-        return [result.argument for result in self.results if result.argument is not None]
-
     def describe(self) -> NodeProperties:
         return NodeProperties(
             AGGREGATE,
             "window",
             remembers=True,
             shows=(*(((0, column),) for column in self.by), *(() for _ in self.results)),
-            looks=tuple((0, column) for column in sorted({*self.by, *places_of(self._arguments)})),
+            looks=tuple((0, column) for column in sorted({*self.by, *places_of(arguments_of(self.results))})),
             groups=tuple((0, column) for column in self.by),
             completes=(0,),
             waits=(0,),
@@ -247,12 +225,7 @@ class Aggregation(Node):
         names = rendering.names[number]
         inner = author_names((), rendering.below(number)[0], rendering.source)
         results = [
-            replace(
-                result,
-                variable=name,
-                argument=None if result.argument is None else rename_expression(result.argument, inner),
-            )
-            for result, name in zip(self.results, names[len(self.by) :], strict=True)
+            rename_result(result, inner, name) for result, name in zip(self.results, names[len(self.by) :], strict=True)
         ]
         groups = names[: len(self.by)]
         return pattern_text.aggregate(sides[0], results, self.events, self.duration, self.over, groups)

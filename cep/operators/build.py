@@ -62,7 +62,7 @@ class GoalBuilder:
     # --- pieces ---
 
     def types(self, number: int) -> list[str]:
-        return [column.type for column in self.plan.columns[number]]
+        return self.plan.types(number)
 
     def optional(self, columns: Sequence[planned.ColumnType]) -> frozenset[str]:
         return frozenset(f"v{i}" for i, column in enumerate(columns) if column.optional)

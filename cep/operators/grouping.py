@@ -17,7 +17,7 @@ from cep.plan.pattern import Pattern, PatternProperties, renamer
 from cep.plan.render import places_of
 from cep.rules.pattern_text import Text
 from cep.rules.printing import print_result
-from cep.rules.terms import AggregateResult, Variable, expression_variables, rename_expression
+from cep.rules.terms import AggregateResult, Variable, arguments_of, expression_variables, rename_result
 
 if TYPE_CHECKING:
     from cep.explain.formulas import FormulaExtent, FormulaReader
@@ -106,16 +106,15 @@ class GroupingPattern(Pattern):
     span: Span = field(default=NOWHERE, compare=False)
 
     def describe(self) -> PatternProperties:
-        arguments = [each.argument for each in self.results if each.argument is not None]
         return PatternProperties(
             (self.formula,),
             binds=(*(each.name for each in self.by), *(each.variable for each in self.results), KIND),
-            mentions=(*used_variables(arguments), *self.by),
+            mentions=(*used_variables(arguments_of(self.results)), *self.by),
             goal=True,
         )
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        results = tuple(_renamed(each, names, names.get(each.variable, each.variable)) for each in self.results)
+        results = tuple(rename_result(each, names, names.get(each.variable, each.variable)) for each in self.results)
         by = tuple(map(renamer(names), self.by))
         return replace(self, formula=self.formula.renamed(names), by=by, results=results)
 
@@ -124,7 +123,7 @@ class GroupingPattern(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.formula.lower(builder, (), None)
         columns = {name: f"v{place}" for name, place in inner.items()}
-        results = tuple(_renamed(each, columns, f"r{i}") for i, each in enumerate(self.results))
+        results = tuple(rename_result(each, columns, f"r{i}") for i, each in enumerate(self.results))
         groups = tuple(dict.fromkeys(each.name for each in self.by))
         names = (*groups, *(each.variable for each in self.results), KIND)
         made = Grouping(child, results, tuple(inner[name] for name in groups), inner[KIND], self.late)
@@ -143,11 +142,6 @@ class GroupingPattern(Pattern):
         return gaps.grouped(self, self.formula, self.results, groups, bound, at)
 
 
-def _renamed(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:
-    argument = None if result.argument is None else rename_expression(result.argument, names)
-    return replace(result, variable=variable, argument=argument)
-
-
 @dataclass(frozen=True, slots=True)
 class Grouping(Node):
     """What the tuples of a group that hold come to. Columns: the `by` columns, then a column a result, then what a
@@ -160,13 +154,13 @@ class Grouping(Node):
     late: int
 
     def describe(self) -> NodeProperties:
-        arguments = [each.argument for each in self.results if each.argument is not None]
+        looked = {*self.by, *places_of(arguments_of(self.results)), self.kind}
         return NodeProperties(
             "AGGREGATE",
             "formula",
             remembers=True,
             shows=(*(((0, column),) for column in self.by), *(() for _ in self.results), ()),
-            looks=tuple((0, column) for column in sorted({*self.by, *places_of(arguments), self.kind})),
+            looks=tuple((0, column) for column in sorted(looked)),
             groups=tuple((0, column) for column in self.by),
             completes=(0,),
             meeting=Meeting.GROUPS,

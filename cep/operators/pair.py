@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, relation_named
@@ -26,6 +26,7 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, PolicyChoice
 
 if TYPE_CHECKING:
+    from cep.events import Value
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
@@ -136,10 +137,10 @@ class Pair(Pattern):
         if not whole or not others:
             return _half(matcher, lefts, rights)
         shared = sorted((variables(self.left) & variables(self.right)) - bound.keys())
-        by_key: dict[tuple[Any, ...], list[Any]] = {}
+        by_key: dict[tuple[Value, ...], list[Attempt]] = {}
         for right in others:
             by_key.setdefault(tuple(right.bound[name][0] for name in shared), []).append(right)
-        made: list[Any] = []
+        made: list[Attempt] = []
         for left in whole:
             matcher.check_limit()
             key = tuple(left.bound[name][0] for name in shared)
@@ -151,7 +152,7 @@ class Pair(Pattern):
                 break
         return made
 
-    def _paired(self, matcher: Any, left: Any, right: Any) -> Any:
+    def _paired(self, matcher: Matcher, left: Attempt, right: Attempt) -> Attempt:
         both = matcher.joined(left, right)
         missed = relation_named(self.relation, self.gap).misses(left.start, left.end, right.start, right.end)
         if missed is not None:
@@ -171,7 +172,7 @@ class Pair(Pattern):
         return both
 
 
-def _half(matcher: Any, lefts: list[Any], rights: list[Any]) -> list[Any]:
+def _half(matcher: Matcher, lefts: list[Attempt], rights: list[Attempt]) -> list[Attempt]:
     """One side is missing; the other is counted."""
     made = []
     for left in lefts[:16]:
@@ -184,7 +185,8 @@ def _half(matcher: Any, lefts: list[Any], rights: list[Any]) -> list[Any]:
     return made
 
 
-def _nearness(attempt: Any) -> tuple[bool, int, int]:
+def _nearness(attempt: Attempt) -> tuple[bool, int, int]:
+    assert attempt.failure is not None, "only of those that failed"
     return attempt.failure.kind == "relation", attempt.failure.by, -attempt.end
 
 

@@ -17,7 +17,7 @@ from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 from cep.rules.printing import print_argument, print_arguments
-from cep.rules.terms import Constant, Expression, Variable, expression_variables
+from cep.rules.terms import Constant, Expression, Variable, fluent_variables
 
 if TYPE_CHECKING:
     from cep.explain.formulas import FormulaExtent, FormulaReader
@@ -59,8 +59,7 @@ class FormulaAtom(Formula):
         return self
 
     def written(self) -> list[str]:
-        values = (*self.arguments, *([] if self.value is None else [self.value]))
-        return [name for each in values for name in expression_variables(each)]
+        return fluent_variables(self.arguments, self.value)
 
     def bound(self) -> Names:
         return frozenset(each.name for each in self.arguments if isinstance(each, Variable))

@@ -231,7 +231,7 @@ class _Copartitioning:
         """The occurrences of all parts: those columns hold the key that do in each."""
         if any(place is EVERYWHERE for place in places):
             return SplitFailure(number, f"the sides of {self.text(number)} are not kept apart alike")
-        types = self.dependencies.types(number)
+        types = self.dependencies.plan.types(number)
         return frozenset(
             column
             for column, shows in enumerate(self.dependencies.properties[number].shows)

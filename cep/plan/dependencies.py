@@ -103,9 +103,6 @@ class Dependencies:
         part, column = place
         return self.plan.columns[self.plan.nodes[number].parts[part]][column].type
 
-    def types(self, node: int) -> list[str]:
-        return [column.type for column in self.plan.columns[node]]
-
     def _apart(self, number: int) -> list[Slot]:
         properties, parts = self.properties[number], self.plan.nodes[number].parts
         places: list[PartColumn] = []

@@ -58,6 +58,10 @@ class Plan:
     changes: bool = False
     begins: bool = False
 
+    def types(self, number: int) -> list[str]:
+        """The types of a node's columns."""
+        return [column.type for column in self.columns[number]]
+
     @property
     def derived(self) -> tuple[str, ...]:
         """The events that rules make, and the fluents, in program order; of a stage all that it may hand on."""

@@ -118,7 +118,7 @@ class UnorderedTies:
                 else:
                     of[number] = frozenset[str]().union(*(of[below] for below in ties.completing(number)))
                     taint[number] = frozenset[str]().union(*(taint[below] for below in node.parts))
-                if taint[number] and node.by_order(dependencies.types(number)):
+                if taint[number] and node.by_order(dependencies.plan.types(number)):
                     self.goals[number] = taint[number]
             before = dict(completers), dict(tainted)
             for rule in rules:

@@ -7,7 +7,7 @@ different places may be the same term.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cep.core.errors import NOWHERE, Span
@@ -154,6 +154,17 @@ def expression_variables(expression: Expression) -> list[str]:
             return []
 
 
+def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
+    """What the functions are taken of; `count()` has nothing."""
+    return [each.argument for each in results if each.argument is not None]
+
+
+def fluent_variables(arguments: Sequence[Expression], value: Expression | None) -> list[str]:
+    """Those of a fluent as it is written, its value last."""
+    every = (*arguments, *([] if value is None else [value]))
+    return [name for each in every for name in expression_variables(each)]
+
+
 def condition_variables(condition: Condition) -> list[str]:
     """Names of the variables of a condition, likewise; not those that are local to it."""
     match condition:
@@ -224,6 +235,12 @@ def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expre
             return Call(function, tuple(rename_expression(a, names) for a in arguments), span)
         case _:
             return expression
+
+
+def rename_result(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:
+    """The result under another name, over renamed variables."""
+    argument = None if result.argument is None else rename_expression(result.argument, names)
+    return replace(result, variable=variable, argument=argument)
 
 
 def rename_condition(condition: Condition, names: Mapping[str, str]) -> Condition:

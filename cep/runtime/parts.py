@@ -16,8 +16,6 @@ from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 
-"""The types whose values are codes of the pool."""
-
 
 @dataclass(slots=True)
 class EngineParts:

@@ -119,7 +119,7 @@ class KeyedStage:
             if properties.meeting is Meeting.GROUPS:
                 by = {column for _, column in properties.groups}
                 places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
-            made.append(self._side(places, self.dependencies.types(child), unit))
+            made.append(self._side(places, self.dependencies.plan.types(child), unit))
         return tuple(made)
 
     def _side(self, places: Sequence[KeyColumns], types: Sequence[str], unit: PlanUnit) -> _Side:
@@ -140,8 +140,8 @@ class KeyedStage:
             return _Side(None)
         properties, own, theirs = (
             self.dependencies.properties[unit],
-            self.dependencies.types(absent),
-            self.dependencies.types(unit),
+            self.dependencies.plan.types(absent),
+            self.dependencies.plan.types(unit),
         )
         columns, types = [], []
         for found in ways:

@@ -187,8 +187,8 @@ def _one_by_one(
     those that went and those that came."""
     kept = set(rows_of(still, names))
     columns = [here.columns[name] for name in names]
-    went = [row for row in rows_of(gone, names) if row not in kept and _there(columns, row)]
-    came = [row for row in rows_of(new, names) if not _there(columns, row)]
+    went = [row for row in rows_of(gone, names) if row not in kept and contains(columns, row)]
+    came = [row for row in rows_of(new, names) if not contains(columns, row)]
     return of_rows(edited(columns, went, came), names), _few(went, names), _few(came, names)
 
 
@@ -217,7 +217,8 @@ def _few(rows: Sequence[Row], names: Sequence[str]) -> Bindings:
     return of_rows([np.array([row[i] for row in rows], dtype=np.int64) for i in range(len(names))], names)
 
 
-def _there(columns: Sequence[Ints], row: Row) -> bool:
+def contains(columns: Sequence[Ints], row: Row) -> bool:
+    """Whether a row is among sorted ones."""
     start, stop = stretch_of(columns, row)
     return stop > start
 

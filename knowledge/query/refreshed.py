@@ -17,7 +17,7 @@ from knowledge.query import store
 from knowledge.query.bindings import Bindings, EncodedPattern, TooLarge, solve
 from knowledge.query.graph_patterns import MOST_CELLS, select_query
 from knowledge.query.locality import Locality, Slots
-from knowledge.query.pattern_tables import Resolve, Row, edited, stretch_of, touching
+from knowledge.query.pattern_tables import Resolve, Row, contains, edited, stretch_of, touching
 from knowledge.query.sparql import ConstantTerm
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleSet
@@ -154,8 +154,8 @@ class Refreshed:
             self,
             by_key=tuple(by_key),
             by_value=tuple(there),
-            gone=tuple(row for row in went if not _among(there, row)),
-            new=tuple(row for row in came if not _among(here, row)),
+            gone=tuple(row for row in went if not contains(there, row)),
+            new=tuple(row for row in came if not contains(here, row)),
         )
 
 
@@ -197,11 +197,6 @@ def columns_by_value(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
 def _sorted(columns: Sequence[Ints]) -> tuple[Ints, ...]:
     order = np.lexsort(list(reversed(columns)))
     return tuple(column[order] for column in columns)
-
-
-def _among(columns: Sequence[Ints], row: Row) -> bool:
-    start, stop = stretch_of(columns, row)
-    return stop > start
 
 
 def _resolved(patterns: Sequence[Slots], resolve: Resolve) -> list[EncodedPattern]:

@@ -17,7 +17,7 @@ from cep.core.suggest import did_you_mean
 from cep.language.alerts import Alerting, alert_variables, alerting, on_fluent
 from cep.language.asking import Asking
 from cep.language.formulas import Formulas
-from cep.language.heads import placed, statement_variables
+from cep.language.heads import placed
 from cep.language.recorded_fluents import records_apart
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
@@ -43,6 +43,7 @@ from cep.rules.terms import (
     Variable,
     condition_variables,
     expression_variables,
+    fluent_variables,
 )
 
 # Each repetition is a goal of its own.
@@ -148,7 +149,7 @@ class _Lowering:
 
     def fluent_rule(self, statement: ast.FluentRule, policy: PolicyChoice) -> Rule | None:
         """What begins or ends a fluent, as a rule; None where something is wrong."""
-        outside = Counter(statement_variables(statement))
+        outside = Counter(fluent_variables(statement.arguments, statement.value))
         if statement.body is None:
             outside.update(name for condition in statement.conditions for name in condition_variables(condition))
             conditions = tuple(self.asking.condition(condition, outside) for condition in statement.conditions)
