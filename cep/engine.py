@@ -78,7 +78,7 @@ class Engine(StatefulEngine):
         if slices := time_slices(self._parts, batch):
             return self._run_slices(slices)
         self._receive(batch)
-        return self._run(self._clock.reached())
+        return self._run(self._buffer.reached())
 
     def receive(self, batch: EventBatch) -> None:
         """Take a batch as `push` does and complete nothing: `advance(reached)` goes on."""
@@ -135,7 +135,7 @@ class Engine(StatefulEngine):
 
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""
-        self._clock.lateness = None
+        self._buffer.lateness = None
 
     def count_up_to(self, position: int) -> None:
         """So many records have come, also those that became no event: what comes next has a higher position."""
@@ -144,7 +144,7 @@ class Engine(StatefulEngine):
     @wholly()
     def skip(self, watermark: int) -> None:
         """Time goes on to `watermark`; what was to complete until then is dropped: another engine gives it."""
-        self._clock.release(watermark)
+        self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:
         """With lineage: give these columns of `cep.runtime.history` with each occurrence, `because` or `constituents`

@@ -77,7 +77,7 @@ class EngineView:
         self.relations: Mapping[str, Relation] = parts.machine.builder.relations
         self.history: OccurrenceHistory | None = parts.history
         self.changes: KnowledgeChanges | None = parts.changes
-        self._parts, self._machine, self._clock = parts, parts.machine, parts.clock
+        self._parts, self._machine, self._buffer = parts, parts.machine, parts.buffer
         self._whole: Plan = program.plan
         self.written: Written = program.written
         tables = frozenset(table for alert in program.alerts for table in alert.tables)
@@ -155,27 +155,27 @@ class EngineView:
     @property
     def watermark(self) -> int:
         """Nothing that ends at or before it (microseconds) is taken any more."""
-        return self._clock.watermark
+        return self._buffer.watermark
 
     @property
     def reached(self) -> int:
         """The watermark that what has been received allows."""
-        return self._clock.reached()
+        return self._buffer.reached()
 
     @property
     def latest(self) -> int:
         """The largest end seen (microseconds); -2**62 before any."""
-        return self._clock.latest
+        return self._buffer.latest
 
     @property
     def state_rows(self) -> int:
         """Occurrences that wait in goals or for the watermark."""
-        return self._machine.size[0] + self._clock.waiting_rows
+        return self._machine.size[0] + self._buffer.waiting_rows
 
     @property
     def state_bytes(self) -> int:
         """Bytes of what goals hold, of what waits for the watermark, of values and of lineage."""
-        waiting = sum(table.nbytes for tables in self._clock.waiting.values() for table in tables)
+        waiting = sum(table.nbytes for tables in self._buffer.waiting.values() for table in tables)
         history = 0 if self.history is None else self.history.nbytes
         return self._machine.size[1] + waiting + self.pool.nbytes + history
 

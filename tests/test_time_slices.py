@@ -48,7 +48,7 @@ def come_of(pushes: list[dict[str, pl.DataFrame]], **options: Any) -> list[Any]:
     for push in pushes:
         made = engine.push(push)
         found += [{name: table.rows() for name, table in made.items()}, engine.watermark, engine.take_dead()]
-        found += [engine.state_rows, engine._parts.position, engine._clock.latest]
+        found += [engine.state_rows, engine._parts.position, engine._buffer.latest]
     found.append({name: table.rows() for name, table in engine.close().items()})
     return found
 

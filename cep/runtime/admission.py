@@ -44,13 +44,13 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice) -> None:
             reason = "is late: the watermark has passed it"
             parts.dead += [RefusedRow(name, int(row), "late", reason) for row in admitted[name].pushed(mask)]
             tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
-    parts.clock.receive(tables)
+    parts.buffer.receive(tables)
 
 
 def _late(parts: EngineParts, tables: Mapping[str, Table], ordered: bool) -> dict[str, Mask]:
     """Which rows come too late. A record of a fluent that closes an open one counts by its end."""
     while True:
-        late = encode.late(tables, parts.clock.watermark, parts.clock.lateness, ordered)
+        late = encode.late(tables, parts.buffer.watermark, parts.buffer.lateness, ordered)
         recorded = [name for name in late if may_close(parts.plan, name)]
         if not any(closing(parts, name, tables[name], late[name]).any() for name in recorded):
             return late

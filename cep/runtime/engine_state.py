@@ -22,19 +22,19 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
     """A snapshot. `goals`: the names of the machine's goals; `knowledge`: what the knowledge is called; `program`: what
     the snapshot is of."""
     values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
-    clock, schemas = parts.clock, parts.plan.schemas
+    buffer, schemas = parts.buffer, parts.plan.schemas
     header: dict[str, object] = {
         "explain": parts.history is not None,
         "position": parts.position,
-        "watermark": clock.watermark,
-        "latest": clock.latest,
+        "watermark": buffer.watermark,
+        "latest": buffer.latest,
         "values": len(values),
         "knowledge": knowledge,
-        "waiting": {name: [a.type for a in schemas[name].attributes] for name in clock.waiting},
+        "waiting": {name: [a.type for a in schemas[name].attributes] for name in buffer.waiting},
     }
     states = parts.machine.snapshot()
     header["goals"] = prior_state.shortened(goals, states)
-    batches = [*values, to_arrow(clock.snapshot()), *states]
+    batches = [*values, to_arrow(buffer.snapshot()), *states]
     if parts.changes is not None:
         batches.append(parts.changes.snapshot())
     if parts.history is not None:
@@ -61,7 +61,7 @@ def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Reco
         parts.history.restore(records, lineage)
     if parts.changes is not None:
         parts.changes.restore(batches.pop())
-    parts.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
+    parts.buffer.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
     parts.machine.restore(batches[1:])
     parts.position = header["position"]
     check_restored(parts)
@@ -70,9 +70,9 @@ def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Reco
 def check_restored(parts: EngineParts) -> None:
     """What was restored fits the program, and holds together. Raises CepError where it does not."""
     schemas, machine = parts.plan.schemas, parts.machine
-    parts.clock.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
+    parts.buffer.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
     demand(isinstance(parts.position, int) and parts.position >= 0)
-    for codes in [*machine.coded(), *parts.clock.codes(coded(schemas))]:
+    for codes in [*machine.coded(), *parts.buffer.codes(coded(schemas))]:
         demand(parts.pool.holds(codes))
     if parts.history is not None:
         parts.history.fits(schemas, machine.names())
@@ -91,8 +91,8 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     for name, table in waiting.items():
         for row in where[name]:
             table[row] = moved(table[row])
-    parts.clock.restore(waiting, header["watermark"], header["latest"])
-    taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.clock.watermark))
+    parts.buffer.restore(waiting, header["watermark"], header["latest"])
+    taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.buffer.watermark))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
         parts.changes.restore(state.changes)
     parts.position = header["position"]

@@ -102,7 +102,7 @@ def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
 def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
     """The open records that have been taken: arguments, a column each, and starts."""
     found = []
-    for table in parts.clock.waiting.get(name, ()):
+    for table in parts.buffer.waiting.get(name, ()):
         still = (table[-3] == MISSING) & (rows(table) > 0)
         found.append((table[FIRST:-3, still], table[START, still]))
     plan = parts.plan

@@ -25,7 +25,7 @@ class EngineParts:
     plan: Plan
     pool: Pool
     machine: Machine
-    clock: ReorderBuffer
+    buffer: ReorderBuffer
     history: OccurrenceHistory | None
     changes: KnowledgeChanges | None
     position: int = 0
@@ -46,13 +46,13 @@ class EngineParts:
         as after the last time."""
         history, pool = self.history, self.pool
         if history is not None:
-            history.forget(self.machine.names, min(self.clock.watermark, self.clock.latest))
+            history.forget(self.machine.names, min(self.buffer.watermark, self.buffer.latest))
         if pool.size > self.sweep_at:
             where = coded(self.plan.schemas)
             whole = () if history is None else history.tables()
             in_history = [table[row] for name, tables in whole for table in tables for row in where[name]]
             known = [] if self.changes is None else self.changes.codes()
-            pool.sweep([*self.machine.codes(), *self.clock.codes(where), *in_history, *known])
+            pool.sweep([*self.machine.codes(), *self.buffer.codes(where), *in_history, *known])
             self.sweep_at = max(1 << 16, 2 * pool.size)
 
 

@@ -233,7 +233,7 @@ class StateByKey:
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """What `extract` gave. CepError: it is of another program or stage, of another time, or damaged."""
         header, batches = snapshot.load(state, self.program)
-        if not self._new() and header["watermark"] != self.parts.clock.watermark:
+        if not self._new() and header["watermark"] != self.parts.buffer.watermark:
             raise CepError(
                 "the state of these keys is of another time than the engine's",
                 hint="bring both to one watermark with `advance`",
@@ -244,9 +244,9 @@ class StateByKey:
     def extract(self, keys: KeySelection) -> bytes:
         """Take out what goals hold of these keys and what waits of them."""
         goals = [(goal, self.stage.selection(sides, keys, self.parts.pool)) for goal, sides in self._goals()]
-        waiting = {name: self._waiting(name, keys) for name in self.parts.clock.waiting}
+        waiting = {name: self._waiting(name, keys) for name in self.parts.buffer.waiting}
         states = [goal.extract(chosen) for goal, chosen in goals]
-        self.parts.clock.waiting = {name: staying for name, (_, staying) in waiting.items() if staying}
+        self.parts.buffer.waiting = {name: staying for name, (_, staying) in waiting.items() if staying}
         gone = {name: going for name, (going, _) in waiting.items() if rows(going)}
         live = [
             gone[name][row] for name, places in coded(self.parts.plan.schemas).items() if name in gone for row in places
@@ -261,15 +261,15 @@ class StateByKey:
         values = self.parts.pool.dump(live).to_arrow().combine_chunks().to_batches()
         header = {
             "position": self.parts.position,
-            "watermark": self.parts.clock.watermark,
-            "latest": self.parts.clock.latest,
+            "watermark": self.parts.buffer.watermark,
+            "latest": self.parts.buffer.latest,
         }
         return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
 
     def replace(self, keys: KeySelection, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
         """Put what was read in the place of all that is held of these keys."""
         if self._new():
-            self.parts.clock.restore({}, header["watermark"], header["latest"])
+            self.parts.buffer.restore({}, header["watermark"], header["latest"])
         values, (waiting, *states) = batches[: header["values"]], batches[header["values"] :]
         moved = np.empty(0, np.int64)
         if values:
@@ -282,17 +282,17 @@ class StateByKey:
                 tables[name][row] = codes(tables[name][row])
         for (goal, sides), each in zip(goals, states, strict=True):
             goal.replace(self.stage.selection(sides, keys, self.parts.pool), goal.recoded(each, codes))
-        for name in sorted(tables.keys() | self.parts.clock.waiting.keys()):
+        for name in sorted(tables.keys() | self.parts.buffer.waiting.keys()):
             _, others = self._waiting(name, keys, True)
-            self.parts.clock.waiting[name] = [*others, *([tables[name]] if name in tables else [])]
-            if not self.parts.clock.waiting[name]:
-                del self.parts.clock.waiting[name]
-        self.parts.clock.latest = max(self.parts.clock.latest, header["latest"])
+            self.parts.buffer.waiting[name] = [*others, *([tables[name]] if name in tables else [])]
+            if not self.parts.buffer.waiting[name]:
+                del self.parts.buffer.waiting[name]
+        self.parts.buffer.latest = max(self.parts.buffer.latest, header["latest"])
         self.parts.position = max(self.parts.position, header["position"])
 
     def _new(self) -> bool:
         """Whether nothing has come yet."""
-        return self.parts.clock.watermark == self.parts.clock.latest == BEGINNING
+        return self.parts.buffer.watermark == self.parts.buffer.latest == BEGINNING
 
     def _goals(self) -> list[tuple[Goal, tuple[_Side, ...]]]:
         """The goals with their inputs."""
@@ -307,7 +307,7 @@ class StateByKey:
     def _waiting(self, name: str, keys: KeySelection, others: bool = False) -> tuple[Table, list[Table]]:
         """Of what waits of an event, what goes with these keys and what stays; `others`: only what is of other keys."""
         schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
-        tables = self.parts.clock.waiting.get(name)
+        tables = self.parts.buffer.waiting.get(name)
         if not tables:
             return empty(len(schema.attributes)), []
         table = concat(tables)

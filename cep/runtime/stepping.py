@@ -22,8 +22,8 @@ TimedChange = tuple[int, Any, Any]
 
 def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     """Time goes on; gives the new occurrences of every derived event that has any, a table a slice."""
-    ended = parts.clock.watermark >= END_OF_TIME
-    released = parts.clock.release(watermark)
+    ended = parts.buffer.watermark >= END_OF_TIME
+    released = parts.buffer.release(watermark)
     if parts.history is not None:
         parts.history.add_records(released)
     made = _stepped(parts, released, watermark)
@@ -44,7 +44,7 @@ def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, li
     refused = len(parts.dead)
     for number, piece in enumerate(slices):
         receive(parts, piece)
-        reached = parts.clock.reached()
+        reached = parts.buffer.reached()
         if number:
             _extend(made, step(parts, min(piece.since, reached)))
     _extend(made, step(parts, reached))
@@ -63,10 +63,10 @@ def _extend(made: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> No
 def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
     changes, machine = parts.changes, parts.machine
     if changes is None or not (times := changes.due(watermark)):
-        return machine.step(released, Frontier.at(watermark, parts.clock.latest))
+        return machine.step(released, Frontier.at(watermark, parts.buffer.latest))
     if changes.over is not None:
         with changes.as_they_come():
-            found = machine.step(released, Frontier.at(watermark, parts.clock.latest))
+            found = machine.step(released, Frontier.at(watermark, parts.buffer.latest))
         changes.reach(times[-1])
         return found
     made: dict[str, list[Table]] = {}
@@ -75,7 +75,7 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
         until = watermark if time is None else time - 1
         stops = {name: slice_until(table, until) for name, table in released.items()}
         piece = {name: table[:, done[name] : stops[name]] for name, table in released.items()}
-        _extend(made, machine.step(piece, Frontier.at(until, parts.clock.latest)))
+        _extend(made, machine.step(piece, Frontier.at(until, parts.buffer.latest)))
         if time is not None:
             changes.reach(time)
         done = stops
@@ -96,7 +96,7 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
     for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:
             raise ValueError("an update has a time in microseconds, within 2**62")
-        if time <= parts.clock.watermark:
+        if time <= parts.buffer.watermark:
             hint = "updates come before the events of their time, or within the lateness"
             raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
     made = [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given]

@@ -37,7 +37,7 @@ class TimeSlice:
 
 def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     """The slices of a push; none where it is not to be cut."""
-    if parts.history is not None or parts.clock.lateness is None or not isinstance(batch, Mapping):
+    if parts.history is not None or parts.buffer.lateness is None or not isinstance(batch, Mapping):
         return []
     total = sum(frame.height for frame in batch.values())
     if total <= 2 * machine.SLICE:
@@ -50,10 +50,10 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
             return []
         ends[name] = times
     latest = max(int(times[-1]) for times in ends.values() if len(times))
-    reached = min(latest, FARTHEST) - parts.clock.lateness - 1
+    reached = min(latest, FARTHEST) - parts.buffer.lateness - 1
     largest = max(ends.values(), key=len)
     stride = max(1, len(largest) * machine.SLICE // total)
-    cuts = [int(cut) for cut in np.unique(largest[stride - 1 :: stride]) if parts.clock.watermark < cut <= reached]
+    cuts = [int(cut) for cut in np.unique(largest[stride - 1 :: stride]) if parts.buffer.watermark < cut <= reached]
     if not cuts:
         return []
     first, position = {}, parts.position
@@ -68,7 +68,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
         }
         tables = {name: columns.between(done[name], stops[name]) for name, columns in whole.items()}
         positions = {name: first[name] + done[name] for name in batch}
-        since = cuts[number - 1] if number else parts.clock.watermark
+        since = cuts[number - 1] if number else parts.buffer.watermark
         made.append(TimeSlice(tables, positions, position, since))
         done = stops
     return made

@@ -13,8 +13,6 @@ from knowledge.rdf.namespaces import DCTERMS, GN, RDF_TYPE, SKOS, WGS84, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns
 
-"""Triples as columns of ids: subjects, predicates, objects; in any order."""
-
 OWN = "urn:semcep:"
 DATASET = "http://rdfs.org/ns/void#Dataset"
 

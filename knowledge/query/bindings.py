@@ -70,9 +70,7 @@ def solve(
     while left and found.rows:
         best = next((i for i, pattern in enumerate(left) if _is_bound(pattern, found)), -1 if len(left) > 1 else 0)
         if best < 0:
-            best = min(
-                range(len(left)), key=lambda i: (_apart(left[i], found, left), _guess(left[i], triples, found), i)
-            )
+            best = min(range(len(left)), key=lambda i: (_apart(left[i], found), _guess(left[i], triples, found), i))
         pattern = left.pop(best)
         needed = {*wanted, *(slot for other in left for slot in other if isinstance(slot, str))}
         found = _joined(pattern, triples, found, needed, most)
@@ -86,7 +84,7 @@ def _is_bound(pattern: EncodedPattern, found: Bindings) -> bool:
     return all(isinstance(slot, int) or slot in found.columns for slot in pattern)
 
 
-def _apart(pattern: EncodedPattern, found: Bindings, left: Sequence[EncodedPattern]) -> bool:
+def _apart(pattern: EncodedPattern, found: Bindings) -> bool:
     # Patterns that share no variable with what is found come last.
     return bool(found.columns) and not any(slot in found.columns for slot in pattern)
 

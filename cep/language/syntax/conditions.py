@@ -136,7 +136,7 @@ def _condition(cursor: Cursor) -> tuple[Condition, ...]:
         if denied:
             cursor.advance()
         return (_among if word.key == "IN" else _between)(cursor, first, left, denied)
-    predicate = _as_predicate(cursor, first, left)
+    predicate = _as_predicate(first, left)
     if predicate:
         return (predicate,)
     cursor.fail("a comparison", _comparison_hint(cursor))
@@ -292,7 +292,7 @@ def _grouped(cursor: Cursor) -> tuple[Condition, ...]:
     return found
 
 
-def _as_predicate(cursor: Cursor, first: Token, read: Expression) -> Predicate | None:
+def _as_predicate(first: Token, read: Expression) -> Predicate | None:
     """The predicate that stands there alone: `linked(X, Y)`, or `raining` without arguments."""
     if first.kind != "name":
         return None

@@ -100,7 +100,7 @@ from cep.language.syntax.patterns import condition_hint, goes_by_name, join_hint
 from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
 from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
-from cep.rules.terms import Condition, Expression, StaticRule
+from cep.rules.terms import Expression, StaticRule
 
 LONGEST = 1 << 22
 """Characters of the longest program that is read."""
@@ -199,7 +199,7 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement 
         cursor.fail("`<-`", messages.NAMED_HEAD)
     if cursor.accept(":-"):
         found = conditions(cursor)
-        _end_static_rule(cursor, found)
+        _end_static_rule(cursor)
         return StaticRule(head.text, values, found, cursor.span(first))
     if not cursor.accept("."):
         _fail_after_head(cursor)
@@ -275,7 +275,7 @@ def _end_event_rule(cursor: Cursor, body: ast.PatternTree) -> None:
     end_statement(cursor, "the rule", hint, "an operator or `.`")
 
 
-def _end_static_rule(cursor: Cursor, found: tuple[Condition, ...]) -> None:
+def _end_static_rule(cursor: Cursor) -> None:
     token = cursor.token
     logic = messages.logic_hint(token)
     if token.key in ("AND", "OR"):

@@ -32,7 +32,7 @@ def mingled(
         listed = ", ".join(f"{a(_NAMES[kind])} {_times(counts[kind])}" for kind in order)
         row = int(np.flatnonzero(kinds == order[-1])[0])
         beside = _beside(graph, i, row, types, columns, pool)
-        message = f"`?{graph.variables[i]}` is {listed}: {_shown(column[row : row + 1], 'any', pool)}{beside}"
+        message = f"`?{graph.variables[i]}` is {listed}: {_shown(column[row : row + 1], pool)}{beside}"
         hint = (
             "values of two kinds are never equal, and neither is less: such an answer is silent where they are compared"
         )
@@ -44,7 +44,7 @@ def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns:
     """The first other variable of an answer that names something."""
     for name, type, column in zip(graph.variables, types, columns):
         if name != graph.variables[place] and type in ("iri", "string"):
-            return f", where `?{name}` is {_shown(column[row : row + 1], type, pool)}"
+            return f", where `?{name}` is {_shown(column[row : row + 1], pool)}"
     return ""
 
 
@@ -52,7 +52,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def _shown(codes: Ints, type: str, pool: Pool) -> str:
+def _shown(codes: Ints, pool: Pool) -> str:
     (value,) = pool.decode_values(codes)
     if pool.kinds(codes)[0] == IRI:
         return f"<{value}>"
