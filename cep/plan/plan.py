@@ -18,9 +18,9 @@ from cep.plan import horizon, order, safety, types
 from cep.plan.alerts import ill_placed
 from cep.plan.algebra import Head, Rules
 from cep.plan.binarise import Binarised, binarise
-from cep.plan.lasting import lasting
 from cep.plan.lint.absent import unjoined
 from cep.plan.lint.empty import by_order, empty
+from cep.plan.lint.lasting import lasting
 from cep.plan.lint.ranges import unsatisfiable
 from cep.plan.lint.suspicious import suspicious
 from cep.plan.lint.unused import unused
