@@ -19,7 +19,7 @@ LONG ?= none
 # Kernels that check every index, and below 0 too, in a folder of their own; arrays of just the size that is asked for; and
 # memory that is never zero by chance.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/checked MALLOC_PERTURB_=165
-CHECKED_TESTS := tests/test_equivalence.py tests/test_rooms.py tests/test_keys.py tests/test_records.py \
+CHECKED_TESTS := tests/test_equivalence.py tests/test_room.py tests/test_keys.py tests/test_records.py \
     tests/test_fast_reader.py tests/test_writers.py tests/test_places.py tests/test_place_packages.py \
     tests/test_stations.py tests/test_closure.py tests/test_geometry.py tests/test_triples.py tests/test_point_index.py \
     tests/test_buckets.py tests/test_windows.py tests/test_record_shapes.py tests/test_record_times.py \

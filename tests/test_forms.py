@@ -1,4 +1,4 @@
-"""One form, one id: times are written as the input writes them, in one process and on Spark; ids do not tell them."""
+"""One form, one id: times are written as the input writes them, in one process and on Spark; ids do not say how."""
 
 from __future__ import annotations
 

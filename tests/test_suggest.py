@@ -1,4 +1,4 @@
-"""Near names: which of the known words was meant."""
+"""Near names: which of the known words was probably intended."""
 
 from __future__ import annotations
 

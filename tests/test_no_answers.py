@@ -1,4 +1,4 @@
-"""Patterns without answers: what is told of the reason, and where."""
+"""Patterns without answers: what is said of the reason, and where."""
 
 from __future__ import annotations
 
