@@ -7,10 +7,11 @@ knows at an error only which tokens it could shift, where the author is to read 
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
                       [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written } "."
-                | "fact" name "(" name ":" type [ "?" ] { "," name ":" type [ "?" ] } ")" [ written ] "."
+                | "fact" name "(" argument { "," argument } ")" [ written ] "."
                 | "policy" choice "."
                 | "ALERT" name "ON" event { clause } "."
-                | "fluent" name [ "(" [ attribute { "," attribute } ] ")" ] [ "=" attribute ] "."
+                | "fluent" name [ "(" [ attribute { "," attribute } ] ")" ] [ "=" attribute ]
+                      [ "AS" iri ] [ "START" column "END" column ] { written } "."
                 | ( "initiate" | "terminate" ) held "<-" pattern "."
                 | "initially" held [ "WHERE" conditions ] "."
                 | held ( "ENDS" | "BECOMES" expression ) "AFTER" duration [ "RENEWED" ] "."
@@ -19,6 +20,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | head ":-" conditions "."
                 | head "."
     attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri | written }
+    argument    = name ":" type [ "?" ] { written }
     written     = "FORMAT" ( STRING | [ "epoch" ] ( "s" | "ms" | "us" | "ns" ) | name "(" option { "," option } ")" )
                 | "ZONE" STRING | "FOLD" ( "earlier" | "later" | "order" ) | "MISSING" missing { "," missing }
     option      = name ":" STRING
