@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pickle import PickleError
+from contextlib import contextmanager
 
+from cep.core.kernel_files import is_compiled
 from cep.core.literals import write_time
 from cep.operators.goals.arrival import take
 from cep.runtime.run_stats import RunStats, count
@@ -17,9 +17,7 @@ OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 
 def compiled() -> bool:
     """Whether an earlier run has compiled the kernels as they are now."""
-    with suppress(AttributeError, EOFError, OSError, PickleError):  # none are kept, or the index is damaged
-        return bool(take._cache._cache_file._load_index())  # empty where it is of other sources
-    return False
+    return is_compiled(take)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import glob
 import hashlib
 import os
 from contextlib import suppress
+from pickle import PickleError
 from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
@@ -95,9 +96,16 @@ class TimeSpent:
                 os.unlink(self._path)
 
 
+def is_compiled(kernel: Any) -> bool:
+    """Whether an earlier run has compiled the kernel as it is now, for some types."""
+    with suppress(AttributeError, EOFError, OSError, PickleError):  # it is not kept, or the index is damaged
+        return bool(kernel._cache._cache_file._load_index())  # empty where it is of other sources
+    return False
+
+
 def keep_whole(kernel: Any) -> None:
     """The files of a kernel that is kept are written as said above."""
-    numbas = getattr(kernel._cache, "_cache_file", None)
+    numbas = _numbas(kernel)
     if numbas is not None:
         path, name = os.path.split(numbas._index_path)
         whole = KernelFile(path, name.removesuffix(".nbi"), numbas._source_stamp)  # type: ignore[no-untyped-call]
@@ -106,5 +114,10 @@ def keep_whole(kernel: Any) -> None:
 
 def time_spent(kernel: Any) -> TimeSpent:
     """That of a kernel, beside its index."""
-    numbas = getattr(kernel._cache, "_cache_file", None)
+    numbas = _numbas(kernel)
     return TimeSpent(None if numbas is None else numbas._index_path.removesuffix(".nbi") + ".python")
+
+
+def _numbas(kernel: Any) -> Any:
+    """Numba's own files of a kernel; None where it is not kept."""
+    return getattr(kernel._cache, "_cache_file", None)
