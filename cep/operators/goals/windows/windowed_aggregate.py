@@ -14,6 +14,7 @@ import pyarrow as pa
 from cep.core.relation import END, FIRST, Table, empty, rows
 from cep.core.room import SPARE, roomy
 from cep.core.time import BEGINNING, Frontier
+from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
@@ -26,6 +27,7 @@ from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.store import room
 from cep.operators.goals.windows import ordered_multiset, partial, two_stacks, window_group
+from cep.operators.goals.windows.arrival_window import slide_on
 from cep.operators.goals.windows.general_window import advance
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.two_stacks import HEADER, NAME
@@ -128,7 +130,8 @@ class WindowedAggregate(WindowState):
             return empty(len(spec.by) + len(spec.kinds))
         slots = self.keys.slots(table, self.by, True, True)
         self.groups = more_groups(self.groups, self.keys.count)
-        self.store = room(self.store, self.count + rows(table))
+        if self.keeps:
+            self.store = room(self.store, self.count + rows(table))
         values = spec.values(table)
         ends = table[END]
         opens = dues = ends
@@ -137,15 +140,17 @@ class WindowedAggregate(WindowState):
             opens, dues = spec.bounds(ends)
         elif spec.form == SESSION:
             dues = ends + spec.length
+        entering = EnteringRows(table, values, self._ranks(values), slots, opens, dues)
+        numbers = WindowNumbers(spec.form, spec.length, spec.step, self.keeps, self.sorted)
+        results = ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64))
+        windows = WindowArrays(self.store, self.groups, self.nodes, self.state, self.keys.known)
         found: Table
+        if spec.form < EVERY and not self.sorted and self.lineage is None:
+            found = slide_on(entering, numbers, results, windows)
+            return by_arrival(np.ascontiguousarray(found))
         found, edges, self.nodes = advance(
-            EnteringRows(table, values, self._ranks(values), slots, opens, dues),
-            WindowNumbers(spec.form, spec.length, spec.step, self.keeps, self.sorted),
-            ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64)),
-            WindowArrays(self.store, self.groups, self.nodes, self.state, self.keys.known),
-            frontier.watermark,
-            self.lineage is not None,
-        )
+            entering, numbers, results, windows, frontier.watermark, self.lineage is not None
+        )  # fmt: skip
         for k, labels in self.labels.items():
             column = FIRST + len(spec.by) + k
             found[column] = labels.codes_of(found[column])
@@ -182,9 +187,15 @@ class WindowedAggregate(WindowState):
     # --- what is no longer needed ---
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if max(self.count, self.keys.count) > self.watched or wholly:
-            self._compact(frontier.watermark)
-            self.watched = max(1024, 2 * max(self.count, self.keys.count))
+        if max(self.count, self.keys.count) <= self.watched and not wholly:
+            return
+        if self.spec.form == LAST_EVENTS and not wholly:  # no time passes that ends a window
+            inside = int(self.groups[: self.keys.count, two_stacks.G_COUNT].sum())
+            if self.count <= 2 * inside:
+                self.watched = max(1024, 2 * inside)
+                return
+        self._compact(frontier.watermark)
+        self.watched = max(1024, 2 * max(self.count, self.keys.count))
 
     def _compact(self, watermark: int) -> None:
         """Rows out of every window go, and groups that have nothing in one."""
