@@ -133,7 +133,7 @@ def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool)
             note += f"{', '.join(map(json.dumps, odd))} is read as a missing one" if odd else ""
             words = sorted({form for each in words for form in (each, each.strip(" \t"))})
             return replace(found, missing=(*words, *found.missing), note=note.removesuffix("; "))
-    absent = {each for each in numbers if isinstance(each, int) and each in sentinels([*numbers, 0, 1])}
+    absent = {each for each in numbers if isinstance(each, int) and each in sentinels([*_plain(numbers), 0, 1])}
     if len(absent) == len(set(numbers)) and len(words) > 1:
         found = _texts(name, [each for each in there if _kind(each) == "string"], True)
         return replace(found, missing=(*found.missing, *sorted(absent)), optional=True)
