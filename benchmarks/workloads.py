@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import baselines, enriched, geometry, rules, streams, windows
+from benchmarks import baselines, enriched, fluents, geometry, rules, streams, windows
 from benchmarks.baselines import Baseline
 from benchmarks.streams import Row, Rows, Stream
 from benchmarks.workload import K, M, Workload, usual
@@ -201,5 +201,6 @@ listed: tuple[Workload, ...] = (
 )
 
 workloads: dict[str, Workload] = {
-    workload.name: workload for workload in (*listed, *windows.listed, *enriched.listed, *geometry.listed)
+    workload.name: workload
+    for workload in (*listed, *windows.listed, *enriched.listed, *geometry.listed, *fluents.listed)
 }

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import asked, processes
+from benchmarks import asked, fluents, processes
 from benchmarks.__main__ import smaller
 from benchmarks.processes import programs
 from benchmarks.streams import Batch, Row, Stream, mixed
@@ -25,7 +25,7 @@ SMALL = [
         marks=[pytest.mark.long] if workload.plan else [],  # the reference takes a thousand rules one by one
     )
     for workload in workloads.values()
-    if workload.loop
+    if workload.loop and workload not in fluents.listed  # those are in test_benchmarks_fluents
     for keys in ((2,) if workload.plan else (4, 20))
 ]
 small = pytest.mark.parametrize("workload, events, keys", SMALL)
