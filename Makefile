@@ -29,12 +29,13 @@ CHECKED_TESTS := tests/test_equivalence.py tests/test_room.py tests/test_keys.py
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run serve jetstream test test-all checked check bench fuzz kills soak clean page pictures
+.PHONY: help run serve jetstream traffic test test-all checked check bench fuzz kills soak clean page pictures
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
 	@echo 'make serve      the same storm hour by hour, on a live page'
 	@echo 'make jetstream  another: positions of airplanes in, warnings of turbulence ahead out'
+	@echo 'make traffic    another: what airplanes about Paris are doing, and for how long'
 	@echo 'make test       the tests, some minutes; what is long is left out'
 	@echo 'make test-all   all tests, those of `make checked` first'
 	@echo 'make checked    random programs with every index of the compiled kernels checked'
@@ -61,6 +62,9 @@ serve: $(VENV)/.serve page
 
 jetstream: $(VENV)/.run $(VENV)/.traffic
 	@$(BIN)/cep demo jetstream
+
+traffic: $(VENV)/.run $(VENV)/.traffic
+	@$(BIN)/cep demo traffic
 
 # Kills, runs on Spark and most of the random programs are long (tests/long.py).
 test: $(VENV)/.test $(VENV)/.traffic page

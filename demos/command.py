@@ -60,6 +60,13 @@ class FireOptions:
     reasoning: Annotated[str, Option(metavar="HOW", help="none, rdfs, owlrl: what the ontology is used for.")] = "owlrl"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficOptions:
+    """The options of `cep demo traffic`."""
+
+    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw what was found into this PNG file.")] = None
+
+
 @takes(BlizzardOptions)
 def blizzard(options: BlizzardOptions) -> None:
     """Find the winter storms of New York, 2013, and whom they hit.
@@ -96,6 +103,24 @@ def jetstream(options: NoOptions) -> None:
     say(show())
 
 
+@takes(TrafficOptions)
+def traffic(options: TrafficOptions) -> None:
+    """Tell what airplanes about Paris are doing, and for how long.
+
+    \b
+      cep demo traffic --picture paris.png
+    """
+    from demos.jetstream.positions import place
+
+    place()
+    if options.picture is not None:
+        _needs("matplotlib")
+    from demos.traffic.demo import show
+
+    announce_compiling()
+    say(show(options.picture))
+
+
 @takes(NoOptions)
 def heat(options: NoOptions) -> None:
     """Tell how hot it felt in New York, 2013, and where.
@@ -124,5 +149,5 @@ def fire(options: FireOptions) -> None:
     say(show(options.reasoning))
 
 
-for command in (blizzard, jetstream, heat, fire):
+for command in (blizzard, jetstream, traffic, heat, fire):
     demos.command(cls=_Demo)(command)
