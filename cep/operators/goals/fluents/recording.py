@@ -138,14 +138,15 @@ class RecordingGoal(NumberedState):
 
     def _table(self, given: Sequence[tuple[Pieces, Ints, Ints, Ints | int]], named: bool = True) -> Table:
         width = self.spec.width
-        tables = []
-        for pieces, start, end, what in given:
-            table = np.empty((FIRST + width + 1, len(start)), np.int64)
-            table[START], table[END], table[ORDER], table[IDENTITY] = start, end, pieces.order, pieces.name
-            table[FIRST : FIRST + width] = self.keys.known[pieces.slot].T
-            table[-1] = what
-            tables.append(table)
-        table = np.concatenate(tables, axis=1)
+        bounds = np.cumsum([0, *(len(start) for _, start, _, _ in given)]).tolist()
+        table = np.empty((FIRST + width + 1, bounds[-1]), np.int64)
+        known = np.ascontiguousarray(self.keys.known.T)
+        for (pieces, start, end, what), low, high in zip(given, bounds, bounds[1:]):
+            part = table[:, low:high]
+            part[START], part[END], part[ORDER], part[IDENTITY] = start, end, pieces.order, pieces.name
+            for column in range(width):
+                np.take(known[column], pieces.slot, out=part[FIRST + column])
+            part[-1] = what
         if self.lineage is not None and named and rows(table):
             records = table[IDENTITY].copy()
             self.lineage.link(self.lineage.name(table), records)
@@ -275,6 +276,8 @@ def _joined(pieces: Pieces) -> Pieces:
     made = coalesce(pieces.slot, pieces.start, pieces.end)
     order = np.lexsort((pieces.order, pieces.start, pieces.slot))
     ordered = pieces.at(order)
+    if len(made.key) == len(order):  # none meets another
+        return Pieces(made.key, made.start, made.end, ordered.order, ordered.name)
     both = _numbered(np.concatenate([ordered.slot, made.key]), np.concatenate([ordered.start, made.start]))
     firsts = np.searchsorted(both[: len(order)], both[len(order) :])
     return Pieces(made.key, made.start, made.end, ordered.order[firsts], ordered.name[firsts])
@@ -283,6 +286,10 @@ def _joined(pieces: Pieces) -> Pieces:
 def _within(pieces: Pieces, whole: Pieces) -> Ints:
     """The maximal interval of each piece."""
     n = len(pieces.slot)
+    if len(whole.slot) == n:  # each is one
+        place = np.empty(n, np.int64)
+        place[np.lexsort((pieces.start, pieces.slot))] = np.arange(n)
+        return place
     both = _numbered(np.concatenate([pieces.slot, whole.slot]), np.concatenate([pieces.start, whole.start]))
     return np.searchsorted(both[n:], both[:n], side="right") - 1
 

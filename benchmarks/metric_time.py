@@ -1,0 +1,156 @@
+"""DatalogMTL: facts a second of its programs, and how many intervals are kept however dense the facts are.
+
+MeTeoR-Str makes 0.8 thousand facts a second of ShortStop, 0.8 of the recursive LUBM and 3.6 of the one that is not; the
+programs over universities here are of that kind, and not those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.applications import FOLDER, SECOND, named, renamed
+from benchmarks.streams import Batch, Stream, point_table
+from benchmarks.table import Line, Target
+from benchmarks.watch import Watch, peak_memory
+
+FACTS, PUSH = 500_000, 50_000
+EVERY = (1_000_000, 100_000, 10_000)
+HELD = """\
+event p(id: int) TIME t.
+fluent kept(id: int).
+kept(I) WHILE HISTORICALLY[0, 2 s] ONCE[0, 2 s] p(I).
+"""
+KEPT_KEYS, KEPT_SECONDS = 100, 30
+
+
+def facts(name: str, start: Any, end: Any, **columns: Any) -> Batch:
+    """A fact is two events, as the dialect has it: a numbered piece begins, and ends."""
+    from cep.core.pieces import begins, ends
+
+    pieces = {"piece": np.arange(len(start)), "closed": np.ones(len(start), np.bool_)}
+    begun = point_table(start, {**columns, **pieces})
+    return {begins(name): begun, ends(name): point_table(end, {**columns, **pieces}).sort("start", maintain_order=True)}
+
+
+def stops(count: int) -> Stream:
+    """A thousand vehicles, each second one fact of each: it stands, moves, or is on no map."""
+    random = np.random.default_rng(1)
+    time, who = np.divmod(np.arange(count), 1000)
+    kind = random.choice(3, count, p=(0.4, 0.5, 0.1))
+    tables: Batch = {}
+    for number, name in enumerate(("SpeedZero", "SpeedNonZero", "NotOnMap")):
+        own = time[kind == number] * SECOND
+        tables |= facts(name, own, own, who=named("v", who[kind == number]))
+    return Stream(tables)
+
+
+def teaching(random: np.random.Generator, count: int) -> Batch:
+    start = np.sort(random.integers(0, count // 100 + 1, count)) * SECOND
+    return facts(
+        "Teaches", start, start + random.integers(0, 3, count) * SECOND,
+        who=named("x", random.integers(0, 1000, count)), what=named("c", random.integers(0, 5000, count)),
+    )  # fmt: skip
+
+
+def working(random: np.random.Generator, name: str, count: int, span: int) -> Batch:
+    start = np.sort(random.integers(0, span, count)) * SECOND
+    return facts(
+        name, start, start + random.integers(1, 60, count) * SECOND,
+        who=named("x", random.integers(0, 1000, count)), where=named("d", random.integers(0, 100, count)),
+    )  # fmt: skip
+
+
+def university(count: int) -> Stream:
+    random = np.random.default_rng(1)
+    teaches, span = teaching(random, count * 8 // 10), count // 100 + 1
+    works = {name: table for each in ("Lecturer", "Professor") for name, table in working(
+        random, each, count // 10, span).items()}  # fmt: skip
+    return Stream({**teaches, **works})
+
+
+def university_recursive(count: int) -> Stream:
+    """Departments in a tree, three in one, of which each holds throughout."""
+    random = np.random.default_rng(1)
+    part = np.arange(1, 100)
+    tree = facts(
+        "PartOf", np.zeros(99, np.int64), np.full(99, (count // 100 + 60) * SECOND),
+        part=named("d", part), whole=named("d", part // 3),
+    )  # fmt: skip
+    return Stream({**tree, **teaching(random, count // 2), **working(random, "Works", count // 2, count // 100 + 1)})
+
+
+PROGRAMS: dict[str, tuple[Callable[[int], Stream], int, int]] = {
+    "short_stop": (stops, FACTS, 1_000_000),
+    "university": (university, FACTS, 360_000),
+    "university_recursive": (university_recursive, FACTS // 50, 80_000),
+}
+"""Of each program its facts, how many, and what is to be reached a second."""
+
+
+def engine_of(name: str) -> Any:
+    from cep.engine import Engine
+
+    return Engine.from_text((FOLDER / f"{name}.dmtl").read_text(), f"{name}.dmtl", dialect="datalogmtl")
+
+
+def run(name: str, count: int) -> Line:
+    """Facts a second of CPU time, pushed some at a time."""
+    made, _, least = PROGRAMS[name]
+    warm = engine_of(name)
+    warm.push(renamed(warm, made(2000).tables))
+    warm.close()
+    stream = made(count)
+    watch, out = Watch(), []
+    while watch.wants_more():
+        engine = engine_of(name)
+        batches = [renamed(engine, batch) for batch in stream.batches(PUSH)]
+        with watch:
+            out = [engine.push(batch) for batch in batches]
+            out.append(engine.close())
+    rate = count / watch.median
+    derived = sum(table.height for batch in out for table in batch.values())
+    target = Target(f"{least / 1e6:.2g}M", rate >= least)
+    assert derived, f"nothing is derived of {count} facts"
+    return Line(f"DatalogMTL {name}", rate, "facts/s", count, peak=peak_memory(), derived=derived, targets=(target,))
+
+
+def kept(every: int) -> tuple[int, int]:
+    """Rows and bytes of state when P has come every so many microseconds, for so long, of so many keys."""
+    from cep.engine import Engine
+
+    times = np.repeat(np.arange(0, KEPT_SECONDS * SECOND, every), KEPT_KEYS)
+    ids = np.tile(np.arange(KEPT_KEYS), len(times) // KEPT_KEYS)
+    engine = Engine.from_text(HELD)
+    for batch in Stream({"p": point_table(times, {"id": ids})}).batches(1000):
+        engine.push(batch)
+    return engine.state_rows, engine.state_bytes
+
+
+def lines(quick: bool, only: str) -> Iterator[Line]:
+    """The lines whose name holds `only`."""
+    for name, (_, count, _) in PROGRAMS.items():
+        if only in f"DatalogMTL {name}":
+            print(f"DatalogMTL {name}", file=sys.stderr)
+            yield run(name, count // 10 if quick else count)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.metric_time", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the facts")
+    parser.add_argument("--only", metavar="NAME", default="", help="programs whose name holds this")
+    options = parser.parse_args()
+    from benchmarks.table import show
+
+    show(list(lines(options.quick, options.only)))
+    print(f"\n{HELD}\np of each of {KEPT_KEYS} keys every .. s for {KEPT_SECONDS} s: rows of state, bytes")
+    for every in EVERY:
+        print(f"{every / SECOND:g}: {', '.join(map(str, kept(every)))}")
+
+
+if __name__ == "__main__":
+    main()
