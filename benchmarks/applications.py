@@ -267,7 +267,8 @@ def renamed(engine: Any, batch: Batch) -> Batch:
     """The columns as the program calls them, in their order. KeyError: it asks nothing of an event."""
     out = {}
     for name, table in batch.items():
-        names = (attribute.name for attribute in engine.inputs[name].attributes)
+        every = (attribute.name for attribute in engine.inputs[name].attributes)
+        names = (each for each in every if not each.startswith("@"))
         out[name] = table.rename(dict(zip(table.columns[2:], names, strict=True)))
     return out
 

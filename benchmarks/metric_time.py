@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from benchmarks.applications import FOLDER, SECOND, named, renamed
 from benchmarks.streams import Batch, Stream, point_table
@@ -29,12 +30,8 @@ KEPT_KEYS, KEPT_SECONDS = 100, 30
 
 
 def facts(name: str, start: Any, end: Any, **columns: Any) -> Batch:
-    """A fact is two events, as the dialect has it: a numbered piece begins, and ends."""
-    from cep.core.pieces import begins, ends
-
-    pieces = {"piece": np.arange(len(start)), "closed": np.ones(len(start), np.bool_)}
-    begun = point_table(start, {**columns, **pieces})
-    return {begins(name): begun, ends(name): point_table(end, {**columns, **pieces}).sort("start", maintain_order=True)}
+    """Closed pieces of a fluent, sorted by their start."""
+    return {name: point_table(start, columns).with_columns(end=pl.Series(end))}
 
 
 def stops(count: int) -> Stream:
