@@ -15,8 +15,9 @@ from cep import Engine, detect
 from cep.app.facts import read_facts
 from cep.command import app
 from cep.core.errors import CepError
-from cep.core.schema import RecordFormat
 from cep.core.time_pattern import of_pattern
+from cep.language.asked import declarations_of
+from cep.language.syntax.parser import parse
 from connectors.files import read
 
 
@@ -93,12 +94,37 @@ def test_tables_of_facts_have_marks_and_formats(tmp_path: Path) -> None:
     form = 'FORMAT "%d.%m.%Y %H:%M" ZONE "Europe/Zurich"'
     program = f"fact limit(a: string, from: time {form}, most: float) {marks}.\nevent e(a: string).\n"
     program += "x(F, M) <- e(A) WHERE limit(A, F, M).\n"
-    known = RecordFormat("csv", (("separator", ";"), ("decimal", ","), ("thousands", ".")))
+    known = declarations_of(parse(program))["limit"]
     with pytest.raises(CepError, match=r"31\.03\.2024 02:30"):  # skipped by the clocks
         detect(program, [], facts={"limit": read_facts("limit", table, known)})
     table.write_text("a;from;most\nq;01.05.2024 08:00;1.234,5\n")
     (found,) = detect(program, [{"type": "e", "time": 1, "a": "q"}], facts={"limit": read_facts("limit", table, known)})
     assert found.args == (1714543200 * 1_000_000, 1234.5)
+
+
+@pytest.mark.parametrize("mark", ["", ', thousands: "."'])
+def test_what_is_declared_a_text_or_by_a_format_stays_as_it_is_written(tmp_path: Path, mark: str) -> None:
+    table = tmp_path / "shop.csv"
+    program = 'fact shop(name: string, code: string?, from: time FORMAT "%d%m%Y", open: bool, most: float) '
+    program += f'FORMAT csv(separator: ";", decimal: ","{mark}).\nevent e(name: string).\n'
+    program += "x(C, F, O, M) <- e(N) WHERE shop(N, C, F, O, M).\n"
+    known = declarations_of(parse(program))["shop"]
+    for header in ("most;Name;code;from;open", "a;b;c;d;e"):  # by name, by order
+        by_name = header.startswith("m")
+        rows = [
+            ("7", "0042", "01052024", "yes", "2,5"),
+            ("8", "1e5", "11052024", "no", "12"),
+            ("09", "NA", "02012024", "yes", "3"),
+        ]
+        lines = [";".join((each[-1], *each[:-1]) if by_name else each) for each in rows]
+        table.write_text("\n".join([header, *lines]) + "\n")
+        records = [{"type": "e", "time": 1, "name": each[0]} for each in rows]
+        found = detect(program, records, facts={"shop": read_facts("shop", table, known)})
+        days = [datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 11, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)]
+        ticks = [int(day.timestamp()) * 1_000_000 for day in days]
+        assert {each.args for each in found} == {
+            ("0042", ticks[0], True, 2.5), ("1e5", ticks[1], False, 12.0), (None, ticks[2], True, 3.0)
+        }  # fmt: skip
 
 
 def test_an_error_of_the_program_is_told_before_its_tables(tmp_path: Path) -> None:

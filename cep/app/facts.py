@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -12,16 +13,19 @@ from cep.app.durations import refuse
 from cep.core.errors import Warning
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
+from cep.rules.static.typed_facts import FactDeclaration, by_name
 from connectors.thousands import plain_number
 from connectors.times import is_number
 
 _ENCODINGS = ("utf-8", "utf8")
 
 
-def _csv(path: Path, dialect: RecordFormat) -> pl.DataFrame:
+def _csv(path: Path, declared: FactDeclaration | None) -> pl.DataFrame:
+    dialect = _dialect(declared)
     encoding = dialect.option("encoding") or "utf-8"
     thousands = dialect.option("thousands")
-    table = pl.read_csv(
+    read = partial(
+        pl.read_csv,
         path,
         separator=dialect.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ","),
         decimal_comma=thousands is None and dialect.option("decimal") == ",",
@@ -29,12 +33,28 @@ def _csv(path: Path, dialect: RecordFormat) -> pl.DataFrame:
         quote_char=dialect.option("quote") or '"',
         encoding="utf8" if encoding.lower() in _ENCODINGS else encoding,
         null_values=["", "NA"],
-        infer_schema=thousands is None,
-        infer_schema_length=None,
     )
+    texts = set[str]() if declared is None else _texts(declared, read(n_rows=0, infer_schema=False).columns)
     if thousands is None:
-        return table
-    return table.select(_numbers(column, thousands, dialect.option("decimal") or ".") for column in table)
+        return read(infer_schema_length=None, schema_overrides=dict.fromkeys(texts, pl.String))
+    decimal = dialect.option("decimal") or "."
+    table = read(infer_schema=False)
+    return table.select(each if each.name in texts else _numbers(each, thousands, decimal) for each in table)
+
+
+def _dialect(declared: FactDeclaration | None) -> RecordFormat:
+    return (None if declared is None else declared.records) or RecordFormat("csv")
+
+
+def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
+    """The columns that stay as they are written: `0042` of a string is no 42, nor `01052024` by `%d%m%Y`."""
+    attributes = declared.attributes
+    named = by_name([each.name for each in attributes], columns)
+    return {
+        column
+        for column, each in zip(named or columns, attributes)
+        if each.type in ("string", "iri") or (each.format is not None and each.format.pattern is not None)
+    }
 
 
 def _numbers(column: pl.Series, thousands: str, decimal: str) -> pl.Series:
@@ -50,15 +70,15 @@ def _numbers(column: pl.Series, thousands: str, decimal: str) -> pl.Series:
     return whole if (whole.is_null() == texts.is_null()).all() else texts.cast(pl.Float64)
 
 
-def _jsonl(path: Path, _: RecordFormat) -> pl.DataFrame:
+def _jsonl(path: Path, _: FactDeclaration | None) -> pl.DataFrame:
     return pl.read_ndjson(path, infer_schema_length=None)
 
 
-def _parquet(path: Path, _: RecordFormat) -> pl.DataFrame:
+def _parquet(path: Path, _: FactDeclaration | None) -> pl.DataFrame:
     return pl.read_parquet(path)
 
 
-READERS: Mapping[str, Callable[[Path, RecordFormat], pl.DataFrame]] = {
+READERS: Mapping[str, Callable[[Path, FactDeclaration | None], pl.DataFrame]] = {
     ".csv": _csv,
     ".tsv": _csv,
     ".jsonl": _jsonl,
@@ -67,10 +87,10 @@ READERS: Mapping[str, Callable[[Path, RecordFormat], pl.DataFrame]] = {
 }
 
 
-def read_facts(name: str, path: Path, dialect: RecordFormat | None = None) -> pl.DataFrame:
-    """The table of one predicate. A CSV file has a header; an empty or `NA` field is missing. `dialect`: how it is
-    written, as the declaration of the facts has it."""
-    reader = READERS.get(path.suffix.lower(), None if dialect is None else _csv)
+def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -> pl.DataFrame:
+    """The table of one predicate. A CSV file has a header; an empty or `NA` field is missing. `declared`: what it holds
+    and how it is written, where the program says it."""
+    reader = READERS.get(path.suffix.lower(), None if declared is None or declared.records is None else _csv)
     if reader is None:
         raise refuse(f"--facts {name}: `{path}` is of no known kind", "name it .csv, .tsv, .parquet or .jsonl")
     if (lost := astray(path)) is not None:
@@ -78,9 +98,9 @@ def read_facts(name: str, path: Path, dialect: RecordFormat | None = None) -> pl
     if not path.is_file():
         raise refuse(f"--facts {name}: `{path}`: no such file", missing(path))
     if reader is _csv:
-        _check_header(name, path, dialect)
+        _check_header(name, path, _dialect(declared))
     try:
-        table = reader(path, dialect or RecordFormat("csv"))
+        table = reader(path, declared)
     except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise refuse(
@@ -95,9 +115,8 @@ def read_facts(name: str, path: Path, dialect: RecordFormat | None = None) -> pl
 _WRITTEN = 'a file with other marks is declared: `fact name(...) FORMAT csv(separator: ";", decimal: ",").`'
 
 
-def _check_header(name: str, path: Path, dialect: RecordFormat | None) -> None:
+def _check_header(name: str, path: Path, given: RecordFormat) -> None:
     """CepError: the first line has other separators than those it is to be read by, or names a column twice."""
-    given = dialect or RecordFormat("csv")
     separator = given.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
     comment = given.option("comment")
     try:

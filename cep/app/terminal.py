@@ -108,12 +108,12 @@ def facts_of(
         return {}
     from cep.app.durations import name_and_file
     from cep.app.facts import read_facts
-    from cep.language.asked import table_formats
+    from cep.language.asked import declarations_of
     from cep.language.reading import read
 
-    written = table_formats(read(program, name, dialect, tick))
+    declared = declarations_of(read(program, name, dialect, tick))
     named = [name_and_file(one, "--facts") for one in options]
-    return {name: read_facts(name, Path(file), written.get(name)) for name, file in named}
+    return {name: read_facts(name, Path(file), declared.get(name)) for name, file in named}
 
 
 def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:

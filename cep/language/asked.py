@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
-from cep.core.schema import RecordFormat
 from cep.language.syntax.ast import SyntaxTree
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate
@@ -19,12 +18,6 @@ def predicates_of(program: SyntaxTree) -> set[str]:
 def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
     """The declarations of facts by name."""
     return {each.name: each for each in program.statements if isinstance(each, FactDeclaration)}
-
-
-def table_formats(program: SyntaxTree) -> Mapping[str, RecordFormat]:
-    """How the tables of declared facts are written, where their declarations say it."""
-    declared = declarations_of(program)
-    return {name: each.records for name, each in declared.items() if each.records is not None}
 
 
 def _predicates_of(value: object) -> Iterator[str]:

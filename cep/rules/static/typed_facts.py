@@ -211,7 +211,7 @@ _WRITTEN = {
     "time": "times are ISO 8601, `2013-02-08T18:00:00Z`, or all times of day, `06:30`; others are declared: "
     '`from: time FORMAT "%d.%m.%Y %H:%M"`',
     "duration": "durations are seconds, `PT3H` or `06:30`",
-    "bool": "`true` or `false`",
+    "bool": "`true` or `false`, `yes` or `no`, `1` or `0`",
     **dict.fromkeys(
         ("int", "float"), "a missing value is an empty field or `NA`, its attribute has `?`: `max: float?`"
     ),
@@ -241,8 +241,10 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
         return whole.set((whole != whole.round()).fill_null(False), None).cast(pl.Int64, strict=False)
     if type == "bool":
         if text:
-            values = {"true": True, "false": False}
-            return series.cast(pl.String).replace_strict(values, default=None, return_dtype=pl.Boolean)
+            words = series.cast(pl.String).str.strip_chars()
+            return words.replace_strict(_BOOLEANS, default=None, return_dtype=pl.Boolean)
+        if dtype.is_integer():
+            return series.replace_strict({0: False, 1: True}, default=None, return_dtype=pl.Boolean)
         return series if dtype == pl.Boolean else None
     if dtype == pl.Time:
         return (series.cast(pl.Int64) // 1_000).cast(pl.Duration("us"))  # nanoseconds since midnight
@@ -258,6 +260,8 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
         return _read(texts, read_time).cast(pl.Datetime("us"))
     return _read(texts, _duration).cast(pl.Duration("us"))
 
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _DTYPES: Mapping[str, pl.DataType] = {
     "int": pl.Int64(), "float": pl.Float64(), "bool": pl.Boolean(), "string": pl.String(), "iri": pl.String(),
