@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -206,3 +207,37 @@ def test_parquet(data: st.DataObject) -> None:
     printed, events = reads("x.parquet")
     assert events == size or "the elements of" in printed
     assert ("ZONE" in printed) == (stamp.tz is None)
+
+
+@pytest.mark.parametrize(
+    ("days", "clocks", "form"),
+    [
+        ([date(2024, 5, 1)] * 2, [time(5, 0, 0, 120000), time(12)], ") TIME d, c.\n"),
+        (["2024-05-01"] * 2, ["05:00:00.12", "12:00:00"], ") TIME d, c.\n"),
+        (["01.05.2024"] * 2, ["05:00:00.12", "12:00:00.0"], ') TIME d, c FORMAT "%d.%m.%Y %H:%M:%S.%f".\n'),
+    ],
+)
+def test_parquet_with_a_day_and_a_clock_that_has_parts_of_seconds(
+    days: list[Any], clocks: list[Any], form: str
+) -> None:
+    pq.write_table(pa.table({"d": days, "c": clocks, "n": [1, 2]}), "x.parquet")
+    printed, events = reads("x.parquet")
+    assert printed.endswith(form) and events == 2
+    batches = list(read(["x=x.parquet"], Schemas(parse(printed), {}).found))
+    ticks = [int(moment.timestamp() * 1000) * 1000 for moment in (
+        datetime(2024, 5, 1, 5, 0, 0, 120000, tzinfo=UTC), datetime(2024, 5, 1, 12, tzinfo=UTC))]  # fmt: skip
+    assert [tick for batch in batches for tick in batch.tables["x"]["start"].cast(int)] == ticks
+
+
+def test_an_index_of_pandas_without_a_name() -> None:
+    index = pd.date_range("2024-05-01", periods=3, freq="5min")
+    frame = pd.DataFrame({"sensor": ["a", "b", "a"], "value": [1.5, 2, 3]}, index=index)
+    frame.to_csv("x.csv")
+    printed, events = reads("x.csv")
+    assert printed.endswith(') TIME "".\n') and events == 3
+    frame.to_parquet("x.parquet")
+    printed, events = reads("x.parquet")
+    assert printed.endswith(") TIME __index_level_0__.\n") and events == 3
+    frame.reset_index(names="t").to_csv("x.csv")  # the numbers of the rows have no name then
+    printed, events = reads("x.csv")
+    assert 'FROM ""' in printed and printed.endswith(") TIME t.\n") and events == 3

@@ -112,7 +112,7 @@ def test_what_is_declared_a_text_or_by_a_format_stays_as_it_is_written(tmp_path:
     for header in ("most;Name;code;from;open", "a;b;c;d;e"):  # by name, by order
         by_name = header.startswith("m")
         rows = [
-            ("7", "0042", "01052024", "yes", "2,5"),
+            ("7", "0042", "01052024", "Yes", "2,5"),
             ("8", "1e5", "11052024", "no", "12"),
             ("09", "NA", "02012024", "yes", "3"),
         ]

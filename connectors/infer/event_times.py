@@ -79,19 +79,20 @@ def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> t
         if found.clock:
             return source, None
         sure = found.type == "string" or (found.type == "float" and timely(path(source)[-1]))
-        pattern = clock_pattern(column) if sure else None
-        if pattern is None:
-            continue
         format = guesses[day].format
-        if format is not None:
-            return source, TimeFormat(f"{format.pattern} {pattern}")
-        if all(map(_is_iso, column)):
+        if (
+            sure and format is None and column and all(map(_is_iso, column))
+        ):  # also where only some have parts of a second
             return source, None
-        return source, TimeFormat(f"%Y-%m-%d {pattern}")
+        pattern = clock_pattern(column) if sure else None
+        if pattern is not None:
+            return source, TimeFormat(f"{'%Y-%m-%d' if format is None else format.pattern} {pattern}")
     return None
 
 
-def _is_iso(clock: str) -> bool:
+def _is_iso(clock: object) -> bool:
+    if not isinstance(clock, str) or ":" not in clock:
+        return False
     try:
         of_iso(f"2000-01-01 {clock.strip()}")
     except ValueError:

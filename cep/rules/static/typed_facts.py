@@ -241,7 +241,7 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
         return whole.set((whole != whole.round()).fill_null(False), None).cast(pl.Int64, strict=False)
     if type == "bool":
         if text:
-            words = series.cast(pl.String).str.strip_chars()
+            words = series.cast(pl.String).str.strip_chars().str.to_lowercase()
             return words.replace_strict(_BOOLEANS, default=None, return_dtype=pl.Boolean)
         if dtype.is_integer():
             return series.replace_strict({0: False, 1: True}, default=None, return_dtype=pl.Boolean)
