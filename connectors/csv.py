@@ -96,7 +96,10 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
     try:
         text = raw.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
-        raise CepError(f"{file}: the header is not UTF-8", hint=converted(raw), code="input") from None
+        hint = converted(raw)
+        if "latin1" in hint:
+            hint = f'declare it: `FORMAT csv(encoding: "latin1")`; or {hint}'
+        raise CepError(f"{file}: the header is not UTF-8", hint=hint, code="input") from None
     if "\0" in text:
         raise CepError(f"{file}: the header holds NUL, it is no text in UTF-8", hint=converted(raw), code="input")
     names = []

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from cep.core.schema import Attribute, Schema
+from cep.core.suggest import nearest
 
 EACH = "[]"
 """A step of a path: into each element of a list."""
@@ -77,24 +78,30 @@ def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
     """Where else in a JSON object the value of an attribute seems to stand: `write FROM "pump.id"`; None: nowhere."""
     wanted = source_of(attribute)
     last = path(wanted)[-1]
-    names = (last.lower(), attribute.name.lower())
+    names = (_plain(last), _plain(attribute.name))
     inside = found.get(wanted)
     if isinstance(inside, dict | list):
         choices = [steps for steps, value in _leaves(inside, (wanted,)) if not isinstance(value, dict | list)]
         if choices:
             what = "an object" if isinstance(inside, dict) else "a list"
             held = ", ".join(f"`{written(steps[1:])}`" for steps in choices[:3])
-            best = next((steps for steps in choices if steps[-1].lower() in (*names, "value", "id")), choices[0])
+            best = next((steps for steps in choices if _plain(steps[-1]) in (*names, "value", "id")), choices[0])
             return f'`{wanted}` is {what} with {held}: write FROM "{written(best)}"'
         return None
     for steps, value in _leaves(found, ()):
-        if len(steps) > 1 and steps[-1].lower() in names and not isinstance(value, dict | list):
+        if len(steps) > 1 and _plain(steps[-1]) in names and not isinstance(value, dict | list):
             return f'`{written(steps[:-1])}` has `{steps[-1]}`: write FROM "{written(steps)}"'
+    near = None if wanted in found else nearest(wanted, found)
     for name in found:
-        if name != wanted and name.lower().replace("-", "_").replace(" ", "_") in names:
+        if name != wanted and (_plain(name) in names or name == near):
             column = name if _WORD.fullmatch(name) else f'"{name}"'
             return f"there is `{name}`: write FROM {column}"
     return None
+
+
+def _plain(name: str) -> str:
+    """A name without what sets its words apart: `deviceId`, `device_id` and `Device ID` are one."""
+    return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]]:

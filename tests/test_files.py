@@ -92,7 +92,9 @@ def test_text_that_is_not_utf8_says_what_makes_it_so(tmp_path: Path) -> None:
         path.write_bytes(text.encode(code))
         assert "`iconv -f utf-16 -t utf-8`" in refusal([str(path)], TICKS)
     path.write_bytes(text.encode("latin1"))
-    assert "`iconv -f latin1 -t utf-8`" in refusal([str(path)], TICKS)
+    assert 'declare it: `FORMAT csv(encoding: "latin1")`; or convert it: `iconv -f latin1 -t utf-8`' in refusal(
+        [str(path)], TICKS
+    )
     path.write_bytes(text.replace("café", "x").encode("latin1"))
     reasons = [letter.reason for batch in read([str(path)], TICKS) for letter in batch.dead]
     assert reasons == ["byte 5 of the line is not UTF-8; convert it: `iconv -f latin1 -t utf-8`"]

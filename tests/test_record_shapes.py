@@ -152,12 +152,32 @@ def test_an_event_comes_of_each_element() -> None:
          '`[].id`: write FROM "pump[].id"'),
         ('{"pump": "a", "meta": {"ts": 1}}', 'no time: `ts` is missing; `meta` has `ts`: write TIME "meta.ts"'),
         ('{"pump": "a", "Ts": 1}', 'no time: `ts` is missing; there is `Ts`: write TIME Ts'),
+        ('{"pump": "a", "tss": 1}', 'no time: `ts` is missing; there is `tss`: write TIME tss'),
+        ('{"pump": "a", "ts": null, "tss": 1}', 'no time: `ts` is missing'),
     ],
 )  # fmt: skip
 def test_a_record_that_has_it_elsewhere_says_where(record: str, reason: str) -> None:
     known = schemas("event r(pump: string) TIME ts.")
     _, (letter,), _ = LineReader(known, "r", True).read("f", record.encode() + b"\n", 0, 1, 0)
     assert letter.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("record", "where"),
+    [
+        ('{"deviceId": "p", "ts": 1}', "; there is `deviceId`: write FROM deviceId"),
+        ('{"Device-ID": "p", "ts": 1}', '; there is `Device-ID`: write FROM "Device-ID"'),
+        ('{"meta": {"deviceId": "p"}, "ts": 1}', '; `meta` has `deviceId`: write FROM "meta.deviceId"'),
+        ('{"dvice_id": "p", "ts": 1}', "; there is `dvice_id`: write FROM dvice_id"),
+        ('{"device_id": null, "dvice_id": "p", "ts": 1}', ""),
+    ],
+)
+def test_a_missing_value_is_known_by_a_name_that_is_nearly_its_own(tmp_path: Path, record: str, where: str) -> None:
+    (tmp_path / "r.jsonl").write_text(record + "\n")
+    (batch,) = read([f"r={tmp_path / 'r.jsonl'}"], schemas("event r(device_id: string) TIME ts."))
+    letters = DeadLetters()
+    letters.reject(batch, "r", 0, "missing", "`device_id` is missing")
+    assert letters.first is not None and letters.first.reason == f"`device_id` is missing{where}"
 
 
 def test_a_missing_value_says_where_it_seems_to_be(tmp_path: Path) -> None:

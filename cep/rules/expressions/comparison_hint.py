@@ -33,6 +33,8 @@ def comparison_hint(comparison: Comparison, left: str, right: str) -> str | None
     sides = {left: comparison.left, right: comparison.right}
     if {left, right} == {"string", "iri"}:
         return f"`string({shown(sides['iri'])})` gives the text of an IRI; a constant IRI is `<...>` or `prefix:name`"
+    if any(isinstance(side, Call) and side.function == "weekday" for side in sides.values()):
+        return "a weekday is a number: Monday is 1, Sunday 7"
     if "string" in sides and ({"int", "float"} & set(sides)):
         return f"`float({shown(sides['string'])})` gives the number that is written in a text"
     if {left, right} == {"time", "duration"}:
