@@ -13,11 +13,13 @@ Key = str
 
 @dataclass(frozen=True)
 class Ask:
-    """A condition on a fluent of the rule's key: that it holds (with this value, None: with any), or does not."""
+    """A condition on a fluent of the rule's key: that it holds (with this value, None: with any), or does not; `ago`:
+    held(.., end() - ago), in microseconds."""
 
     fluent: str
     negated: bool = False
     value: int | None = None
+    ago: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,17 @@ def _instant(
 ) -> None:
     before = {place: now.value for place, now in held.items()}
 
+    def values(ask: Ask, key: Key) -> list[int | None]:
+        if not ask.ago:
+            return [before[ask.fluent, key]] if (ask.fluent, key) in before else []
+        every = [(v, s, e) for f, k, v, s, e in out.intervals if (f, k) == (ask.fluent, key)]
+        if (ask.fluent, key) in held:
+            every.append((held[ask.fluent, key].value, held[ask.fluent, key].since, None))
+        then = time - ask.ago
+        return [v for v, s, e in every if (s is None or s < then) and (e is None or then <= e)]
+
     def holds(asks: Sequence[Ask], key: Key) -> bool:
-        return all(
-            ((ask.fluent, key) in before and (ask.value is None or before[ask.fluent, key] == ask.value)) != ask.negated
-            for ask in asks
-        )
+        return all(any(ask.value in (None, v) for v in values(ask, key)) != ask.negated for ask in asks)
 
     happened = {(event, key, x) for event, key, x, _ in records}
     for name, event, asks in model.derived:
@@ -199,7 +207,10 @@ def _asks(model: Model, asks: Sequence[Ask]) -> list[str]:
     for n, ask in enumerate(asks):
         if ask.fluent in model.valued:
             assert not ask.negated, "a value is asked, not its absence"
-            written.append(f"{ask.fluent}(K) = {f'V{n}' if ask.value is None else ask.value}")
+            asked = f"{ask.fluent}(K) = {f'V{n}' if ask.value is None else ask.value}"
         else:
-            written.append(f"{'not ' if ask.negated else ''}{ask.fluent}(K)")
+            asked = f"{ask.fluent}(K)"
+        if ask.ago:
+            asked = f"held({asked}, end() - {ask.ago / 1_000_000:.6f} s)"
+        written.append(f"not {asked}" if ask.negated else asked)
     return written

@@ -26,6 +26,7 @@ initiate mode(V) = slow <- velocity(V, S) WHERE S <= 5.
 mode(V) = fast ENDS AFTER 20 s.
 trip(V, D) <- moving(V) WHERE D = duration().
 halted(V) <- END OF moving(V) WHERE mode(V) = slow.
+braked(V, K) <- velocity(V, S) WHERE S < 1, held(mode(V) = K, end() - 5 s), not held(moving(V), end() - 30 s).
 """
 
 
@@ -51,6 +52,7 @@ def test_fluents_on_spark_in_one_two_and_seven_buckets(tmp_path: Path) -> None:
     program, records = str(tmp_path / "p.cep"), str(tmp_path / "in")
     expected = sorted(run(program, "-i", records).splitlines())
     assert any('"end": null' in line for line in expected) and any('"start": null' in line for line in expected)
+    assert any('"type": "braked"' in line for line in expected)
     for buckets, format in (("1", "jsonl"), ("2", "parquet"), ("7", "jsonl")):
         out = tmp_path / f"out{buckets}"
         run(program, "-i", records, "--on", "spark", "--master", "local[2]", "--buckets", buckets, "-o", str(out),

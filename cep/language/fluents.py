@@ -29,6 +29,7 @@ from cep.core.fluents import (
 )
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
+from cep.language.held_at import WORD, HeldConditions
 from cep.language.recorded_fluents import edges, is_recorded, rules_of_records, tables_of_records
 from cep.language.syntax import ast
 from cep.operators.event import Atom
@@ -37,10 +38,10 @@ from cep.operators.inertia import InertiaPattern
 from cep.operators.time_point import Point
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
-from cep.plan.order import components
-from cep.plan.pattern import FluentDeadline, Pattern, events, patterns
+from cep.plan.pattern import FluentDeadline, Pattern
 from cep.rules.expressions.spelling import respelling
 from cep.rules.expressions.typed import TypedConstant, a, coerced
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -49,6 +50,7 @@ from cep.rules.terms import (
     Disjunction,
     Expression,
     Predicate,
+    StaticRule,
     Variable,
     each_condition,
 )
@@ -89,6 +91,9 @@ class Fluents:
         self.initial: set[str] = set()
         self.late: Late | None = None
         statements = program.statements
+        own = any(isinstance(each, FactDeclaration | StaticRule) and each.name == WORD for each in statements)
+        self.held = HeldConditions(self, own)
+        self.derived = {each.name for each in statements if isinstance(each, ast.EventRule)}
         self.defined = {each.name for each in statements if isinstance(each, ast.WhileRule)}
         with_rules = {each.name for each in statements if isinstance(each, ast.FluentRule | ast.WhileRule)}
         self.incoming = {
@@ -315,6 +320,8 @@ class Fluents:
 
     def elsewhere(self, condition: Condition) -> None:
         """Refuse a fluent that stands where it cannot be asked."""
+        if self.held.refuse(condition):
+            return
         for each in each_condition([condition]):
             asked = [each.name] if isinstance(each, Predicate) else []
             sides = each.arguments if isinstance(each, Predicate) else (each.left, each.right)
@@ -334,6 +341,8 @@ class Fluents:
     ) -> Pattern | None:
         """`pattern WHERE conditions`, some of which ask fluents. None: something is wrong."""
         before = len(self.errors)
+        held = [one for each in conditions if (one := self.held.of(each)) is not None]
+        conditions = [each for each in conditions if not self.held.is_one(each)]
         asked = [(condition, self.of(condition)) for condition in conditions]
         if len(self.errors) > before:
             return None
@@ -342,14 +351,22 @@ class Fluents:
         for condition, found in asked:
             if found is not None and not found[2]:
                 pattern = self.holds(pattern, found, condition.span)
+        every = rest
+        pattern, rest = self.held.before(pattern, [each for each in held if not each.fluent[2]], rest, within, span)
         if rest:
             pattern = SelectPattern(pattern, rest, within, span)
         for found, condition in absent:
             pattern = self.holds(pattern, found, condition.span)
+        for each in held:
+            pattern = self.held.at(pattern, each, every, within) if each.fluent[2] else pattern
         return pattern if len(self.errors) == before else None
 
     def holds(self, pattern: Pattern, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Pattern:
-        name, arguments, negated = asked
+        return HoldingPattern(pattern, self.asked_atom(asked, span), asked[2], None, span)
+
+    def asked_atom(self, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Atom:
+        """The edges of a fluent that a condition asks."""
+        name, arguments, _ = asked
         if self.late is not None:
             self.late.refuse(name, span)
         plain: list[Variable | Constant] = []
@@ -361,29 +378,11 @@ class Fluents:
                 plain.append(Variable(f"{ANY}{len(plain)}", argument.span))
             else:
                 plain.append(argument)
-        fluent = Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
-        return HoldingPattern(pattern, fluent, negated, None, span)
+        return Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
 
-    def ill_placed(self, rules: Sequence[Rule]) -> None:
-        """Refuse occurrences of fluents on a cycle."""
-        needs: dict[str, list[str]] = {}
-        for rule in rules:
-            needs.setdefault(rule.event, []).extend(events(rule.body))
-        cycle: dict[str, int] = {}
-        for number, found in enumerate(components(list(needs), lambda event: needs.get(str(event), []))):
-            cycle |= dict.fromkeys(map(str, found), number)
-        for rule in rules:
-            for each in patterns(rule.body) if rule.event not in self.declared else ():
-                if not isinstance(each, Atom) or each.arguments[-1:] == () or each.event == rule.event:
-                    continue
-                schema, last = self.schemas.get(each.event), each.arguments[-1]
-                fluent = None if schema is None else schema.fluent
-                if fluent is None or fluent.part != EDGES or not isinstance(last, Constant):
-                    continue
-                if cycle.get(each.event) == cycle.get(rule.event):
-                    message = f"what happens with `{fluent.name}` depends on itself"
-                    hint = f"ask what holds instead, in a WHERE: `.. WHERE {fluent.name}(..)`"
-                    self.error(message, each.span, hint, "recursion")
+    def instant(self, event: str) -> bool:
+        """Whether an event comes in alone, and is one of instants."""
+        return event not in self.derived and event in self.schemas and self.schemas[event].point
 
 
 def _calls(expression: Expression) -> list[str]:

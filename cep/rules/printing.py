@@ -229,6 +229,8 @@ def _written(expression: Expression) -> tuple[str, int]:
             return f"{_operand(base, _OPERAND)} ** {_operand(exponent, _SIGNED)}", _POWER
         case Call("if", (condition, *values)):
             return f"if({', '.join([_test(condition), *map(print_argument, values)])})", _OPERAND
+        case Call("=" | "!=" as function, (left, right)):  # of a fluent with a value, in `held`
+            return f"{print_expression(left)} {function} {print_expression(right)}", _SUM
         case Call(function, (left, right)) if function in _INFIX:
             level = _INFIX[function]
             return f"{_operand(left, level)} {function} {_operand(right, level + 1)}", level

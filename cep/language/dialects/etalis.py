@@ -16,6 +16,7 @@ from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.language.alerts import Alerting, alert_variables, alerting, on_fluent
 from cep.language.asking import Asking
+from cep.language.circular_fluents import refuse_circular
 from cep.language.formulas import Formulas
 from cep.language.heads import placed
 from cep.language.recorded_fluents import records_apart
@@ -128,7 +129,7 @@ class _Lowering:
         rules += self.fluents.inertia()
         rules += self.formulas.extents()
         self.formulas.cyclic(rules)
-        self.fluents.ill_placed(rules)
+        refuse_circular(self.fluents, rules)
         self.errors += self.fluents.errors
         return Rules(
             self.schemas,

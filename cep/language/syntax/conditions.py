@@ -13,7 +13,7 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import (
     COMPARISONS,
     LEVELS,
-    arguments,
+    called,
     expression,
     refuse_null,
     refuse_word_beside_number,
@@ -257,7 +257,7 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
         cursor.fail("a predicate or `(`", messages.NEGATION)
     name = cursor.name("a predicate", messages.NEGATION)
     cursor.height = 1
-    found = arguments(cursor) if cursor.token.key == "(" else ()
+    found = called(cursor, name) if cursor.token.key == "(" else ()
     if cursor.token.key in COMPARISONS or cursor.token.key in LEVELS or cursor.token.key in ("IN", "BETWEEN"):
         cursor.fail("`,` or the end of the conditions", messages.NEGATION)
     return (Predicate(name.text, found, True, cursor.span(first)),)

@@ -84,7 +84,7 @@ def _operand(cursor: Cursor) -> Expression:
             if cursor.token.key == "(":
                 if token.text == "if":
                     return _choice(cursor, token)
-                return Call(token.text, arguments(cursor), cursor.span(token))
+                return Call(token.text, called(cursor, token), cursor.span(token))
             if token.text in ("true", "false"):
                 return Constant(token.text == "true", "bool", token.span)
             return Constant(token.text, "string", token.span)
@@ -198,6 +198,29 @@ def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[E
         found.append(expression(cursor))
         height = max(height, cursor.height)
     close_arguments(cursor, opening, colon)
+    cursor.grow(height, opening)
+    return tuple(found)
+
+
+def called(cursor: Cursor, word: Token) -> tuple[Expression, ...]:
+    """The arguments of a function or a predicate; the first of `held(location(P) = X, T)` may have a value."""
+    if word.text != "held":
+        return arguments(cursor)
+    if cursor.peek().key == "NOT":
+        cursor.advance()
+        cursor.stop("`not` stands before `held`", messages.NOT_HELD)
+    opening = cursor.expect("(")
+    first = cursor.token
+    found = [expression(cursor)]
+    height = cursor.height
+    if cursor.token.key in ("=", "==", "!="):
+        operator = COMPARISONS[cursor.advance().key]
+        found = [Call(operator, (found[0], expression(cursor)), cursor.span(first))]
+        height = max(height, cursor.height) + 1
+    while cursor.accept(","):
+        found.append(expression(cursor))
+        height = max(height, cursor.height)
+    close_arguments(cursor, opening, messages.ONLY_IN_PATTERNS)
     cursor.grow(height, opening)
     return tuple(found)
 

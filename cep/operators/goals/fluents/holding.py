@@ -39,7 +39,9 @@ from cep.operators.goals.lineage import Lineage
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
+    from cep.operators.held_at import HeldAt
     from cep.operators.holding import Holding
+    from cep.rules.expressions.evaluate import Evaluation
 
 # of each tuple of the fluent: whether it holds, its key, its neighbours under that key, the name of what began it
 HOLDS, KEY, AFTER, BEFORE_IT, NAME = range(5)
@@ -135,11 +137,7 @@ class HoldingGoal(NumberedState, Untimed):
         self.chains = np.full((0, 2), -1, np.int64)
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        left, right, spec = contiguous(inputs[0]), contiguous(inputs[1]), self.spec
-        kinds = right[FIRST + spec.kind]
-        at_once = (kinds == BEGINS_AT) | (kinds == ENDS_AT)
-        if at_once.any():  # of one instant they are first
-            right = np.ascontiguousarray(right[:, np.lexsort((~at_once, right[END]))])
+        left, right, spec = contiguous(inputs[0]), in_turn(inputs[1], self.spec.kind), self.spec
         right_slots = self.keys.slots(right, self.right_key)
         left_slots = self.keys.slots(left, self.left_key, False)
         tuples = self.tuples.slots(right, self.columns, True, True)
@@ -149,8 +147,12 @@ class HoldingGoal(NumberedState, Untimed):
             left, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
             np.empty((rows(left), 3), np.int64),
         )  # fmt: skip
-        pairs = pairs[:made]
-        if not made:
+        return self._paired(left, pairs[:made])
+
+    def _paired(self, left: Table, pairs: Ints) -> Table:
+        """What pairs (row of the left, tuple, name) come to."""
+        spec = self.spec
+        if not len(pairs):
             return empty(spec.left_width + len(spec.take))
         table: Table = take(left, np.ascontiguousarray(pairs[:, 0]))
         if spec.take:
@@ -219,13 +221,14 @@ class HoldingGoal(NumberedState, Untimed):
         return to_arrow(arrays)
 
     def codes(self) -> list[Ints]:
-        known = self.tuples.known
-        found = [known[:, place] for place, column in enumerate(self.columns.tolist()) if column in self.spec.codes]
-        return [*found, self.keys.known.reshape(-1)]
+        return [*self._coded(self.tuples.known), self.keys.known.reshape(-1)]
 
     def coded(self) -> list[Ints]:
         held = self.state[: self.tuples.count, HOLDS] == 1
-        known = self.tuples.known[held]
+        return self._coded(self.tuples.known[held])
+
+    def _coded(self, known: Ints) -> list[Ints]:
+        """The columns of these tuples that hold pool codes."""
         return [known[:, place] for place, column in enumerate(self.columns.tolist()) if column in self.spec.codes]
 
     def names(self) -> list[Ints]:
@@ -238,12 +241,30 @@ class HoldingGoal(NumberedState, Untimed):
         return held, int(self.state.nbytes + self.chains.nbytes + self.keys.nbytes + self.tuples.nbytes)
 
 
+def in_turn(edges: Table, kind: int) -> Table:
+    """Edges of fluents in their order: of one instant those first that are from the instant itself on."""
+    edges = contiguous(edges)
+    kinds = edges[FIRST + kind]
+    at_once = (kinds == BEGINS_AT) | (kinds == ENDS_AT)
+    if at_once.any():
+        edges = np.ascontiguousarray(edges[:, np.lexsort((~at_once, edges[END]))])
+    return edges
+
+
 def _chosen(state: Arrays, chosen: Bools) -> Arrays:
     return {name: array[chosen] for name, array in state.items()}
 
 
 def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
+    spec, added, types = spec_of(node, builder)
+    return widened(HoldingGoal(spec, builder.lineage), added, types)
+
+
+def spec_of(
+    node: Holding | HeldAt, builder: GoalBuilder
+) -> tuple[HoldingSpec, Sequence[Sequence[Evaluation]], Sequence[Sequence[str]]]:
+    """What a goal does; the key columns that its inputs get appended, and their types without these."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)
@@ -258,16 +279,22 @@ def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
         node.negated,
         codes_of([*right, *others(theirs, right)]),
     )
-    goal = HoldingGoal(spec, builder.lineage)
-    if left_added:
-        return NarrowedHolding(goal, (left_added, right_added), (left, right), len(left))
-    return with_converted_keys(goal, ((), right_added), (left, right))
+    return spec, (left_added, right_added), (left, right)
+
+
+def widened(goal: HoldingGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
+    """The goal behind inputs that get these key columns appended."""
+    if added[0]:
+        return NarrowedHolding(goal, added, types, len(types[0]))
+    return with_converted_keys(goal, ((), added[1]), types)
 
 
 class NarrowedHolding(WithConvertedKeys):
     """A goal whose left side got key columns appended that stand in the midst of its output, and leave it again."""
 
-    def __init__(self, goal: HoldingGoal, added: Sequence, types: Sequence[Sequence[str]], width: int) -> None:  # type: ignore[type-arg]
+    def __init__(
+        self, goal: HoldingGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]], width: int
+    ) -> None:
         super().__init__(goal, added, types)
         self.from_row = FIRST + width
         self.until_row = FIRST + goal.spec.left_width

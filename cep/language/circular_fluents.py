@@ -1,0 +1,35 @@
+"""Occurrences of fluents, their beginnings and their ends, that depend on themselves: refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cep.core.fluents import EDGES
+from cep.language.fluents import Fluents
+from cep.operators.event import Atom
+from cep.plan.algebra import Rule
+from cep.plan.order import components
+from cep.plan.pattern import events, patterns
+from cep.rules.terms import Constant
+
+
+def refuse_circular(fluents: Fluents, rules: Sequence[Rule]) -> None:
+    """Refuse occurrences of fluents on a cycle."""
+    needs: dict[str, list[str]] = {}
+    for rule in rules:
+        needs.setdefault(rule.event, []).extend(events(rule.body))
+    cycle: dict[str, int] = {}
+    for number, found in enumerate(components(list(needs), lambda event: needs.get(str(event), []))):
+        cycle |= dict.fromkeys(map(str, found), number)
+    for rule in rules:
+        for each in patterns(rule.body) if rule.event not in fluents.declared else ():
+            if not isinstance(each, Atom) or each.arguments[-1:] == () or each.event == rule.event:
+                continue
+            schema, last = fluents.schemas.get(each.event), each.arguments[-1]
+            fluent = None if schema is None else schema.fluent
+            if fluent is None or fluent.part != EDGES or not isinstance(last, Constant):
+                continue
+            if cycle.get(each.event) == cycle.get(rule.event):
+                message = f"what happens with `{fluent.name}` depends on itself"
+                hint = f"ask what holds instead, in a WHERE: `.. WHERE {fluent.name}(..)`"
+                fluents.error(message, each.span, hint, "recursion")

@@ -1,0 +1,256 @@
+"""`held(moving(V), T)` in a WHERE: which fluent is asked at which time, and how far back that time may lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cep.core.errors import Span
+from cep.core.suggest import did_you_mean
+from cep.operators.event import Atom
+from cep.operators.held_at import HeldAtPattern
+from cep.operators.holding import HoldingPattern
+from cep.operators.where import SelectPattern
+from cep.plan.pattern import Pattern, variables
+from cep.rules.printing import print_expression
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Predicate,
+    Variable,
+    condition_variables,
+    expression_variables,
+)
+
+WORD = "held"
+FORM = "`held(moving(V), start())`, `held(location(P) = X, end() - 5 s)`"
+Asked = tuple[str, tuple[Expression, ...], bool]
+"""A fluent, its arguments with the value, and whether it is negated."""
+
+
+class KnownFluents(Protocol):
+    """What is known of the fluents of a program."""
+
+    @property
+    def declared(self) -> Collection[str]: ...
+    def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None: ...
+    def fits(self, name: str, arguments: int, value: Expression | None, span: Span) -> None: ...
+    def asked_atom(self, asked: Asked, span: Span) -> Atom: ...
+    def instant(self, event: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAt:
+    """A condition: `fluent`, asked at `time`."""
+
+    fluent: Asked
+    time: Expression
+    span: Span
+
+    @property
+    def fresh(self) -> set[str]:
+        """The variables that it binds where nothing else does."""
+        return set() if self.fluent[2] else {n for each in self.fluent[1] for n in expression_variables(each)}
+
+
+class HeldConditions:
+    """The conditions `held(..)` of a program. `own`: it has a predicate of that name, which wins."""
+
+    def __init__(self, fluents: KnownFluents, own: bool) -> None:
+        self.fluents, self.own = fluents, own
+        self.times = 0
+
+    def is_one(self, condition: Condition) -> bool:
+        """Whether a condition asks what held."""
+        if not isinstance(condition, Predicate) or condition.name != WORD or condition.graph is not None:
+            return False
+        if self.own or WORD in self.fluents.declared or not self.fluents.declared:
+            return bool(condition.arguments) and _fluent(condition.arguments[0]) in self.fluents.declared
+        return True
+
+    def of(self, condition: Condition) -> AskedAt | None:
+        """What a condition asks; None where it is another, or wrong."""
+        if not self.is_one(condition):
+            return None
+        assert isinstance(condition, Predicate), "it was asked"
+        if len(condition.arguments) != 2:
+            message = f"`held` asks of a fluent and a time, here it has {len(condition.arguments)} arguments"
+            self.fluents.error(message, condition.span, f"{FORM}; at `end()` the fluent stands alone", "arity")
+            return None
+        asked, time = condition.arguments
+        name = _fluent(asked)
+        if name is None or (name not in self.fluents.declared and isinstance(asked, Constant)):
+            hint = did_you_mean(name, self.fluents.declared) if name else None
+            self.fluents.error("`held` asks of a fluent first, then of a time", asked.span, hint or FORM)
+            return None
+        value, negated, inner = None, condition.negated, asked
+        if isinstance(asked, Call) and asked.function in ("=", "!="):
+            inner, value = asked.arguments
+            negated ^= asked.function == "!="
+        arguments = inner.arguments if isinstance(inner, Call) else ()
+        self.fluents.fits(name, len(arguments), value, asked.span)
+        return AskedAt((name, (*arguments, *([] if value is None else [value])), negated), time, condition.span)
+
+    def refuse(self, condition: Condition) -> bool:
+        """Refuse one that stands in no WHERE of an event pattern; whether it is one."""
+        if not self.is_one(condition):
+            return False
+        hint = "in a formula `ONCE[5 s, 5 s] moving(V)` is that it held 5 s ago"
+        self.fluents.error("`held` is asked when events happen: in a WHERE of theirs", condition.span, hint)
+        return True
+
+    def before(
+        self, pattern: Pattern, asked: Sequence[AskedAt], rest: tuple[Condition, ...], within: int | None, span: Span
+    ) -> tuple[Pattern, tuple[Condition, ...]]:
+        """The pattern where those are asked that are not negated, and the conditions that are still to be decided: not
+        those that bind a time."""
+        every, waiting = rest, list(asked)
+        while waiting:
+            bound = variables(pattern)
+            ready = [each for each in waiting if bound.issuperset(expression_variables(each.time))]
+            if ready:
+                waiting.remove(ready[0])
+                pattern = self.at(pattern, ready[0], every, within)
+                continue
+            later = _later(rest, {name for each in waiting for name in each.fresh} - bound)
+            early = tuple(each for each in rest if each not in later)
+            if not early:
+                missing = next(n for n in expression_variables(waiting[0].time) if n not in bound)
+                hint = f"bind it: `{missing} = start()`, or an attribute that is a time"
+                self.fluents.error(f"`{missing}` is not bound: `held` asks at a time that is known", span, hint)
+                return pattern, rest
+            pattern, rest = SelectPattern(pattern, early, within, span), later
+        return pattern, rest
+
+    def at(self, pattern: Pattern, asked: AskedAt, beside: tuple[Condition, ...], within: int | None) -> Pattern:
+        """The pattern where a fluent is asked at a time; `beside`: the conditions of the same WHERE."""
+        time, span = asked.time, asked.span
+        fluent = self.fluents.asked_atom(asked.fluent, span)
+        if time == Call("end", ()):
+            return HoldingPattern(pattern, fluent, asked.fluent[2], None, span)
+        back = self.back(pattern, time, beside)
+        if isinstance(time, Variable) and time.name != "_":
+            name = time.name
+        else:
+            name, self.times = f"at'{self.times}", self.times + 1
+            pattern = SelectPattern(pattern, (Comparison("=", Variable(name, time.span), time, span),), within, span)
+        written = print_expression(time)
+        return HeldAtPattern(pattern, fluent, asked.fluent[2], None, span, name, back, asked.fluent[0], written)
+
+    # --- how far back ---
+
+    def back(self, pattern: Pattern, time: Expression, beside: tuple[Condition, ...]) -> int | None:
+        """How far a time lies before the end of a pattern at most, in microseconds; None: nothing bounds it."""
+        found = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
+        if found is None:
+            return None
+        lag = found.lag
+        if found.of_start:
+            length = self.longest(pattern)
+            if length is None:
+                return None
+            lag += length
+        return max(lag, 0)
+
+    def longest(self, pattern: Pattern) -> int | None:
+        """How long what a pattern finds lasts at most, in microseconds."""
+        bounds = [] if pattern.within is None else [pattern.within]
+        while isinstance(pattern, SelectPattern | HoldingPattern):
+            pattern = pattern.pattern
+            bounds += [] if pattern.within is None else [pattern.within]
+        event = pattern.properties().event
+        if event is not None and self.fluents.instant(event):
+            return 0
+        return min(bounds, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """That a time lies before the end, or the start, of a pattern by no more than `lag`."""
+
+    of_start: bool
+    lag: int
+
+
+Search = Callable[[str, frozenset[str]], _Bound | None]
+
+
+def _fluent(expression: Expression) -> str | None:
+    """The name of what would be a fluent: `f(X)`, `f(X) = v`, `f`."""
+    match expression:
+        case Call("=" | "!=", (inner, _)):
+            return _fluent(inner)
+        case Call(function):
+            return function
+        case Constant(str() as name, "string"):
+            return name
+    return None
+
+
+def _later(conditions: tuple[Condition, ...], fresh: set[str]) -> tuple[Condition, ...]:
+    """The conditions that need what `held` binds, directly or by another of them."""
+    found: tuple[Condition, ...] = ()
+    while True:
+        more = tuple(each for each in conditions if fresh.intersection(condition_variables(each)))
+        if more == found:
+            return found
+        found = more
+        for each in more:
+            if isinstance(each, Comparison) and each.operator == "=":
+                fresh = fresh | {side.name for side in (each.left, each.right) if isinstance(side, Variable)}
+            elif isinstance(each, Predicate) and not each.negated:
+                fresh = fresh | set(condition_variables(each))
+
+
+def _bound(time: Expression, search: Search, seen: frozenset[str] = frozenset()) -> _Bound | None:
+    match time:
+        case Call("end", ()):
+            return _Bound(False, 0)
+        case Call("start", ()):
+            return _Bound(True, 0)
+        case Variable(name) if name not in seen:
+            return search(name, seen | {name})
+        case Call("-", (left, Constant(int() as by, "duration"))):
+            found = _bound(left, search, seen)
+            return None if found is None else _Bound(found.of_start, found.lag + by)
+        case Call("+", (left, Constant(int() as by, "duration"))) | Call(
+            "+", (Constant(int() as by, "duration"), left)
+        ):
+            found = _bound(left, search, seen)
+            return None if found is None else _Bound(found.of_start, found.lag - by)
+    return None
+
+
+def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[str]) -> _Bound | None:
+    """What one of several conditions says of a variable."""
+    for each in conditions:
+        if not isinstance(each, Comparison):
+            continue
+        for side, operators, other in ((each.left, "= >= >", each.right), (each.right, "= <= <", each.left)):
+            if side == Variable(name) and each.operator in operators.split():
+                found = _bound(other, lambda more, known: _of_conditions(more, conditions, known), seen)
+                if found is not None:
+                    return found
+    return None
+
+
+def _of_pattern(name: str, pattern: Pattern, seen: frozenset[str]) -> _Bound | None:
+    """What the conditions within a pattern say of a variable."""
+    if isinstance(pattern, SelectPattern):
+        return _of_conditions(name, pattern.conditions, seen) or _of_pattern(name, pattern.pattern, seen)
+    if isinstance(pattern, HoldingPattern):
+        return _of_pattern(name, pattern.pattern, seen)
+    properties = pattern.properties()
+    if properties.results or name not in variables(pattern):
+        return None
+    inside = properties.parts if properties.alternatives else properties.through
+    parts = [_of_pattern(name, part, seen) for part in inside]
+    known = [part for part in parts if part is not None]
+    if not known or (properties.alternatives and len(known) < len(parts)):
+        return None
+    lags = [part.lag for part in known]
+    return _Bound(True, max(lags) if properties.alternatives else min(lags))

@@ -1,0 +1,223 @@
+"""Conditions on fluents at a time of the past: of each tuple the intervals in which it held, as far back as is asked.
+
+goal(L, F):  each L = [a, b] with a time t <= b meets the tuples of F with an interval that t lies in.
+
+Ends of intervals are codes, two for a microsecond: the point t is 2t, the gap after it 2t + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
+from cep.core.hashtable import MISSING
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, rows
+from cep.core.room import filled_room
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
+from cep.operators.goals.contract import Arrays, Goal, Ints, between, demand, restored
+from cep.operators.goals.fluents.holding import HoldingGoal, HoldingSpec, in_turn, spec_of, widened
+from cep.operators.goals.keys import Keys, grow
+from cep.operators.goals.lineage import Lineage
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.held_at import HeldAt
+
+# of each interval: its first and last code, its key, the one of its key before it, its tuple, the name of what began it
+BEGIN, LAST, KEY, OLDER, TUPLE, NAME = range(6)
+CELLS = 6
+OPEN = END_OF_TIME
+"""The last code of what still holds."""
+
+
+@njit(linear=True, cache=True)
+def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # type: ignore[no-untyped-def]
+    """Take edges in, at most an interval for each, for which `cells` has room; gives how many there are then."""
+    for j in range(edges.shape[1]):
+        slot, p, kind, time = slots[j], tuples[j], edges[kind_row, j], edges[END, j]
+        if slot < 0:
+            continue
+        last = latest[p, 0]
+        holds = last >= 0 and cells[last, LAST] == OPEN
+        if (kind == BEGINS or kind == BEFORE or kind == BEGINS_AT) and not holds:
+            first = 2 * time
+            if kind == BEGINS:
+                first += 1
+            elif kind == BEFORE:
+                first = BEGINNING
+            cells[count, BEGIN], cells[count, LAST], cells[count, KEY] = first, OPEN, slot
+            cells[count, OLDER], cells[count, TUPLE], cells[count, NAME] = newest[slot, 0], p, edges[IDENTITY, j]
+            newest[slot, 0] = latest[p, 0] = count
+            count += 1
+        elif (kind == ENDS or kind == ENDS_AT) and holds:
+            cells[last, LAST] = 2 * time if kind == ENDS else 2 * time - 1
+    return count
+
+
+@njit(linear=True, cache=True)
+def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # type: ignore[no-untyped-def]
+    """Pairs (row of the left, tuple, name), which grow as they must, and how many; `negated`: one for each left that
+    meets nothing. `single`: a key has one tuple, whose intervals are in order."""
+    made = 0
+    for i in range(left.shape[1]):
+        time, end = left[at_row, i], left[END, i]
+        if time == MISSING or (back >= 0 and time < end - back):
+            continue
+        code, met = 2 * time, False
+        p = newest[slots[i], 0] if slots[i] >= 0 and time <= end else -1
+        while p >= 0:
+            if cells[p, BEGIN] <= code and code <= cells[p, LAST]:
+                met = True
+                if negated:
+                    break
+                if made == pairs.shape[0]:
+                    pairs = grow(pairs, made + 1)
+                pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, cells[p, TUPLE], cells[p, NAME]
+                made += 1
+            p = -1 if single and cells[p, BEGIN] <= code else cells[p, OLDER]
+        if negated and not met:
+            if made == pairs.shape[0]:
+                pairs = grow(pairs, made + 1)
+            pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, -1, 0
+            made += 1
+    return pairs, made
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAtSpec(HoldingSpec):
+    """`at`: the column of the left that has the time; `back`: how far it lies before the end at most, in microseconds,
+    None: nothing bounds it; `single`: a key has one tuple."""
+
+    at: int
+    back: int | None
+    single: bool
+
+
+class HeldAtGoal(HoldingGoal):
+    """The goal of one HeldAt node. Inputs: the left, the fluent's edges."""
+
+    spec: HeldAtSpec
+    watched = 1024
+    """From how many intervals on those are dropped that nothing can ask for any more."""
+
+    def __init__(self, spec: HeldAtSpec, lineage: Lineage | None = None) -> None:
+        super().__init__(spec, lineage)
+
+    def _begin(self) -> None:
+        self.keys = Keys(len(self.spec.right_key))
+        self.tuples = Keys(len(self.columns))
+        self.cells = np.zeros((0, CELLS), np.int64)
+        self.count = 0
+        self.newest = np.full((0, 1), -1, np.int64)
+        self.latest = np.full((0, 1), -1, np.int64)
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        left, right, spec = contiguous(inputs[0]), in_turn(inputs[1], self.spec.kind), self.spec
+        if rows(right):
+            slots = self.keys.slots(right, self.right_key)
+            tuples = self.tuples.slots(right, self.columns, True, True)
+            self._room(self.count + rows(right))
+            self.count = _absorb(
+                right, tuples, slots, FIRST + spec.kind, self.cells, self.count, self.newest, self.latest
+            )
+        back = -1 if spec.back is None else spec.back
+        pairs, made = _ask(
+            left, self.keys.slots(left, self.left_key, False), FIRST + spec.at, back, spec.negated, spec.single,
+            self.cells, self.newest, np.empty((rows(left), 3), np.int64),
+        )  # fmt: skip
+        return self._paired(left, pairs[:made])
+
+    def _room(self, count: int) -> None:
+        """Room for so many intervals, and for all keys and tuples."""
+        self.cells = filled_room(self.cells, count, 0)
+        self.newest = filled_room(self.newest, self.keys.count, -1)
+        self.latest = filled_room(self.latest, self.tuples.count, -1)
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        """See `cep.operators.goals.contract`."""
+        given = max(self.count, self.tuples.count, self.keys.count)
+        if not wholly and given <= self.watched:
+            return
+        state = self._state()
+        if self.spec.back is not None:
+            asked = max(frontier.stable - self.spec.back, BEGINNING // 2)
+            kept = state["spans"][:, 1] >= 2 * min(asked, END_OF_TIME // 2)
+            state = {name: array[kept] for name, array in state.items()}
+        self._become(state)
+        self.watched = max(1024, 2 * self.count)
+
+    def _numbers(self) -> int:
+        return max(self.count, self.tuples.count, self.keys.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        """All intervals, in the order in which they began."""
+        cells = self.cells[: self.count]
+        return {
+            "tuples": self.tuples.known[cells[:, TUPLE]],
+            "keys": self.keys.known[cells[:, KEY]],
+            "spans": cells[:, [BEGIN, LAST]],
+            "names": cells[:, [NAME]],
+        }
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        arrays = restored(batch, tuples=len(self.columns), keys=len(self.spec.right_key), spans=2, names=1)
+        demand(len({len(array) for array in arrays.values()}) == 1)
+        between(arrays["spans"], BEGINNING, OPEN + 1)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        """The same as when all of it had come."""
+        self._begin()
+        count = len(state["spans"])
+        table = np.zeros((FIRST + self.spec.right_width, count), np.int64)
+        table[FIRST + self.columns] = state["tuples"].T
+        table[FIRST + self.right_key] = state["keys"].T
+        slots = self.keys.slots(table, self.right_key)
+        demand(not count or int(slots.min()) >= 0)
+        tuples = self.tuples.slots(table, self.columns, True, True)
+        self._room(count)
+        cells = self.cells[:count]
+        cells[:, BEGIN : LAST + 1], cells[:, [NAME]] = state["spans"], state["names"]
+        cells[:, KEY], cells[:, TUPLE] = slots, tuples
+        cells[:, OLDER] = _before(slots)
+        numbers = np.arange(count)
+        self.newest[slots, 0] = numbers
+        self.latest[tuples, 0] = numbers
+        self.count = count
+
+    def coded(self) -> list[Ints]:
+        return self._coded(self.tuples.known[self.cells[: self.count, TUPLE]])
+
+    def names(self) -> list[Ints]:
+        return [self.cells[: self.count, NAME]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        arrays = (self.cells, self.newest, self.latest, self.keys, self.tuples)
+        return self.count, sum(int(each.nbytes) for each in arrays)
+
+
+def _before(slots: Ints) -> Ints:
+    """For each number the one before it with the same slot, or -1."""
+    order = np.argsort(slots, kind="stable")
+    before = np.full(len(slots), -1, np.int64)
+    same = slots[order][1:] == slots[order][:-1]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def held_at_of(node: HeldAt, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    spec, added, types = spec_of(node, builder)
+    single = {other for _, other in node.key} | {node.kind} == set(range(len(types[1])))
+    common = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    made = HeldAtSpec(**common, at=node.at, back=node.back, single=single)
+    return widened(HeldAtGoal(made, builder.lineage), added, types)

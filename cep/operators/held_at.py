@@ -1,0 +1,121 @@
+"""`p WHERE held(moving(V), T), not held(docked(V), start())`: whether fluents hold at another time than `end()`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cep.core.literals import say_duration
+from cep.operators.holding import HoldingPattern, asking, columns_of
+from cep.plan.node import Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties, variables
+from cep.rules.expressions.typed import a
+from cep.rules.pattern_text import Text
+from cep.rules.terms import Variable
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
+    from cep.plan.render import Rendering
+    from cep.plan.safety import Checker
+    from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAtPattern(HoldingPattern):
+    """`pattern WHERE held(fluent, at)`, or `not` it; `at`: a variable of the pattern. `back`: how far it lies before
+    the end at most, in microseconds; None: nothing bounds it. `name` of the fluent, and the `time` as it is written."""
+
+    at: str = ""
+    back: int | None = None
+    name: str = field(default="", compare=False)
+    time: str = field(default="", compare=False)
+
+    def describe(self) -> PatternProperties:
+        return replace(HoldingPattern.describe(self), mentions=(Variable(self.at, self.span),))
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        renamed = HoldingPattern.renamed(self, names)
+        assert isinstance(renamed, HeldAtPattern), "it stays one"
+        return replace(renamed, at=names.get(self.at, self.at))
+
+    def check(self, checker: Checker, outside: frozenset[str]) -> None:
+        bound = variables(self.pattern)
+        if self.at not in bound:
+            checker.unbound(Variable(self.at, self.span), self.pattern, bound, "")
+
+    def node(
+        self,
+        left: int,
+        right: int,
+        key: tuple[tuple[int, int], ...],
+        kind: int,
+        take: tuple[int, ...],
+        places: Mapping[str, int],
+    ) -> Node:
+        at = places[self.at]
+        return HeldAt(left, right, key, kind, take, self.negated, at, self.back, len(places), self.name, self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAt(Node):
+    """Occurrences of the left for which a fluent holds at the time in their column `at`, one for each of its tuples
+    with these keys; `negated`: for which it does not. What lies before the end by more than `back` is not given. Else
+    as Holding."""
+
+    left: int
+    right: int
+    key: tuple[tuple[int, int], ...]
+    kind: int
+    take: tuple[int, ...]
+    negated: bool
+    at: int
+    back: int | None
+    width: int = field(default=0, compare=False)
+    name: str = field(default="", compare=False)
+    time: str = field(default="", compare=False)
+
+    def describe(self) -> NodeProperties:
+        properties = asking(self)
+        return replace(properties, looks=(*properties.looks, (0, self.at)))
+
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
+        given = columns_of(self, inference, number)
+        if self.at < len(given) and given[self.at].type not in ("time", "unknown"):
+            inference.complain(
+                f"`held` asks what holds at a time, and `{self.time}` is {a(given[self.at].type)}",
+                inference.spans[number],
+                f"`start()`, `end() - 5 s`, or an attribute that is declared a time; `time({self.time})` makes one",
+            )
+        return given
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return parts[0]
+
+    def unbounded(self) -> tuple[str, str] | None:
+        if self.back is not None:
+            return None
+        return (
+            f"this `held` never forgets: it keeps when `{self.name}` held, as nothing bounds how far "
+            f"`{self.time}` lies back",
+            f"`{self.time} >= end() - 1 h` beside it bounds it, of a time in the pattern also a WITHIN",
+        )
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        asked = f"{'not ' if self.negated else ''}held({sides[1].text}, {self.time})"
+        return Text(f"{sides[0].text} WHERE {asked}", 0, True)
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        names = rendering.names[number]
+        forgets = "never" if self.back is None else f"{say_duration(self.back)} after it has ended"
+        return [
+            ("key", ", ".join(names[c] for c, _ in self.key) or "none: all that held"),
+            ("remembers", "what holds and what held"),
+            ("forgets", "when it ends" if self.back == 0 else forgets),
+        ]
+
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
+        from cep.operators.goals.fluents.held_at import held_at_of
+
+        return held_at_of(self, builder)
