@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cep.command import app
 from cep.core.errors import CepError
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine, holds
@@ -306,3 +310,50 @@ def test_a_predicate_of_that_name_is_asked_as_others() -> None:
     tables = [engine.push([Event("tick", ("ann",), 1, 1), Event("tick", ("bob",), 2, 2)]), engine.close()]
     found = [each for table in tables for each in events_of(table, engine.plan.schemas)]
     assert [each.args for each in found] == [("ann",)]
+
+
+EXPLAINED = """event v(k: string, s: float) TIME time.
+event report(k: string, t: time) TIME time.
+fluent moving(k: string).
+fluent gear(k: string) = n: int.
+initiate moving(V) <- v(V, S) WHERE S > 0.5.
+terminate moving(V) <- v(V, S) WHERE S <= 0.5.
+initiate gear(V) = 2 <- v(V, S) WHERE S > 5.
+was(K, G) <- report(K, T) WHERE held(moving(K), T), held(gear(K) = G, end() - 3 s).
+was_not(K) <- report(K, T) WHERE not held(moving(K), T).
+"""
+TOLD = [
+    (("was(a, 2)",), ['moving("a") over (1, 4]', 'gear("a") = 2 from 1 on', 'v("a", 9) at 1']),
+    (("was_not(a)",), ['moving("a") does not hold at 5']),
+    (("--not", "was(a, 2)", "--at", "7"), ['there is report("a", 3) at 6']),
+    (("--not", "was(b, 2)", "--at", "8"), ['moving("b") does not hold at 2']),
+    (("--not", "was_not(a)", "--at", "6"), ['moving("a") holds at 3']),
+]
+
+
+@pytest.mark.parametrize(("asked", "told"), TOLD)
+def test_what_held_is_explained(asked: tuple[str, ...], told: list[str], tmp_path: Path) -> None:
+    (tmp_path / "p.cep").write_text(EXPLAINED)
+    rows = [
+        {"type": "v", "k": "a", "s": 9.0, "time": 1},
+        {"type": "v", "k": "a", "s": 0.1, "time": 4},
+        {"type": "report", "k": "a", "t": 3, "time": 6},
+        {"type": "report", "k": "a", "t": 5, "time": 7},
+        {"type": "report", "k": "b", "t": 2, "time": 8},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = CliRunner().invoke(app, ["explain", str(tmp_path / "p.cep"), *asked, "-i", str(tmp_path / "in.jsonl")])
+    assert result.exit_code == 0, result.output
+    assert "at'" not in result.output
+    for each in told:
+        assert each in result.output
+
+
+def test_the_plan_says_how_long_is_remembered(tmp_path: Path) -> None:
+    (tmp_path / "p.cep").write_text(EXPLAINED)
+    told = CliRunner().invoke(app, ["plan", str(tmp_path / "p.cep")]).output
+    assert "held(" in told and "what holds and what held" in told
+    assert "3 s after it has ended" in told and "never" in told
+    checked = CliRunner().invoke(app, ["check", str(tmp_path / "p.cep")]).output
+    assert checked.count("this `held` never forgets") == 2
+    assert "`T >= end() - 1 h` beside it bounds it" in " ".join(checked.split())

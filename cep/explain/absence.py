@@ -99,7 +99,7 @@ class _Refusing:
         if failure.kind not in ("missing", "unheld") or failure.pattern is None or event is None:
             return Refusal(rule, since, attempt, failure)
         if self.memory.fluents.knows(event):
-            end = attempt.end if failure.kind == "unheld" else self.until
+            end = self.until if failure.kind != "unheld" else attempt.end if failure.at is None else failure.at
             none = self.fluents.of_table(event, fixed_of(failure.pattern, failure.values), 2 * end, path)
             return Refusal(rule, since, attempt, failure, none.before, none.after, none.refusals, none.ended)
         asked = EventQuestion(event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)

@@ -15,7 +15,7 @@ from cep.explain.judging import BoundValues, Judge, Judged, TypedValue
 from cep.explain.occurrences import Occurrence, same
 from cep.explain.windows import Members, windowed
 from cep.plan.pattern import Pattern
-from cep.rules.terms import AggregateResult, Condition, Constant, Variable
+from cep.rules.terms import AggregateResult, Condition, Constant, Variable, condition_variables
 
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
 """The occurrences of an event with these arguments, by (end, start)."""
@@ -32,7 +32,7 @@ class Failure:
     missing: nothing matches `pattern` with these `values`; condition: `judged` do not hold; relation: the parts do not
     lie as `pattern` wants, `occurrence` is the second, `by` how far it is from where it would; deadline: WITHIN is
     exceeded `by` so much; came: `occurrence` should not have come, `by` is how far it is from where it might have;
-    unheld: the fluent `pattern` did not hold then; held: it did, over `occurrence`;
+    unheld: the fluent `pattern` did not hold then, or `at` another time; held: it did, over `occurrence`;
     open: the deadline is `by` so much later than what is known; head: it gives other arguments, `given`; apart: all
     holds, but it was over `by` so much before the time asked for; policy: all holds, and another partner was chosen.
     Of fluents: over: it began it with `occurrence`, before it ended; cancelled: `occurrence` is of an instant at which
@@ -47,6 +47,7 @@ class Failure:
     by: int = 0
     judged: tuple[Judged, ...] = ()
     given: tuple[Value, ...] | None = None
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +186,37 @@ class Matcher:
             return attempt
         return replace(attempt, failure=Failure("deadline", pattern, by=over))
 
-    def holding(self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues) -> list[Attempt]:
-        """What matches a pattern while a fluent holds, or does not (`no`), when it ends."""
+    def holding(
+        self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, at: str | None = None
+    ) -> list[Attempt]:
+        """What matches a pattern while a fluent holds, or does not (`no`), when it ends, or `at` a variable's time."""
         made: list[Attempt] = []
         for attempt in self.attempts(pattern, bound):
-            found = [] if attempt.failure is not None else self.of_fluent(fluent, attempt)
             if attempt.failure is not None:
                 made.append(attempt)
-            elif no and found:
-                made.append(replace(attempt, failure=self.failure("held", fluent, found[0].parts[-1])))
-            elif no:
-                made.append(replace(attempt, silent=(*attempt.silent, (fluent, attempt.end))))
+                continue
+            time: Value = attempt.end if at is None else attempt.bound[at][0]
+            if at is not None and "'" in at:  # it stands for the time that is written
+                judged = tuple(each for each in attempt.judged if at not in condition_variables(each[0].condition))
+                shown = {name: each for name, each in attempt.bound.items() if name != at}
+                attempt = replace(attempt, bound=shown, judged=judged)
+            known = isinstance(time, int)
+            when = int(time) if isinstance(time, int) else attempt.end
+            found = self.of_fluent(fluent, attempt, when) if known and when <= attempt.end else []
+            if no and found:
+                failure = Failure("held", fluent, occurrence=found[0].parts[-1], at=when)
+                made.append(replace(attempt, failure=failure))
+            elif no and known:
+                made.append(replace(attempt, silent=(*attempt.silent, (fluent, when))))
             elif found:
                 made += found
             else:
                 values = {name: value for name, (value, _) in attempt.bound.items()}
-                made.append(replace(attempt, failure=Failure("unheld", fluent, values)))
+                made.append(replace(attempt, failure=Failure("unheld", fluent, values, at=when)))
         return made
 
-    def of_fluent(self, fluent: Pattern, attempt: Attempt) -> list[Attempt]:
-        """The attempt with each interval of the fluent that holds when it ends."""
+    def of_fluent(self, fluent: Pattern, attempt: Attempt, time: int) -> list[Attempt]:
+        """The attempt with each interval of the fluent that holds at a time."""
         event, arguments = fluent.properties().event, fluent.properties().arguments[:-1]
         assert event is not None, "of a fluent"
         known: dict[int, Value] = {n: a.value for n, a in enumerate(arguments) if isinstance(a, Constant)}
@@ -212,7 +224,7 @@ class Matcher:
             if isinstance(argument, Variable) and argument.name in attempt.bound:
                 known[place] = attempt.bound[argument.name][0]
         made = []
-        for one in self.held(event, known, attempt.end):
+        for one in self.held(event, known, time):
             now, fits = dict(attempt.bound), True
             for argument, value, attribute in zip(arguments, one.args, self.schemas[event].attributes):
                 if isinstance(argument, Variable) and argument.name not in now:

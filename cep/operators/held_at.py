@@ -15,6 +15,8 @@ from cep.rules.pattern_text import Text
 from cep.rules.terms import Variable
 
 if TYPE_CHECKING:
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.render import Rendering
@@ -44,6 +46,9 @@ class HeldAtPattern(HoldingPattern):
         bound = variables(self.pattern)
         if self.at not in bound:
             checker.unbound(Variable(self.at, self.span), self.pattern, bound, "")
+
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.holding(self.pattern, self.fluent, self.negated, bound, self.at)
 
     def node(
         self,

@@ -210,10 +210,11 @@ class Explainer:
                 at = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
                 return f"{came} came{at}"
             case "unheld":
-                return f"{self.missing_text(failure)} does not hold at {self.time(attempt.end)}"
+                then = self.time(attempt.end if failure.at is None else failure.at)
+                return f"{self.missing_text(failure)} does not hold at {then}"
             case "held":
                 came = "it" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
-                return f"{came} holds at {self.time(attempt.end)}"
+                return f"{came} holds at {self.time(attempt.end if failure.at is None else failure.at)}"
             case "over":
                 end = 0 if failure.occurrence is None else failure.occurrence.end
                 return f"all holds at {self.time(end)}, and it has ended since"
