@@ -71,6 +71,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | expression [ "not" ] "in" "[" expression { "," expression } "]"
                 | expression [ "not" ] "between" expression "and" expression
                 | [ "not" ] name [ "(" [ expression { "," expression } ] ")" ]
+                | [ "not" ] "held" "(" expression [ ( "=" | "!=" ) expression ] "," expression ")"
                 | [ "not" ] "{" SPARQL "}"
                 | [ "not" ] "(" together { "or" together } ")"
     together    = condition { ( "," | "and" ) condition }
