@@ -130,6 +130,7 @@ def _check(pattern: str, names: set[str]) -> None:
     _check_weeks(names)
     if not names & {"Y", "y", "G"}:
         hint = 'a day in another column stands before it: `TIME day, clock FORMAT "%d.%m.%Y %H:%M"`'
+        hint += "; a time of day of facts is `06:30`"
         raise _wrong("this format has no year", hint if names & set("HIMS") else "the year is `%Y`, or `%y`")
     same = (("Y", "y"), ("H", "I"), ("b", "B"), ("m", "b"), ("m", "B"), ("a", "A"), ("j", "d"), ("z", "Z"), ("u", "w"))
     for one, other in same:

@@ -7,6 +7,9 @@ from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import unit_after_number
 
+_ONE = {"second": "1 s", "minute": "1 min", "hour": "1 h", "day": "1 d"}
+"""A duration for each word that stands for one."""
+
 
 def duration(cursor: Cursor) -> int:
     """Microseconds: `10 s`, `PT3H`, or a bare number of seconds; never negative."""
@@ -16,7 +19,9 @@ def duration(cursor: Cursor) -> int:
         return cursor.read(read_duration, token, token.text)
     if token.kind != "number":
         if token.kind in ("name", "variable") and not token.key and not token.text[1:2].isdigit():
-            cursor.stop(f"a duration is a constant, found `{token.text}`", messages.OWN_DURATION)
+            one = _ONE.get(token.text.lower().removesuffix("s"))
+            hint = messages.OWN_DURATION if one is None else f"write `{one}`: a duration is a number and a unit"
+            cursor.stop(f"a duration is a constant, found `{token.text}`", hint)
         calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()
         hint = "months and years differ in length: `P30D`, `P365D`" if calendar else messages.DURATION
         cursor.fail("a duration", hint)
