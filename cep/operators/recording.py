@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.event import Scan, WholeTable
+from cep.operators.supports import EDGES, kinds_read
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.rules.pattern_text import Text
 
@@ -87,4 +88,4 @@ class Recording(Node):
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.recording import recording_of
 
-        return recording_of(self, builder)
+        return recording_of(self, builder, kinds_read(builder, number, EDGES))

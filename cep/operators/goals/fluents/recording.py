@@ -5,7 +5,7 @@ goal(F):  of each tuple the pieces in which it holds that are not over yet; join
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.fluents import BEGINNING as BEGINNING_OF
-from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, WHOLE
+from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, KINDS, WHOLE
 from cep.core.interval_sets import INFINITE, coalesce
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
@@ -66,11 +66,12 @@ NO_PIECES = Pieces(*(np.empty(0, np.int64) for _ in range(5)))
 @dataclass(frozen=True, slots=True)
 class RecordingSpec:
     """`width` argument columns, then end, bounds and start of the records. `codes`: the columns of pool codes;
-    `final`: no record closes another."""
+    `final`: no record closes another; `wanted`: which kinds of rows anything reads."""
 
     width: int
     codes: tuple[int, ...]
     final: bool = False
+    wanted: frozenset[int] = frozenset(range(KINDS))
 
 
 class RecordingGoal(NumberedState):
@@ -125,16 +126,23 @@ class RecordingGoal(NumberedState):
         """The rows that tell of maximal intervals."""
         starts, stops = whole.start >> 1, _time(whole.end)
         opening, closing = 1 - (whole.start & 1), 2 - 2 * (whole.end & 1)
-        return self._table(
-            [
-                (whole.at(begins), starts[begins], starts[begins], np.where(opening, BEGINS_AT, BEGINS)[begins]),
-                (whole.at(begins), starts[begins], starts[begins], BEGINNING_OF),
-                (whole.at(ended), stops[ended], stops[ended], np.where(closing, ENDS, ENDS_AT)[ended]),
-                (whole.at(ended), stops[ended], stops[ended], ENDING),
-                (whole.at(ended), starts[ended], stops[ended], WHOLE),
-                (whole._replace(order=opening + closing).at(ended), starts[ended], stops[ended], GIVEN),
-            ]
-        )
+        wanted = self.spec.wanted
+        since, until = whole.at(begins), whole.at(ended)
+        first, last, begun = starts[begins], stops[ended], starts[ended]
+        given: list[tuple[Pieces, Ints, Ints, Ints | int]] = []
+        if wanted & {BEGINS, BEGINS_AT}:
+            given.append((since, first, first, np.where(opening, BEGINS_AT, BEGINS)[begins]))
+        if BEGINNING_OF in wanted:
+            given.append((since, first, first, BEGINNING_OF))
+        if wanted & {ENDS, ENDS_AT}:
+            given.append((until, last, last, np.where(closing, ENDS, ENDS_AT)[ended]))
+        if ENDING in wanted:
+            given.append((until, last, last, ENDING))
+        if WHOLE in wanted:
+            given.append((until, begun, last, WHOLE))
+        if GIVEN in wanted:
+            given.append((until._replace(order=(opening + closing)[ended]), begun, last, GIVEN))
+        return self._table(given)
 
     def _table(self, given: Sequence[tuple[Pieces, Ints, Ints, Ints | int]], named: bool = True) -> Table:
         width = self.spec.width
@@ -298,7 +306,7 @@ def _chosen(state: Arrays, chosen: Bools) -> Arrays:
     return {"tuples": state["tuples"][chosen], "pieces": state["pieces"][chosen], "done": state["done"]}
 
 
-def recording_of(node: Recording, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
-    types = builder.types(node.child)[: node.width]
-    return RecordingGoal(RecordingSpec(node.width, codes_of(types), bool(node.final)), builder.lineage)
+def recording_of(node: Recording, builder: GoalBuilder, kinds: Iterable[int]) -> Goal:
+    """The goal of a node, of whose rows somebody reads those of these kinds."""
+    codes = codes_of(builder.types(node.child)[: node.width])
+    return RecordingGoal(RecordingSpec(node.width, codes, bool(node.final), frozenset(kinds)), builder.lineage)
