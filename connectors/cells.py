@@ -14,7 +14,7 @@ from connectors.numbers import (
     NULL,
     NUMBER,
     STRING,
-    _digit,
+    is_digit,
     read_count,
     read_float,
     read_int,
@@ -191,7 +191,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
         digits = 0
         groups = 0
         while i < stop and buffer[i] != point:
-            if _digit(buffer[i]):
+            if is_digit(buffer[i]):
                 digits += 1
                 out[o] = buffer[i]
                 o += 1
@@ -209,7 +209,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
             i += width
         whole &= groups > 0 and digits == 3
         while whole and i < stop:
-            whole &= _digit(buffer[i]) or (buffer[i] == point)
+            whole &= is_digit(buffer[i]) or (buffer[i] == point)
             out[o] = buffer[i]
             o += 1
             i += 1

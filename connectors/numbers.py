@@ -25,7 +25,7 @@ _NEXT = 922_337_203_685_477_580  # with one digit more within 64 bits, where it 
 
 
 @njit(cache=True, _nrt=False)
-def _digit(c):  # type: ignore[no-untyped-def]
+def is_digit(c):  # type: ignore[no-untyped-def]
     return 48 <= c <= 57
 
 
@@ -50,7 +50,7 @@ def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
         return 0, BAD
     first = i
     value = np.int64(0)
-    while i < stop and _digit(buffer[i]):
+    while i < stop and is_digit(buffer[i]):
         if i - first == 18:
             return 0, BAD
         value = value * 10 + (np.int64(buffer[i]) - 48)
@@ -79,7 +79,7 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     power = np.int64(0)
     digits = 0
     hard = False
-    while i < stop and _digit(buffer[i]):
+    while i < stop and is_digit(buffer[i]):
         digits += 1
         if mantissa < _PLAIN:
             mantissa = mantissa * 10 + (np.int64(buffer[i]) - 48)
@@ -88,7 +88,7 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
         i += 1
     if i < stop and buffer[i] == point:
         i += 1
-        while i < stop and _digit(buffer[i]):
+        while i < stop and is_digit(buffer[i]):
             digits += 1
             if mantissa < _PLAIN:
                 mantissa = mantissa * 10 + (np.int64(buffer[i]) - 48)
@@ -107,12 +107,12 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
         if i >= stop:
             return 0.0, BAD
         exponent = np.int64(0)
-        while i < stop and _digit(buffer[i]):
+        while i < stop and is_digit(buffer[i]):
             if exponent < 100_000:
                 exponent = exponent * 10 + (np.int64(buffer[i]) - 48)
             i += 1
         power += -exponent if down else exponent
-        if not _digit(buffer[i - 1]):
+        if not is_digit(buffer[i - 1]):
             return 0.0, BAD
     if i < stop:
         return 0.0, BAD
@@ -124,19 +124,19 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, _nrt=False)
-def _fraction(buffer, i, stop):  # type: ignore[no-untyped-def]
+def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(microseconds, rest against a half: -1, 0, 1, end) of the digits after a point."""
     micros = np.int64(0)
     unit = SECOND
-    while i < stop and unit > 1 and _digit(buffer[i]):
+    while i < stop and unit > 1 and is_digit(buffer[i]):
         unit //= 10
         micros += (np.int64(buffer[i]) - 48) * unit
         i += 1
     rest = -1
-    if i < stop and _digit(buffer[i]):
+    if i < stop and is_digit(buffer[i]):
         rest = 1 if buffer[i] > 53 else (0 if buffer[i] == 53 else -1)
         i += 1
-        while i < stop and _digit(buffer[i]):
+        while i < stop and is_digit(buffer[i]):
             if rest == 0 and buffer[i] != 48:
                 rest = 1
             i += 1
@@ -152,7 +152,7 @@ def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
         i += 1
     first = i
     value = np.int64(0)
-    while i < stop and _digit(buffer[i]):
+    while i < stop and is_digit(buffer[i]):
         if i - first == 12:
             return 0, BAD
         value = value * 10 + (np.int64(buffer[i]) - 48)
@@ -161,7 +161,7 @@ def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
         return 0, BAD
     value *= SECOND
     if i < stop and buffer[i] == point:
-        micros, rest, i = _fraction(buffer, i + 1, stop)
+        micros, rest, i = fraction_of_second(buffer, i + 1, stop)
         value += micros
         if rest == 1 or (rest == 0 and value & 1):
             value += 1
@@ -180,7 +180,7 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
     digits = 0
     value = np.int64(0)
     fraction = False
-    while i < stop and (_digit(buffer[i]) or (buffer[i] == point and not fraction and digits > 0)):
+    while i < stop and (is_digit(buffer[i]) or (buffer[i] == point and not fraction and digits > 0)):
         if buffer[i] == point:
             fraction = True
         else:
@@ -213,9 +213,9 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, _nrt=False)
-def _two(buffer, i):  # type: ignore[no-untyped-def]
+def two_digits(buffer, i):  # type: ignore[no-untyped-def]
     """The two digits at i, or -1."""
-    if _digit(buffer[i]) and _digit(buffer[i + 1]):
+    if is_digit(buffer[i]) and is_digit(buffer[i + 1]):
         return (np.int64(buffer[i]) - 48) * 10 + (np.int64(buffer[i + 1]) - 48)
     return np.int64(-1)
 
@@ -239,10 +239,10 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
     absolute = False
     if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
         return 0, BAD, absolute
-    century, years = _two(buffer, i), _two(buffer, i + 2)
+    century, years = two_digits(buffer, i), two_digits(buffer, i + 2)
     if century < 0 or years < 0:
         return 0, BAD, absolute
-    days, state = days_before(century * 100 + years, _two(buffer, i + 5), _two(buffer, i + 8))
+    days, state = days_before(century * 100 + years, two_digits(buffer, i + 5), two_digits(buffer, i + 8))
     if state != GOOD:
         return 0, BAD, absolute
     value = days * 86_400
@@ -252,7 +252,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
     if i < stop:
         if stop - i < 6 or not (buffer[i] == 84 or buffer[i] == 116 or buffer[i] == 32) or buffer[i + 3] != 58:
             return 0, BAD, absolute
-        hour, minute = _two(buffer, i + 1), _two(buffer, i + 4)
+        hour, minute = two_digits(buffer, i + 1), two_digits(buffer, i + 4)
         if hour < 0 or hour > 23 or minute < 0 or minute > 59:
             return 0, BAD, absolute
         value += hour * 3_600 + minute * 60
@@ -260,15 +260,15 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
         if i < stop and buffer[i] == 58:
             if stop - i < 3:
                 return 0, BAD, absolute
-            second = _two(buffer, i + 1)
+            second = two_digits(buffer, i + 1)
             if second < 0 or second > 59:
                 return 0, BAD, absolute
             value += second
             i += 3
             if i < stop and buffer[i] == 46:
-                if i + 1 >= stop or not _digit(buffer[i + 1]):
+                if i + 1 >= stop or not is_digit(buffer[i + 1]):
                     return 0, BAD, absolute
-                micros, rest, i = _fraction(buffer, i + 1, stop)
+                micros, rest, i = fraction_of_second(buffer, i + 1, stop)
         if i < stop and (buffer[i] == 90 or buffer[i] == 122):
             i += 1
             absolute = True
@@ -277,7 +277,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
             if stop - i < 3 or not (buffer[i] == 43 or buffer[i] == 45):
                 return 0, BAD, absolute
             sign = 1 if buffer[i] == 45 else -1
-            hour = _two(buffer, i + 1)
+            hour = two_digits(buffer, i + 1)
             minute = np.int64(0)
             i += 3
             if i < stop:
@@ -285,7 +285,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
                     i += 1
                 if stop - i != 2:
                     return 0, BAD, absolute
-                minute = _two(buffer, i)
+                minute = two_digits(buffer, i)
                 i += 2
             if hour < 0 or hour > 23 or minute < 0 or minute > 59:
                 return 0, BAD, absolute

@@ -7,7 +7,7 @@ import numpy as np
 from cep.core.kernels import njit
 from connectors.jsonscan import blank, skip, string
 from connectors.keynames import is_name
-from connectors.numbers import _digit
+from connectors.numbers import is_digit
 
 PLACES = 6
 """Digits behind the point of a time."""
@@ -162,7 +162,7 @@ def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
     i += negative
     first = i
     value = np.int64(0)
-    while i < stop and _digit(buffer[i]):
+    while i < stop and is_digit(buffer[i]):
         value = value * 10 + (np.int64(buffer[i]) - 48)
         i += 1
         if i - first > LONGEST:
@@ -176,7 +176,7 @@ def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
     for place in range(PLACES):
         value *= 10
         if place < places:
-            if not _digit(buffer[i]):
+            if not is_digit(buffer[i]):
                 return 0, -1
             value += np.int64(buffer[i]) - 48
             i += 1
@@ -263,7 +263,7 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
         j -= 1
         whole = True
         while j >= i and buffer[j] != 40 and buffer[j] != 41 and buffer[j] != 47 and buffer[j] != 39:
-            whole &= _digit(buffer[j])
+            whole &= is_digit(buffer[j])
             j -= 1
         begin = j + 1
         after = j - len(collection) - 1

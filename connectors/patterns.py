@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.time_pattern import DAYS, MONTHS, parts
-from connectors.numbers import BAD, GOOD, STRING, _digit, _fraction, _two, days_before, trim
+from connectors.numbers import BAD, GOOD, STRING, days_before, fraction_of_second, is_digit, trim, two_digits
 from connectors.times import FIRST, LAST, SECOND
 
 _LITERAL, _NUMBER, _YEAR, _BLANK, _SHORT_YEAR, _YEAR_DAY, _HALF_HOUR, _PART = range(8)
@@ -48,10 +48,10 @@ def compiled(pattern: str) -> NDArray[np.int64]:
 @njit(cache=True, _nrt=False)
 def _upto_two(buffer, i, stop, least, most):  # type: ignore[no-untyped-def]
     """(value or -1, past it) of one or two digits from `least` to `most`; two where both fit."""
-    if i >= stop or not _digit(buffer[i]):
+    if i >= stop or not is_digit(buffer[i]):
         return np.int64(-1), i
     value = np.int64(buffer[i]) - 48
-    if i + 1 < stop and _digit(buffer[i + 1]):
+    if i + 1 < stop and is_digit(buffer[i + 1]):
         both = value * 10 + np.int64(buffer[i + 1]) - 48
         if least <= both <= most:
             return both, i + 2
@@ -104,7 +104,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
         elif step == _YEAR:
             if stop - i < 4:
                 return 0, False, BAD
-            century, years = _two(buffer, i), _two(buffer, i + 2)
+            century, years = two_digits(buffer, i), two_digits(buffer, i + 2)
             if century < 0 or years < 0:
                 return 0, False, BAD
             year = century * 100 + years
@@ -112,13 +112,13 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
         elif step == _SHORT_YEAR:
             if stop - i < 2:
                 return 0, False, BAD
-            found = _two(buffer, i)
+            found = two_digits(buffer, i)
             year = found + (1900 if found >= 69 else 2000)
             i += 2
         elif step == _YEAR_DAY:
-            if stop - i < 3 or not _digit(buffer[i]):
+            if stop - i < 3 or not is_digit(buffer[i]):
                 return 0, False, BAD
-            found = _two(buffer, i + 1)
+            found = two_digits(buffer, i + 1)
             of_year = (np.int64(buffer[i]) - 48) * 100 + found
             if of_year < 1:
                 return 0, False, BAD
@@ -128,7 +128,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
             said[_SAID_HOUR] = found % 12
         elif step == _PART:
             first = i
-            micros, rest, i = _fraction(buffer, i, stop)
+            micros, rest, i = fraction_of_second(buffer, i, stop)
             found = np.int64(0 if i > first else -1)
         elif step == _NAME or step == _FULL_NAME:
             found, i = _word(buffer, i, stop, _MONTHS, 3 if step == _NAME else 0)
@@ -155,13 +155,13 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
                 if stop - i < 5 or not (buffer[i] == 43 or buffer[i] == 45):
                     return 0, False, BAD
                 sign = 1 if buffer[i] == 43 else -1
-                hours = _two(buffer, i + 1)
+                hours = two_digits(buffer, i + 1)
                 i += 3
                 if buffer[i] == 58:
                     i += 1
                 if stop - i < 2:
                     return 0, False, BAD
-                found = _two(buffer, i)
+                found = two_digits(buffer, i)
                 i += 2
                 if hours < 0 or hours > 23 or found > 59:
                     return 0, False, BAD
