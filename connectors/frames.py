@@ -22,7 +22,7 @@ from connectors.batch import Batch, Block
 from connectors.columnar import leaves, resolved
 from connectors.double_hours import FoldedTables
 from connectors.header import bind
-from connectors.parquet import columns_of, read_batches
+from connectors.parquet import columns_of, first_line, read_batches
 from connectors.paths import Path, path, sources, written
 from connectors.records import closest
 
@@ -300,7 +300,7 @@ def _imported(label: str, read: Callable[[Any], Any], data: Any) -> Any:
     try:
         return read(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise CepError(f"{label}: {_first(error)}", hint=TAKEN, code="input") from None
+        raise CepError(f"{label}: {first_line(error)}", hint=TAKEN, code="input") from None
 
 
 def _of_polars(label: str, data: pl.DataFrame) -> list[pa.RecordBatch]:
@@ -354,7 +354,7 @@ def _array(label: str, name: str, values: Any) -> Any:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise CepError(
-            f"{label}: the column `{name}` cannot be read: {_first(error)}",
+            f"{label}: the column `{name}` cannot be read: {first_line(error)}",
             hint="a column holds values of one type, and None where one is missing",
             code="input",
         ) from None
@@ -387,7 +387,3 @@ def _no_table(label: str, data: Any) -> CepError:
     if isinstance(data, str) or hasattr(data, "__fspath__"):
         hint = f'read the file first: `pl.scan_csv("{data}")`, `pl.scan_parquet(..)`; ' + TAKEN
     return CepError(f"{label}: a `{name}` has no columns", hint=hint, code="input")
-
-
-def _first(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".").lower()

@@ -22,7 +22,7 @@ import polars as pl
 from cep.core import checksum
 from cep.core.append_log import CrcRecordLog, RecordBytes, RecordLog
 from cep.core.checksum import Broken
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.schema import Schema
 from connectors.arrow_bytes import pack, unpack
 from connectors.batch import Batch, Block, DeadLetter
@@ -291,4 +291,4 @@ def _apart(path: Path, snapshot: Path) -> CepError:
 
 
 def _failed(path: Path, error: OSError) -> CepError:
-    return CepError(f"--state: {path}: {(error.strerror or str(error)).lower()}", code="state")
+    return CepError(f"--state: {path}: {reason_of(error)}", code="state")

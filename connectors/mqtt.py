@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from connectors.addresses import Address
 from connectors.messages import Messages
 from connectors.sources import SourceLost
@@ -242,7 +242,7 @@ def secured(client: Client, address: Address) -> None:
 
 def unreachable(address: Address, error: Exception) -> SourceLost:
     """That no connection is made."""
-    reason = (getattr(error, "strerror", None) or str(error)).lower()
+    reason = reason_of(error)
     hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
     return SourceLost(f"{address.text}: no broker: {reason}", hint=hint, code="input")
 

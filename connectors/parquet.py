@@ -37,7 +37,7 @@ def open_parquet(file: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
-        raise CepError(f"{file}: no Parquet file: {_first(error)}", code="input") from None
+        raise CepError(f"{file}: no Parquet file: {first_line(error)}", code="input") from None
 
 
 def _type(kind: pa.DataType) -> str:
@@ -154,7 +154,7 @@ def _batches(file: str, opened: pq.ParquetFile, rows: int, columns: list[str]) -
     try:
         yield from opened.iter_batches(batch_size=rows, columns=columns)
     except pa.ArrowException as error:
-        raise CepError(f"{file}: {_first(error)}", code="input") from None
+        raise CepError(f"{file}: {first_line(error)}", code="input") from None
 
 
 def _textual(batch: pa.RecordBatch, reasons: Reasons) -> pa.RecordBatch:
@@ -183,7 +183,8 @@ def _decoded(name: str, column: pa.Array, reasons: Reasons) -> pa.Array:
     return pa.array(texts, pa.large_string())
 
 
-def _first(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What a library says of a failure first, in lower case."""
     return str(error).partition("\n")[0].rstrip(".").lower()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO, cast
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from connectors.addresses import Address
 from connectors.messages import Messages
 from connectors.mqtt import Arrival
@@ -96,7 +96,7 @@ class Connection:
         except TimeoutError:
             return []
         except OSError as error:
-            self.broken = f"the connection broke: {(error.strerror or str(error)).lower()}"
+            self.broken = f"the connection broke: {reason_of(error)}"
             data, self._rest = b"", b""  # broken, not closed: a line without its end is half of one
         if data:
             self._pause = 1.0
@@ -150,6 +150,6 @@ def _connection(address: Address) -> socket.socket:
                 made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         return made
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         hint = f"something has to listen there: `nc -lk {port}`"
         raise SourceLost(f"{address.text}: no connection: {reason}", hint=hint, code="input") from None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyoxigraph as ox
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.literals import read_time
 from cep.core.suggest import SURE, nearest
 from knowledge.change import labelled
@@ -160,8 +160,8 @@ def _updates(path: Path) -> Iterator[Update]:
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
     except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CepError(f"{path} cannot be read: {reason.lower()}", code="knowledge") from None
+        reason = reason_of(error)
+        raise CepError(f"{path} cannot be read: {reason}", code="knowledge") from None
     graphs = Graphs(str(path))
     for quad in quads:
         graphs.take(quad)

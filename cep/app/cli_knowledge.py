@@ -16,7 +16,7 @@ from cep.app.cli_help import KNOWLEDGE, Sectioned
 from cep.app.cli_options import KnowledgeFiles, ReasoningName
 from cep.app.command_line import takes
 from cep.app.terminal import CLEAN, DEAD_LETTERS, complain, knowledge_of, say
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.suggest import astray
 
 if TYPE_CHECKING:
@@ -245,8 +245,8 @@ def _read(sparql: str) -> str:
     try:
         return sys.stdin.read() if sparql == "@-" else Path(sparql[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CepError(f"{sparql[1:]} cannot be read: {reason.lower()}", code="option") from None
+        reason = reason_of(error)
+        raise CepError(f"{sparql[1:]} cannot be read: {reason}", code="option") from None
 
 
 def _counted(title: str, counts: Sequence[TermCount]) -> list[str]:

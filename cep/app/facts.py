@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from cep.app.durations import refuse
-from cep.core.errors import Warning
+from cep.core.errors import Warning, reason_of
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
 from cep.rules.static.typed_facts import FactDeclaration, by_name
@@ -123,7 +123,7 @@ def _check_header(name: str, path: Path, given: RecordFormat) -> None:
         with path.open(encoding=given.option("encoding") or "utf-8-sig", errors="replace") as file:
             line = next((line for line in file if not (comment and line.startswith(comment))), "")
     except OSError as error:
-        raise refuse(f"--facts {name}: `{path}` cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise refuse(f"--facts {name}: `{path}` cannot be read: {reason_of(error)}") from None
     columns = [each.strip() for each in next(csv.reader([line], delimiter=separator), [])]
     other = next((mark for mark in ";\t|," if mark != separator and mark in line), None) if len(columns) < 2 else None
     if other is not None:

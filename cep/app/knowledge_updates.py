@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.engine import Engine
 from connectors.batch import DeadLetter
 
@@ -182,6 +182,6 @@ def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
             yield found[0]
         stream.close()
     except OSError as error:
-        raise CepError(f"{name}: {(error.strerror or str(error)).lower()}", code="knowledge") from None
+        raise CepError(f"{name}: {reason_of(error)}", code="knowledge") from None
     if stream.damage is not None:
         raise CepError(f"{name}: the rest cannot be decompressed: {stream.damage}", code="knowledge")

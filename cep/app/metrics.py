@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from cep.app.meter import Meter
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 
 SECOND = 1_000_000
 HERE = "127.0.0.1"
@@ -109,7 +109,7 @@ def serving(meter: Meter, text: str) -> Iterator[str]:
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
-        raise CepError(f"--metrics {text}: {(error.strerror or str(error)).lower()}", code="option") from None
+        raise CepError(f"--metrics {text}: {reason_of(error)}", code="option") from None
     try:
         name = f"[{host}]" if ":" in host else host
         yield f"http://{name}:{server.server_port}/metrics"

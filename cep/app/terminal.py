@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cep.core.errors import CepError, Warning
+from cep.core.errors import CepError, Warning, reason_of
 from cep.core.logs import Log, plain
 from cep.core.signals import stops
 from cep.core.suggest import astray, missing
@@ -89,7 +89,7 @@ def text_of(path: Path) -> str:
         return text.decode("utf-8-sig")
     except OSError as error:
         hint = None if path.exists() else missing(path)
-        lost = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+        lost = "no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
         reason = astray(path) or lost
         raise CepError(f"{path}: {reason}", hint=hint, code="option") from None
     except UnicodeDecodeError as error:

@@ -119,6 +119,11 @@ class Warning:
         return render("warning: " + self.message, self.source, self.span, self.hint)
 
 
+def reason_of(error: BaseException) -> str:
+    """Why the system, or a library, refuses something, in lower case."""
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
 def _position(error: CepError) -> tuple[int, int, str]:
     span = error.span or NOWHERE
     return (span.line, span.column, error.message)

@@ -23,6 +23,7 @@ from cep.app.cli_options import (
 )
 from cep.app.command_line import option_values
 from cep.app.durations import duration, refuse
+from cep.core.errors import reason_of
 from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
 
@@ -273,7 +274,7 @@ def _token(file: Path) -> str:
     except UnicodeDecodeError:
         raise refuse(f"--token-file: {file} is no text") from None
     except OSError as error:
-        raise refuse(f"--token-file: {file}: {(error.strerror or str(error)).lower()}") from None
+        raise refuse(f"--token-file: {file}: {reason_of(error)}") from None
     if len(token) < 16 or not token.isascii() or set(token) & set(' ";,\\\t\r\n'):
         raise refuse(f"--token-file: {file} holds no good token", "16 letters or more: `openssl rand -hex 32 > token`")
     return token

@@ -13,7 +13,7 @@ from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.opening import ProgramSource, open_batches
 from cep.app.program_thread import Acknowledgements, JournaledBatches
 from cep.app.terminal import announce_compiling, source_log, warn, warnings_of
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.suggest import astray
 from cep.core.tiers import compile_at_once
 from cep.engine import Engine
@@ -142,7 +142,7 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
         reason = astray(options.retention.state) or "this is a file, not a folder"
         raise refuse(f"--state {options.retention.state}: {reason}") from None
     except OSError as error:
-        raise refuse(f"--state {options.retention.state}: {(error.strerror or str(error)).lower()}") from None
+        raise refuse(f"--state {options.retention.state}: {reason_of(error)}") from None
     changed = stack.enter_context(closing(StateFolder(options.retention.state, engine.meanings()))).changed
     if changed:
         options.log("changed", f"{', '.join(changed)}: changed since the last start, or gone", events=changed)

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from cep.app.durations import refuse
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.logs import Log
 from cep.server.answers import ServerParts, assembled
 from cep.server.options import ServeOptions, ServerOptions
@@ -105,7 +105,8 @@ def _unserved(server: ServerOptions, why: BaseException | None) -> CepError:
             message = f"--host {host}: this is none of this machine's addresses"
             return refuse(message, "127.0.0.1 is for this machine alone, 0.0.0.0 for everywhere")
         case _:
-            return refuse(f"--host {host}: {getattr(why, 'strerror', None) or why}".lower())
+            assert why is not None, "what has a number is an error"
+            return refuse(f"--host {host}: {reason_of(why)}")
 
 
 def _feed_log(log: Log) -> Callable[..., None]:

@@ -57,17 +57,17 @@ class Derivations:
     def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:
         """An activity with its rules as plans; of one that is not known all that it may be."""
         activity = self.activity(event, rules)
-        yield _line(activity, RDF + "type", PROV + "Activity")
+        yield triples.triple_line(activity, RDF + "type", PROV + "Activity")
         for rule in rules or self.rules_of(event):
             name = self._name(rule)
             association, followed = (
                 f"{activity}/{name}/association",
                 self.vocabulary.rule(self.meanings[event], event, name),
             )
-            yield _line(activity, PROV + "qualifiedAssociation", association)
-            yield _line(association, RDF + "type", PROV + "Association")
-            yield _line(association, PROV + "hadPlan", followed)
-            yield _line(followed, RDF + "type", PROV + "Plan")
+            yield triples.triple_line(activity, PROV + "qualifiedAssociation", association)
+            yield triples.triple_line(association, RDF + "type", PROV + "Association")
+            yield triples.triple_line(association, PROV + "hadPlan", followed)
+            yield triples.triple_line(followed, RDF + "type", PROV + "Plan")
             text = _written(self.plan.source, self.plan.rules.rules[rule].span)
             yield f"<{followed}> <{RDFS}label> {triples.quoted(text)} .\n"
 
@@ -97,7 +97,7 @@ class Derivations:
                 iri = vocabulary.reading(part) if record else vocabulary.event(part)
                 lines[f"{one}wasDerivedFrom> <{iri}> .\n"] = None
                 if record or name not in self.written:
-                    lines[_line(iri, RDF + "type", vocabulary.type(schemas[name]))] = None
+                    lines[triples.triple_line(iri, RDF + "type", vocabulary.type(schemas[name]))] = None
         return "".join(lines)
 
 
@@ -106,7 +106,3 @@ def _written(source: Source, span: Span) -> str:
     lines[-1] = lines[-1][: span.end_column - 1]
     lines[0] = lines[0][span.column - 1 :]
     return "\n".join(lines)
-
-
-def _line(subject: str, property: str, object: str) -> str:
-    return f"<{subject}> <{property}> <{object}> .\n"

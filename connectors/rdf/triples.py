@@ -201,6 +201,11 @@ def _term(value: Any) -> str | None:
     return quoted(value)
 
 
+def triple_line(subject: str, property: str, object: str) -> str:
+    """A triple of three IRIs."""
+    return f"<{subject}> <{property}> <{object}> .\n"
+
+
 def quoted(text: str) -> str:
     """A text as a literal."""
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'

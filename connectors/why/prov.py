@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from cep.engine import Engine
 from connectors.identity import identity_hashes
 from connectors.rdf.derivations import Derivations
-from connectors.rdf.triples import quoted
+from connectors.rdf.triples import quoted, triple_line
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 from connectors.why.lines import Explained
 
@@ -44,15 +44,15 @@ def _of_formulas(formulas: Sequence[Explained]) -> list[Explained]:
 
 def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
     one = _iri(node, vocabulary)
-    yield _line(one, RDF + "type", PROV + "Entity")
-    yield _line(one, RDF + "type", vocabulary.type(engine.plan.schemas[node["event"]]))
+    yield triple_line(one, RDF + "type", PROV + "Entity")
+    yield triple_line(one, RDF + "type", vocabulary.type(engine.plan.schemas[node["event"]]))
     yield f"<{one}> <{RDFS}label> {quoted(node['text'])} .\n"
     for part in parts:
-        yield _line(one, PROV + "wasDerivedFrom", _iri(part, vocabulary))
+        yield triple_line(one, PROV + "wasDerivedFrom", _iri(part, vocabulary))
     if "rule" not in node and "bounds" in node and "record" not in node:
         derivations = Derivations(engine.plan, engine.meanings(), vocabulary)
         rules = derivations.rules_of(node["event"])
-        yield _line(one, PROV + "wasGeneratedBy", derivations.activity(node["event"], rules))
+        yield triple_line(one, PROV + "wasGeneratedBy", derivations.activity(node["event"], rules))
         yield from derivations.described(node["event"], rules)
     if "rule" not in node:
         return
@@ -61,12 +61,12 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
     rules = [number for number, rule in numbered if (rule.span.line, rule.span.column) in rules_used]
     derivations = Derivations(engine.plan, engine.meanings(), vocabulary)
     activity = derivations.activity(node["event"], rules)
-    yield _line(one, PROV + "wasGeneratedBy", activity)
+    yield triple_line(one, PROV + "wasGeneratedBy", activity)
     for part in parts:
-        yield _line(activity, PROV + "used", _iri(part, vocabulary))
+        yield triple_line(activity, PROV + "used", _iri(part, vocabulary))
     for steps in _known(node.get("conditions", ())):
-        yield _line(one, PROV + "wasDerivedFrom", _statement(steps[0]["triple"], vocabulary))
-        yield _line(activity, PROV + "used", _statement(steps[0]["triple"], vocabulary))
+        yield triple_line(one, PROV + "wasDerivedFrom", _statement(steps[0]["triple"], vocabulary))
+        yield triple_line(activity, PROV + "used", _statement(steps[0]["triple"], vocabulary))
         yield from _stated(steps, vocabulary)
     yield from derivations.described(node["event"], rules)
 
@@ -82,12 +82,12 @@ def _stated(steps: Sequence[Explained], vocabulary: EventVocabulary) -> Iterator
     """Each step's triple as a statement, and what it was derived from by which rule of inference."""
     for step in steps:
         one = _statement(step["triple"], vocabulary)
-        yield _line(one, RDF + "type", PROV + "Entity")
-        yield _line(one, RDF + "type", RDF + "Statement")
+        yield triple_line(one, RDF + "type", PROV + "Entity")
+        yield triple_line(one, RDF + "type", RDF + "Statement")
         for property, term in zip(("subject", "predicate", "object"), step["triple"]):
             yield f"<{one}> <{RDF}{property}> {term} .\n"
         for premise in step.get("from", ()):
-            yield _line(one, PROV + "wasDerivedFrom", _statement(premise, vocabulary))
+            yield triple_line(one, PROV + "wasDerivedFrom", _statement(premise, vocabulary))
         if step.get("from"):
             yield f"<{one}> <{RDFS}comment> {quoted('inferred by ' + step['rule'])} .\n"
 
@@ -98,7 +98,3 @@ def _statement(triple: Sequence[str], vocabulary: EventVocabulary) -> str:
 
 def _iri(node: Explained, vocabulary: EventVocabulary) -> str:
     return vocabulary.reading(node["id"]) if "record" in node else vocabulary.event(node["id"])
-
-
-def _line(subject: str, property: str, object: str) -> str:
-    return f"<{subject}> <{property}> <{object}> .\n"

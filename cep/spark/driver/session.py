@@ -21,7 +21,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.signals import stops
 from cep.spark.disk import SPARK_LOG
 from cep.spark.driver.failure import causes, reason, redirected, said, silence_gateway
@@ -257,7 +257,7 @@ def silent(master: str) -> str | None:
             socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT).close()
             return None
         except (OSError, OverflowError) as error:
-            why = why or (getattr(error, "strerror", None) or str(error)).lower()
+            why = why or reason_of(error)
     return why
 
 

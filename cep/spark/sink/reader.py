@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.schema import Attribute, Schema
 from cep.spark.disk import SINK_LOG
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
@@ -127,10 +127,10 @@ class SinkReader:
                             yield tables, dead, part.without_data()
         except FileNotFoundError as error:
             if name in map(file_name, CommitLog(self.path).lines()):
-                raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
+                raise CepError(f"{path}: {reason_of(error)}", code="input") from None
             return  # the job keeps files for a while, and this one's is over
         except OSError as error:
-            raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
+            raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 
     def _event(self, name: str, columns: Sequence[str]) -> Schema:
         """The event that a Parquet file holds: each of several has its folder; a single one is known by its columns."""

@@ -22,7 +22,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from cep.core.checksum import seal, unsealed
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.spark import spark_files
 from cep.spark.disk import INPUTS, damaged_file, put, writing_to
 from cep.spark.driver.session import KAFKA, connector_artifact
@@ -171,7 +171,7 @@ def check_reachable(address: Address) -> None:
             socket.create_connection(place, _TIMEOUT).close()
             return
         except OSError as error:
-            reasons.append((error.strerror or str(error)).lower())
+            reasons.append(reason_of(error))
     raise address.refused(f"no answer: {reasons[0]}", "is a broker running there?")
 
 
@@ -314,4 +314,4 @@ def _text(address: Address, option: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise address.refused(f"`{option}={path}`: {(error.strerror or str(error)).lower()}") from None
+        raise address.refused(f"`{option}={path}`: {reason_of(error)}") from None

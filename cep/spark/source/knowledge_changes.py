@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.spark.disk import CHANGES, damaged_file
 from cep.spark.source.control_messages import ControlMessage
 
@@ -79,7 +79,7 @@ class FileChangeLog:
             except OSError as error:
                 if known is not None or not strict:
                     continue  # it is gone again, or cannot be read yet
-                reason = (error.strerror or str(error)).lower()
+                reason = reason_of(error)
                 raise CepError(f"{file} cannot be read: {reason}", code="knowledge") from None
             if data is None:
                 continue

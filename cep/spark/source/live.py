@@ -89,7 +89,19 @@ class Arrivals(Protocol):
     def close(self) -> None: ...
 
 
-class LoggedInput:
+class _Counted:
+    """An input whose offsets are numbers, of messages or records."""
+
+    _target: int | None = None
+
+    def begin(self) -> Offset:
+        return 0
+
+    def reached(self, offset: Offset) -> bool:
+        return self._target is not None and offset >= self._target
+
+
+class LoggedInput(_Counted):
     """MQTT and connections: messages are logged, then acknowledged; an offset is a number of logged messages."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
@@ -100,9 +112,6 @@ class LoggedInput:
         self._thread = threading.Thread(target=self._receive, daemon=True)
         self._failure: BaseException | None = None
         self._stopping = False
-
-    def begin(self) -> Offset:
-        return 0
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         self._listen(lasting=True)
@@ -128,9 +137,6 @@ class LoggedInput:
             time.sleep(0.01)
         self._stop()  # what was not taken stays with the broker
         self._target = self._log.end
-
-    def reached(self, offset: Offset) -> bool:
-        return self._target is not None and offset >= self._target
 
     def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
         found: list[WorkItem] = []
@@ -224,7 +230,7 @@ class TopicInput:
         self._topic.close()
 
 
-class RateInput:
+class RateInput(_Counted):
     """A rate: an offset is a number of records."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
@@ -232,18 +238,12 @@ class RateInput:
         self._rate = Rate(address, int(read_or_make(folder / "begin", now)))
         self._target: int | None = None
 
-    def begin(self) -> Offset:
-        return 0
-
     def latest(self, start: Offset, most: int | None) -> Offset:
         end = self._rate.end(now()) if self._target is None else self._target
         return max(start, end if most is None else min(end, start + most))
 
     def target(self) -> None:
         self._target = self._rate.end(now())
-
-    def reached(self, offset: Offset) -> bool:
-        return self._target is not None and offset >= self._target
 
     def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
         firsts = range(start, end, _EACH)
