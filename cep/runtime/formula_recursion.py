@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import START, Table, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import FixpointGoal, Goal, KnowsHeld, RecursiveGoal
+from cep.operators.goals.contract import FixpointGoal, Goal, KnowsHeld, RecursiveGoal, TimedGoal
 from cep.operators.goals.fluents.change_tables import changes_in, decided
 from cep.operators.goals.fluents.stretches import clipped
 from cep.plan.order import PlanUnit
@@ -26,23 +26,30 @@ recursion counts as one that never ends."""
 
 
 class FormulaRecursion(Cycle):
-    """The goals of one cycle of formulas. `late`: how late what comes in is given, in microseconds; `outside`: the
-    goals that it comes from; `settling`: the units that give what the fluents of the cycle come to."""
+    """The goals of one cycle of formulas. `settling`: the units that give what the fluents of the cycle come to;
+    `timed`: those of which time alone changes what they give; `outside`: the goals that what comes in comes from.
+
+    The plan says what each goal promises; here, once, it is taken at its word.
+    """
 
     def __init__(
         self,
         readers: Sequence[Reader],
         settling: frozenset[PlanUnit],
+        timed: frozenset[PlanUnit],
         outside: Mapping[PlanUnit, Goal],
         widths: Mapping[PlanUnit, int],
-        late: int,
         limit: int,
         rules: Sequence[str],
     ) -> None:
         super().__init__([CyclePart(tuple(readers), True)])
-        self.readers, self.settling, self.outside, self.widths = readers, settling, outside, widths
-        self.late, self.limit, self.rules = late, limit, rules
-        self.timed = [goal for _, goal, _, _ in readers if hasattr(goal, "next_change")]
+        self.readers, self.settling, self.widths, self.limit, self.rules = readers, settling, widths, limit, rules
+        goals = {unit: goal for unit, goal, _, _ in readers}
+        self.recursive = cast(Mapping[PlanUnit, RecursiveGoal], goals)
+        self.fixpoints = {unit: cast(FixpointGoal, goal) for unit, goal in goals.items() if unit in settling}
+        self.timed = [cast(TimedGoal, goal) for unit, goal in goals.items() if unit in timed]
+        self.outside = cast(Mapping[PlanUnit, KnowsHeld], outside)
+        self.late = max(goal.late for goal in self.fixpoints.values())
 
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
         """Add to `outputs` what every unit of the cycle gives."""
@@ -57,7 +64,7 @@ class FormulaRecursion(Cycle):
             if first > last:
                 return
             self._grow(outputs, first, last, END_OF_TIME)
-        given = {unit: cast(FixpointGoal, goal).settled() for unit, goal, _, _ in self.readers if unit in self.settling}
+        given = {unit: goal.settled() for unit, goal in self.fixpoints.items()}
         seen = outputs | given
         for unit, goal, reads, event in self.readers:
             made = goal.step(self._tables(reads, event, unit, seen), frontier)
@@ -89,21 +96,21 @@ class FormulaRecursion(Cycle):
         """Rounds, each from what the one before has added, until nothing is. False: `last` is the end of all time, and
         they go on and on beyond the `latest` time in the input."""
         new: dict[PlanUnit, Table] = {}
-        for unit, goal, reads, _ in self.readers:
-            cast(RecursiveGoal, goal).open_stretch(first, last)
+        for unit, _, reads, _ in self.readers:
+            self.recursive[unit].open_stretch(first, last)
             new[unit] = empty(self.widths[unit])
             for other in reads:
                 if other not in self.inside:
-                    held = cast(KnowsHeld, self.outside[other]).held(outputs[other], first, last)
+                    held = self.outside[other].held(outputs[other], first, last)
                     new[other] = clipped(held, first, last)
         nothing = {unit: table[:, :0] for unit, table in new.items()}
         derived, alone, opening = 0, 0, True
         while opening or any(rows(new[unit]) for unit in self.settling):
             made: dict[PlanUnit, Table] = {}
-            for unit, goal, reads, event in self.readers:
+            for unit, _, reads, event in self.readers:
                 tables = self._tables(reads, event, unit, new | made)
                 some = opening or any(map(rows, tables))
-                made[unit] = cast(RecursiveGoal, goal).grow(tables) if some else empty(self.widths[unit])
+                made[unit] = self.recursive[unit].grow(tables) if some else empty(self.widths[unit])
             new = nothing | {unit: made[unit] for unit in self.settling}
             opening = False
             found = [made[unit] for unit in self.settling]

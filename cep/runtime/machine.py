@@ -17,7 +17,7 @@ from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import END, Table, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import FixpointGoal, Goal, Holder, Ints, Translation, demand
+from cep.operators.goals.contract import Goal, Holder, Ints, Translation, demand
 from cep.plan import order
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
@@ -78,15 +78,18 @@ class Machine:
     def _settles(self, unit: PlanUnit) -> bool:
         return not isinstance(unit, str) and self.plan.nodes[unit].properties().settles
 
+    def _timed(self, unit: PlanUnit) -> bool:
+        return not isinstance(unit, str) and self.plan.nodes[unit].properties().timed
+
     def _formulas(self, group: Group, max_derivations: int) -> FormulaRecursion:
         steps = {unit: self._single(unit) for unit in group.units}
         settling = frozenset(filter(self._settles, group.units))
         sequence = order.components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
         outside = dict(self.goals())
         rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
-        late = max(cast(FixpointGoal, steps[unit].goal).late for unit in settling)
+        timed = frozenset(filter(self._timed, group.units))
         readers = [(u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence]
-        return FormulaRecursion(readers, settling, outside, self.widths, late, max_derivations, rules)
+        return FormulaRecursion(readers, settling, timed, outside, self.widths, max_derivations, rules)
 
     # --- stepping ---
 

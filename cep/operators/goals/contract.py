@@ -100,7 +100,7 @@ class Holder(Protocol):
         ...
 
 
-class RecursiveGoal(Protocol):
+class RecursiveGoal(Goal, Protocol):
     """A goal of formulas that may lie on a cycle: then rows of tables are intervals, whose START and END are codes
     (`cep.operators.goals.fluents.stretches`)."""
 
@@ -121,6 +121,14 @@ class FixpointGoal(RecursiveGoal, Protocol):
 
     def settled(self) -> Table:
         """The changes that all of it comes to, against what holds before the stretch."""
+        ...
+
+
+class TimedGoal(RecursiveGoal, Protocol):
+    """A goal of formulas of which time alone changes what it gives: one of a node that is `timed`."""
+
+    def next_change(self) -> int:
+        """The code at which time alone changes it first; INFINITE: it does not."""
         ...
 
 

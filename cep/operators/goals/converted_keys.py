@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
@@ -30,12 +29,6 @@ class WithConvertedKeys:
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         return self._narrow(self.goal.step(self._wide(inputs), frontier))
 
-    def open_stretch(self, first: int, last: int) -> None:
-        cast(RecursiveGoal, self.goal).open_stretch(first, last)
-
-    def grow(self, inputs: Sequence[Table]) -> Table:
-        return self._narrow(cast(RecursiveGoal, self.goal).grow(self._wide(inputs)))
-
     def _wide(self, inputs: Sequence[Table]) -> list[Table]:
         wide = []
         for i, table in enumerate(inputs):
@@ -52,6 +45,19 @@ class WithConvertedKeys:
     @property
     def size(self) -> tuple[int, int]:
         return self.goal.size
+
+
+class RecursiveWithConvertedKeys(WithConvertedKeys):
+    """The same of a goal that may lie on a cycle of formulas."""
+
+    def __init__(
+        self, goal: RecursiveGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]
+    ) -> None:
+        super().__init__(goal, added, types)
+        self.open_stretch, self._grow = goal.open_stretch, goal.grow
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        return self._narrow(self._grow(self._wide(inputs)))
 
 
 def with_converted_keys(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:

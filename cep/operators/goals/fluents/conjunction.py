@@ -32,7 +32,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.converted_keys import with_converted_keys
+from cep.operators.goals.converted_keys import RecursiveWithConvertedKeys
 from cep.operators.goals.fluents.change_tables import PendingChanges, phased, put_changes
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.stretches import Rows
@@ -367,4 +367,5 @@ def conjunction_of(node: Conjunction, builder: GoalBuilder) -> Goal:
         wide = [*types, *others(pairs, types)]
         sides.append(Side(len(wide), kind, key, codes_of(wide), take))
     goal = ConjunctionGoal(ConjunctionSpec(sides[0], sides[1], node.negated, node.lates), builder.lineage)
-    return with_converted_keys(goal, (left_added, right_added), (left, right))
+    added = (left_added, right_added)
+    return RecursiveWithConvertedKeys(goal, added, (left, right)) if any(added) else goal
