@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.operators.holding import KIND
 from cep.operators.where import decided
-from cep.plan.formula import AND, BETWEEN, Formula, Names, OverSeveral, formula_variables, placed
+from cep.plan.formula import AND, BETWEEN, Formula, Lowering, Names, OverSeveral, formula_variables, placed
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
-    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -56,7 +55,7 @@ class And(OverSeveral):
         hint = "NOT of what does not depend on it"
         return [("NOT asks for all of it", part.span, hint) for part in self.absent if through(part)]
 
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         positive = lowering.apart(self.positive, lambda outer: And(outer, (False,) * len(outer), self.span))
         absent = self.absent
         mine = [part.bound() for part in positive]
@@ -85,7 +84,7 @@ class And(OverSeveral):
         return lowering.projected(made, keep, self)
 
 
-def _safe(lowering: FormulaLowering, absent: Formula, loose: Names, outside: Names) -> None:
+def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> None:
     """Refuse variables of what is absent that something around the conjunction speaks of, and it does not bind."""
     for name in sorted(loose & outside):
         lowering.error(

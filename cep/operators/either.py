@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.operators.where import decided, of_parts, split
 from cep.plan.binarise import Component
-from cep.plan.formula import BETWEEN, OR, Formula, Names, OverSeveral, placed
+from cep.plan.formula import BETWEEN, OR, Formula, Lowering, Names, OverSeveral, placed
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, mentioned, variables
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
-    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
@@ -44,7 +43,7 @@ class Or(OverSeveral):
     def text(self) -> tuple[str, int]:
         return " OR ".join(placed(part, BETWEEN) for part in self.parts), OR
 
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         mine = [frozenset(name for name in part.bound() if "'" not in name) for part in self.parts]
         every = frozenset[str]().union(*mine)
         for part, names in zip(self.parts, mine, strict=True):

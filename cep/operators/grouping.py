@@ -10,7 +10,7 @@ from cep.core.errors import NOWHERE, Span
 from cep.core.suggest import did_you_mean
 from cep.operators.holding import KIND
 from cep.operators.where import decided
-from cep.plan.formula import OR, WHOLE, Formula, Names, OverOne, placed
+from cep.plan.formula import OR, WHOLE, Formula, Lowering, Names, OverOne, placed
 from cep.plan.names import used_variables
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, renamer
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
-    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -61,14 +60,14 @@ class AggregatedFormula(OverOne):
     def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
         return [("AGGREGATE asks for all of it", self.span, "AGGREGATE over what does not depend on it")]
 
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         inner = self.formula.bound()
         self._check(lowering, inner)
         body = lowering.lowered(self.formula, inner, outside | inner)
         late = lowering.late_of(self.formula)
         return lowering.projected(GroupingPattern(body, self.results, self.by, late, None, self.span), keep, self)
 
-    def _check(self, lowering: FormulaLowering, inner: Names) -> None:
+    def _check(self, lowering: Lowering, inner: Names) -> None:
         known = sorted(name for name in inner if "'" not in name)
 
         def unbound(name: str, span: Span) -> None:

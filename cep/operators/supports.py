@@ -12,7 +12,7 @@ from cep.core.literals import write_duration
 from cep.operators.event import Atom, Scan, WholeTable
 from cep.operators.holding import KIND
 from cep.operators.where import decided
-from cep.plan.formula import UNARY, WHOLE, Formula, Names, formulas
+from cep.plan.formula import UNARY, WHOLE, FluentLateness, Formula, Lowering, Names, formulas
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
-    from cep.language.formula_lowering import FormulaLowering
-    from cep.language.lateness import Lateness
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -72,7 +70,7 @@ class FormulaAtom(Formula):
         text += "" if self.value is None else f" = {print_argument(self.value)}"
         return (text, UNARY) if self.within is None else (f"{text} WITHIN {write_duration(self.within)}", WHOLE)
 
-    def late(self, lateness: Lateness) -> int:
+    def late(self, lateness: FluentLateness) -> int:
         return lateness.late(self.name) if self.name in lateness.declared else self.within or 0
 
     def why_late(self) -> str | None:
@@ -80,7 +78,7 @@ class FormulaAtom(Formula):
             return None
         return f"`{self.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
 
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         values = tuple(each for each in self.arguments if isinstance(each, Variable | Constant))
         edges = lowering.edges(self.name)
         if edges is None:

@@ -14,7 +14,19 @@ from cep.core.temporal_operators import DILATE, ERODE, TEMPORAL, TemporalOperato
 from cep.operators.conjunction import ConjunctionPattern
 from cep.operators.holding import KIND
 from cep.operators.where import decided
-from cep.plan.formula import BETWEEN, OR, UNARY, WHOLE, Formula, Names, OverOne, OverSeveral, placed
+from cep.plan.formula import (
+    BETWEEN,
+    OR,
+    UNARY,
+    WHOLE,
+    FluentLateness,
+    Formula,
+    Lowering,
+    Names,
+    OverOne,
+    OverSeveral,
+    placed,
+)
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.plan.types import grown
@@ -25,8 +37,6 @@ if TYPE_CHECKING:
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
-    from cep.language.formula_lowering import FormulaLowering
-    from cep.language.lateness import Lateness
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -78,7 +88,7 @@ class MetricFormula(OverSeveral):
         *before, last = (placed(part, UNARY) for part in self.parts)
         return " ".join((*before, word, last)), BETWEEN if before else UNARY
 
-    def late(self, lateness: Lateness) -> int:
+    def late(self, lateness: FluentLateness) -> int:
         inner = OverSeveral.late(self, lateness)
         if not self.row.ahead:
             return inner
@@ -93,7 +103,7 @@ class MetricFormula(OverSeveral):
             return []
         return [(f"{self.operator} looks ahead", self.span, f"`{self.row.mirror}` looks back as far")]
 
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         by = reach(self.within.low, self.within.high, self.within.bounds)
         right = self.parts[-1]
         its = lowering.late_of(right)
@@ -176,7 +186,7 @@ class LastingFormula(OverOne):
         sign = ">" if self.strictly else ">="
         return f"{placed(self.formula, OR)} {self.operator} {sign} {write_duration(self.least)}", WHOLE
 
-    def late(self, lateness: Lateness) -> int:
+    def late(self, lateness: FluentLateness) -> int:
         return OverOne.late(self, lateness) + self.length
 
     def why_late(self) -> str | None:
@@ -193,7 +203,7 @@ class LastingFormula(OverOne):
     def long(self) -> tuple[Formula, int] | None:
         return self.formula, self.length
 
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         body = lowering.lowered(self.formula, self.formula.bound(), outside)
         late = lowering.late_of(self.formula)
         made = TemporalPattern(self.operator, body, None, None, self.length, (late,), None, self.span)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.plan.binarise import Component, canonical, components_of
-from cep.plan.formula import OR, WHOLE, Formula, Names, OverOne, asked, placed
+from cep.plan.formula import OR, WHOLE, Formula, Lowering, Names, OverOne, asked, placed
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import author_names, used_variables
 from cep.plan.node import Node, NodeProperties
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
     from cep.explain.matching import Attempt, Matcher
-    from cep.language.formula_lowering import FormulaLowering
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser
@@ -58,7 +57,7 @@ class RestrictedFormula(OverOne):
     def text(self) -> tuple[str, int]:
         return f"{placed(self.formula, OR)} WHERE {print_conditions(self.conditions)}", WHOLE
 
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         conditions = lowering.conditions(self.conditions)
         for each in conditions:
             if any(_times(side) for one in each_condition([each]) for side in _sides(one)):

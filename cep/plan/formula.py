@@ -7,22 +7,62 @@ is lowered to (`cep.plan.pattern`). The language folds over formulas and names n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from cep.core.errors import Span
 from cep.rules.terms import Condition, condition_variables
 
 if TYPE_CHECKING:
-    from cep.language.formula_lowering import FormulaLowering
-    from cep.language.lateness import Lateness
     from cep.plan.pattern import Pattern
 
 Names = frozenset[str]
 
 WHOLE, OR, AND, BETWEEN, UNARY = range(5)
 """How tightly a formula holds together: what takes all to its left, least; what stands before one formula, most."""
+
+
+class FluentLateness(Protocol):
+    """How late fluents and formulas are given, in microseconds: what a formula asks for its own."""
+
+    @property
+    def declared(self) -> Container[str]:
+        """The names of fluents; others are events."""
+
+    def late(self, name: str) -> int:
+        """Of a fluent."""
+
+    def late_of(self, formula: Formula) -> int:
+        """Of a formula."""
+
+
+class Lowering(Protocol):
+    """What a formula asks while it becomes a pattern."""
+
+    def late_of(self, formula: Formula, /) -> int:
+        """How late a formula is given, in microseconds."""
+
+    def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
+        """Report a mistake."""
+
+    def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
+        """A part as a pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
+
+    def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
+        """The parts, in a recursion those that are not of the cycle as one."""
+
+    def projected(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
+        """The pattern of a formula with these variables alone."""
+
+    def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
+        """What holds of these variables while the pattern does with any values of the others."""
+
+    def edges(self, name: str) -> str | None:
+        """The table that says when a fluent begins and ends; None: it is an event."""
+
+    def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+        """The conditions of a WHERE as they are asked."""
 
 
 class Formula(ABC):
@@ -51,7 +91,7 @@ class Formula(ABC):
     def text(self) -> tuple[str, int]:
         """The formula as it is read, and how tightly it holds together."""
 
-    def late(self, lateness: Lateness) -> int:
+    def late(self, lateness: FluentLateness) -> int:
         """How late it is given, in microseconds."""
         return max(map(lateness.late_of, self.inside()))
 
@@ -68,7 +108,7 @@ class Formula(ABC):
         return None
 
     @abstractmethod
-    def lowered(self, lowering: FormulaLowering, keep: Names, outside: Names) -> Pattern:
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         """A pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
 
 
