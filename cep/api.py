@@ -277,7 +277,17 @@ def _program(program: str | Path) -> tuple[str, str]:
 
 def _compiled(text: str, name: str, facts: Mapping[str, Any] | None, options: CompileOptions) -> CompiledProgram:
     program = ReadProgram.of(text, name, options.dialect, options.tick)
-    return program.compiled(replace(options, facts=None if facts is None else _facts(facts, program.predicates)))
+    tables = None if facts is None else _facts(facts, program.predicates)
+    return program.compiled(replace(options, facts=tables, knowledge=_source(options.knowledge)))
+
+
+def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
+    """Knowledge as engines ask it: triples, too. CepError: these are none."""
+    if knowledge is None or isinstance(knowledge, KnowledgeSource):
+        return knowledge
+    from knowledge.graph import Knowledge
+
+    return Knowledge.of(knowledge)
 
 
 def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.DataFrame]:

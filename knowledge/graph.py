@@ -17,7 +17,7 @@ from cep.core.values import Areas, Pool
 from cep.plan import algebra
 from cep.rules.conditions.relations import Relation
 from cep.rules.terms import Graph
-from cep.runtime.knowledge_source import Answers, Fixed, Spanned
+from cep.runtime.knowledge_source import Answers, Fixed, KnowledgeSource, Spanned, take_triples_by
 from knowledge import geometry, load, no_answers
 from knowledge.change import Change, merge
 from knowledge.forgetting import FEW, forget
@@ -51,7 +51,7 @@ _MANY = 8  # a change of more than one triple in so many: a store is filled anew
 _OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # what SPARQL leaves to the order of solutions
 
 
-class Knowledge:
+class Knowledge(KnowledgeSource):
     """Triples in a default graph and in named ones, closed under the rules of a kind of reasoning.
 
     Patterns see the union of all graphs and what is inferred from it; GRAPH sees the named ones as they were given.
@@ -78,9 +78,7 @@ class Knowledge:
         self.tables: dict[_Asked, PatternTable | None] = {}
         self._answers: dict[_Asked, tuple[PatternTable | Refreshed, Pool, Answers, PreviousAnswers]] = {}
         self._refreshed: dict[_Asked, Refreshed] = {}  # of patterns that are more than triples
-        self._single: dict[
-            _Asked | Fixed, bool
-        ] = {}  # whether no two bindings were the same values, when all were asked for
+        self._single: dict[_Asked | Fixed, bool] = {}  # whether no two bindings of all were the same values
         self._last: Difference | None = None  # what the last change brought and took
         self._places: geometry.Geometries | None = None
         self._fingerprint: str | None = None
@@ -392,6 +390,9 @@ class Knowledge:
     def constant_id(self, constant: ConstantTerm) -> int:
         """The id that a term in a pattern has among the triples seen."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
+
+
+take_triples_by(Knowledge.of)
 
 
 def _key(graph: Graph) -> _Asked:

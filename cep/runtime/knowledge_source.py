@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Spanned:
     until: Ints
 
 
-class KnowledgeSource(Protocol):
+class KnowledgeSource(ABC):
     """Knowledge that an engine can ask. What it gives is what holds in its present state.
 
     A change takes triples away and then adds others. As bytes it is opaque here: what `change` makes, `merge` puts
@@ -57,70 +57,98 @@ class KnowledgeSource(Protocol):
     """
 
     @property
+    @abstractmethod
     def fingerprint(self) -> str:
         """A name for what was loaded and how: equal names are equal knowledge."""
 
+    @abstractmethod
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
         """The answers of a graph pattern, a column for each of `graph.variables`.
 
         Raises CepError with a span inside the braces.
         """
 
+    @abstractmethod
     def by_difference(self, graph: Graph) -> bool:
         """Whether of a pattern's answers only those are sought that a change brings or takes, not all anew."""
 
+    @abstractmethod
     def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
         """The answers that the last change took, and those that it brought; None where all are to be asked for anew.
         Equal answers may come and go several times: an answer is there until it has gone as often as it has come."""
 
+    @abstractmethod
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """The triples that have these terms, a column for each position that is not fixed."""
 
+    @abstractmethod
     def why_no_answers(self, pattern: Graph | Triples, source: Source) -> Warning:
         """Why a pattern, or triples, of which there are none have no answers."""
 
+    @abstractmethod
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
         """Further predicates that conditions can ask, by name."""
 
+    @abstractmethod
     def areas(self) -> Areas | None:
         """What gives the shapes of places by their IRIs, for `inside`. Equal ones give the same."""
 
+    @abstractmethod
     def fork(self, *, apart: bool = False) -> KnowledgeSource:
         """The same knowledge in its present state, which changes by itself; `apart`: and may `forget`."""
 
+    @abstractmethod
     def forget(self) -> None:
         """Hold nothing any more of what came and went, when it is much."""
 
+    @abstractmethod
     def change(self, add: Any, remove: Any) -> bytes:
         """A change, checked. Raises CepError where `add` or `remove` is no RDF."""
 
+    @abstractmethod
     def merge(self, changes: Sequence[bytes]) -> bytes:
         """Changes one after the other as one."""
 
+    @abstractmethod
     def net(self, changes: Sequence[bytes]) -> bytes:
         """Changes of this knowledge as one, without what goes and is not here."""
 
+    @abstractmethod
     def over(
         self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | Triples], pool: Pool
     ) -> tuple[KnowledgeSource, dict[str, Spanned]] | None:
         """The knowledge after changes, each with the time from which it holds, ascending; and the answers to what is
         asked from before the first until after the last. None where this needs them one by one."""
 
+    @abstractmethod
     def apply(self, change: bytes) -> None:
         """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
 
 
-RDF = "knowledge.graph"
-"""The module that makes a source of triples. It lies above this one, and is loaded when triples are given."""
+MakeSource = Callable[[Iterable[Any]], KnowledgeSource]
+"""Triples or quads as a source; an rdflib graph or dataset is one of them. Raises CepError for anything else."""
+
+_makers: list[MakeSource] = []
+
+
+def take_triples_by(make: MakeSource) -> None:
+    """From now on triples can be given as knowledge, too. The module that knows triples calls this when it is imported
+    (`knowledge.graph`): it lies above this one."""
+    _makers[:] = [make]
 
 
 def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """What an engine is given as knowledge: a source, as it is; or an rdflib graph or dataset, or triples or quads of
-    rdflib or pyoxigraph, without reasoning. Raises CepError for anything else."""
-    if knowledge is None or hasattr(knowledge, "fingerprint"):
-        return knowledge  # type: ignore[return-value]
-    source: KnowledgeSource = import_module(RDF).Knowledge.of(knowledge)
-    return source
+    """What an engine is given as knowledge: a source, as it is; or triples, without reasoning. Raises CepError for
+    anything else, and for triples if nothing was imported that takes them."""
+    if knowledge is None or isinstance(knowledge, KnowledgeSource):
+        return knowledge
+    if not _makers:
+        raise CepError(
+            f"knowledge: nothing is imported that takes triples, as of this {type(knowledge).__name__}",
+            hint="`from knowledge.graph import Knowledge`; `from cep import Engine, detect` need no more",
+            code="knowledge",
+        )
+    return _makers[0](knowledge)
 
 
 class KnowledgePredicate:
