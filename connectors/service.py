@@ -48,14 +48,14 @@ class Service:
     `written`: of listeners that write later, a future that is done when all until now is written.
     """
 
-    def __init__(self, engine: Engine, text: str, name: str, tally: RunStats) -> None:
+    def __init__(self, engine: Engine, text: str, name: str, stats: RunStats) -> None:
         self.engine = engine
         self.text = text
         self.name = name
         self.meanings: Mapping[str, str] = engine.meanings()
         self.inputs: Mapping[str, Schema] = engine.inputs
         self.outputs: Mapping[str, Schema] = engine.outputs
-        self.tally = tally
+        self.stats = stats
         self.last: Round | None = None
         self.ended = False
         self.written: list[Callable[[], Future[None]]] = []
@@ -93,14 +93,14 @@ class Service:
     def _notify(
         self, batch: Batch | None, inputs: Mapping[str, pl.DataFrame], derived: Mapping[str, pl.DataFrame]
     ) -> None:
-        engine, tally = self.engine, self.tally
+        engine, stats = self.engine, self.stats
         one = Round(
             number=self.rounds + 1,
             watermark=engine.watermark,
             inputs=inputs,
             derived=self.identified(derived),
-            records=tally.records,
-            dead=tally.dead.total(),
+            records=stats.records,
+            dead=stats.dead.total(),
             counts=engine.take_counts(),
             alerts={name: table for name, table in derived.items() if table.height and name not in self.outputs},
             ended=batch is None,
@@ -111,15 +111,16 @@ class Service:
 
 
 class Relay(Service):
-    """The same of what was derived elsewhere: batches hold it, and an engine over them (`teller`, of stage 0) makes
-    nothing but the occurrences of alerts. `engine` is the whole program; it is not run, and has the teller's time."""
+    """The same of what was derived elsewhere: batches hold it, and an engine over them (`alert_engine`, of stage 0)
+    makes nothing but the occurrences of alerts. `engine` is the whole program; it is not run, and has the time of
+    `alert_engine`."""
 
-    def __init__(self, engine: Engine, text: str, name: str, tally: RunStats, teller: Engine) -> None:
-        super().__init__(engine, text, name, tally)
-        self.teller = teller
+    def __init__(self, engine: Engine, text: str, name: str, stats: RunStats, alert_engine: Engine) -> None:
+        super().__init__(engine, text, name, stats)
+        self.alert_engine = alert_engine
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         events = self._new(batch)
-        self.engine.skip(self.teller.watermark)
-        self.tally.derived.update({name: table.height for name, table in events.items()})
+        self.engine.skip(self.alert_engine.watermark)
+        self.stats.derived.update({name: table.height for name, table in events.items()})
         self._notify(batch, {}, {**events, **derived})

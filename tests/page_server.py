@@ -97,7 +97,7 @@ class Shown:
         )  # fmt: skip
         batch = Batch({"reading": table}, [], [])
         with self.turn:
-            self.service.tally.records += table.height
+            self.service.stats.records += table.height
             self.service.take(batch, self.engine.push(batch.tables))
             self.service.take(batch, self.engine.advance(EIGHT + rows[-1][0] * SECOND))
 

@@ -247,7 +247,7 @@ def test_alerts_are_shown_and_belong_to_no_stage() -> None:
     assert (
         """
 2.  ALERT cold ON reading(S, T) WHERE T < 0                             # line 3
-      tells      Minor, for 2 h, one for each station; `cep serve` does
+      sends      Minor alerts, for 2 h, one for each station; `cep serve` does
 """
         in page
     )

@@ -56,7 +56,7 @@ def test_a_scene_is_bounded_and_goes_on_from_any_number(tmp_path: Path, monkeypa
     monkeypatch.setattr(scene, "STATIONS", 4)
     with shown(tmp_path) as one:
         look = one.scene
-        assert [(s["key"], s["state"]) for s in look.newest(9)[2]] == [("grz", "unheard"), ("vie", "unheard")]
+        assert [(s["key"], s["state"]) for s in look.newest(9)[2]] == [("grz", "silent"), ("vie", "silent")]
         start = look.number
         one.push(
             (0, "vie", 20), (1, "vie", 21), (2, "grz", 9), (3, "x", 1, 50.0, 8.0), (4, "y", 1), (5, "z", 1, 95.0, 8.0)
@@ -223,7 +223,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
         if drawn:
             _until(page, "[...semcep.parts.map.areas.values()].flat().some((each) => each.getRadius() === 20000)")
             colours = page.evaluate("[...semcep.parts.map.markers].map(([key, each]) => each.options.fillColor)")
-            assert len(set(colours)) == 3  # unheard, part of an event, alert
+            assert len(set(colours)) == 3  # silent, part of an event, alert
 
         # by keyboard: from Events to Alerts, to the alert, why, and back
         page.get_by_role("tab", name="Events").focus()

@@ -98,8 +98,8 @@ def rows_of(rounds: list[Round]) -> dict[str, list[tuple[object, ...]]]:
 def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: str) -> None:
     whole = Engine.from_text(PROGRAM, alerts=True)
     here, elsewhere = Service(whole, PROGRAM, "p", RunStats()), Engine.from_text(PROGRAM, alerts=True)
-    teller = Engine.from_text(PROGRAM, alerts=True, lateness=None, stage=0)
-    there = Relay(elsewhere, PROGRAM, "p", RunStats(), teller)
+    alert_engine = Engine.from_text(PROGRAM, alerts=True, lateness=None, stage=0)
+    there = Relay(elsewhere, PROGRAM, "p", RunStats(), alert_engine)
     rounds: tuple[list[Round], list[Round]] = ([], [])
     with closing(Outbox(None)) as mine, closing(Outbox(None)) as other:
         for service, outbox, each in ((here, mine, rounds[0]), (there, other, rounds[1])):
@@ -112,12 +112,12 @@ def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: st
             here.take(None, made)
             sink.batch({name: made[name] for name in whole.outputs if name in made})
             if number in (3, 19, 21):  # now and then; in between some of the log is compacted
-                read += _take(folder, teller, there)
+                read += _take(folder, alert_engine, there)
         made = whole.close()
         here.take(None, made)
         sink.batch({name: made[name] for name in whole.outputs if name in made})
         (tmp_path / "out" / "part-00000-left-by-a-killed-run.txt").write_text("{")
-        read += _take(folder, teller, there)
+        read += _take(folder, alert_engine, there)
         assert list(folder.new()) == []
         changes = [[entry.change for entry in outbox.between(0, outbox.last)] for outbox in (mine, other)]
     assert read > 20 and rows_of(rounds[1]) == rows_of(rounds[0])
@@ -127,17 +127,19 @@ def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: st
     last = tall[-1].time
     assert [c for c in changes[1] if c.time < last] == [c for c in tall if c.time < last]
     assert (
-        elsewhere.watermark == teller.watermark == max(end for table in rows_of(rounds[0]).values() for end, _ in table)
+        elsewhere.watermark
+        == alert_engine.watermark
+        == max(end for table in rows_of(rounds[0]).values() for end, _ in table)
     )
 
 
-def _take(folder: SinkReader, teller: Engine, service: Relay) -> int:
+def _take(folder: SinkReader, alert_engine: Engine, service: Relay) -> int:
     count = 0
     for batch in folder.new():
         assert not batch.dead and batch.watermark is not None
-        teller.receive(batch.tables)
-        assert not teller.take_dead()
-        service.take(batch, teller.advance(batch.watermark))
+        alert_engine.receive(batch.tables)
+        assert not alert_engine.take_dead()
+        service.take(batch, alert_engine.advance(batch.watermark))
         count += 1
     return count
 

@@ -127,7 +127,7 @@ class _Listing:
             self.details(head.child)
         if alert is not None:
             keys = f"one for each {listed(alert.keys)}" if alert.keys else "one for all"
-            self.item("tells", f"{alert.severity}, for {say_duration(alert.duration)}, {keys}; `cep serve` does")
+            self.item("sends", f"{alert.severity} alerts, for {say_duration(alert.duration)}, {keys}; `cep serve` does")
 
     def way(self, group: Group, events: Sequence[str]) -> str:
         """How a recursion is run."""

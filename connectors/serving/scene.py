@@ -52,7 +52,7 @@ class Station:
     def state(self) -> str:
         """`event`: the latest record about it was part of something, or something came since; `quiet`: it was not."""
         if self.last_event == self.last_record == BEGINNING:
-            return "unheard"
+            return "silent"
         return "event" if self.last_event >= self.last_record else "quiet"
 
     def shown(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Scene:
         where_about = self._subject_columns[name]
         if where_about.subject is None or not table.height:
             return
-        if self._schemas[name].fluent is not None:  # what begins is heard of, too
+        if self._schemas[name].fluent is not None:  # the beginning of a fluent counts as an event
             table = table.with_columns(pl.coalesce("end", "start", pl.lit(BEGINNING)).alias("end"))
         columns = [pl.col("end").max()]
         if where_about.latitude is not None and where_about.longitude is not None:

@@ -8,7 +8,7 @@ import { stateOf } from "./store.js";
 const ALERTS = 100;
 const EVENTS = 150;
 const STATIONS = 100;
-const STATES = { unheard: "nothing heard", quiet: "quiet", event: "part of an event" };
+const STATES = { silent: "no record yet", quiet: "quiet", event: "part of an event" };
 const PACE = 250; // milliseconds between two renewals of a list
 
 export class Lists {
@@ -126,7 +126,7 @@ export class Lists {
 const values = (event) => Object.entries(event.values).map(([name, value]) =>
   `${name} ${event.places?.find((place) => place.iri === value)?.name ?? valued(value)}`).join(" · ");
 
-// What is heard of a station, for the panel.
-export async function heard(key) {
+// The latest records of a station, for the panel.
+export async function latestRecords(key) {
   return (await (await ask(`api/station?key=${encodeURIComponent(key)}`)).json()).records;
 }

@@ -120,11 +120,11 @@ export class StationMap {
     const holds = station.holds?.at(-1); // a fluent, the latest of those that hold there
     const many = this.store.stations.size > MANY; // small, and without a rim unless it matters
     return {
-      radius: { alert: 8, event: 6.5, quiet: 5, unheard: 4.5 }[state] * (many ? 0.6 : 1),
-      stroke: !many || state === "alert" || state === "unheard",
-      color: state === "unheard" ? colour("muted") : colour("panel"),
-      weight: state === "unheard" ? 1.5 : alert ? 2 : 1.25,
-      fillColor: alert ? severity(alert.severity) : holds ? kind(this.kinds.get(holds)) : colour(state === "unheard" ? "panel" : state),
+      radius: { alert: 8, event: 6.5, quiet: 5, silent: 4.5 }[state] * (many ? 0.6 : 1),
+      stroke: !many || state === "alert" || state === "silent",
+      color: state === "silent" ? colour("muted") : colour("panel"),
+      weight: state === "silent" ? 1.5 : alert ? 2 : 1.25,
+      fillColor: alert ? severity(alert.severity) : holds ? kind(this.kinds.get(holds)) : colour(state === "silent" ? "panel" : state),
       fillOpacity: 1,
       opacity: 1,
     };

@@ -4,7 +4,7 @@ import { ask, by, counted, el, narrow, say, valued } from "./elements.js";
 import { interval, lasting, moment } from "./times.js";
 import { code } from "./rules.js";
 import { kind } from "./colours.js";
-import { heard } from "./lists.js";
+import { latestRecords } from "./lists.js";
 import { tree } from "./tree.js";
 import { stateOf } from "./store.js";
 import { WhyNot } from "./whynot.js";
@@ -123,7 +123,7 @@ export class Why {
 
   async station(key) {
     const station = this.store.stations.get(key);
-    const records = await heard(key);
+    const records = await latestRecords(key);
     const events = (this.store.keys.get(key) ?? []).slice(-12).reverse();
     return [
       station ? facts([["subject", key], ["at", `${station.lat.toFixed(4)}, ${station.long.toFixed(4)}`]]) : null,
