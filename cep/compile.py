@@ -13,9 +13,9 @@ import polars as pl
 
 from cep.core.errors import CepError, CepErrors
 from cep.core.values import Pool
-from cep.language.asked import declarations_of, predicates_of
 from cep.language.dialects.etalis import lower
 from cep.language.reading import dialect_of, read
+from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
 from cep.language.syntax.parser import parse
 from cep.plan.advice import arrowed

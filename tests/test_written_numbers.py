@@ -16,7 +16,7 @@ from cep.app.facts import read_facts
 from cep.command import app
 from cep.core.errors import CepError
 from cep.core.time_pattern import of_pattern
-from cep.language.asked import declarations_of
+from cep.language.static_predicates import declarations_of
 from cep.language.syntax.parser import parse
 from connectors.files import read
 

@@ -108,8 +108,8 @@ def facts_of(
         return {}
     from cep.app.durations import name_and_file
     from cep.app.facts import read_facts
-    from cep.language.asked import declarations_of
     from cep.language.reading import read
+    from cep.language.static_predicates import declarations_of
 
     declared = declarations_of(read(program, name, dialect, tick))
     named = [name_and_file(one, "--facts") for one in options]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cep.core.errors import Span
 from cep.language import recorded_fluents
-from cep.language.asking import Asking
 from cep.language.fluents import Fluents
+from cep.language.knowledge_patterns import KnowledgePatterns
 from cep.language.lateness import Lateness
 from cep.operators.holding import KIND
 from cep.operators.supports import ProjectionPattern, formula_atoms
@@ -24,8 +24,8 @@ from cep.rules.terms import Condition
 class FormulaLowering:
     """Formulas whose names are resolved as patterns; their mistakes are reported to `fluents`."""
 
-    def __init__(self, fluents: Fluents, asking: Asking, lateness: Lateness) -> None:
-        self.fluents, self.asking, self.late_of = fluents, asking, lateness.late_of
+    def __init__(self, fluents: Fluents, known: KnowledgePatterns, lateness: Lateness) -> None:
+        self.fluents, self.known, self.late_of = fluents, known, lateness.late_of
         self.cycle: Names = frozenset()
         self.late = 0
 
@@ -74,7 +74,7 @@ class FormulaLowering:
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
         """The conditions of a WHERE as they are asked."""
         uses = dict.fromkeys(asked(conditions), 2)
-        made = tuple(self.asking.condition(each, uses) for each in conditions)
+        made = tuple(self.known.condition(each, uses) for each in conditions)
         for each in made:
             self.fluents.elsewhere(each)
         return made

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN, LASTS
-from cep.language.asking import Asking
 from cep.language.fluents import Fluents, transitions
 from cep.language.formula_lowering import FormulaLowering
+from cep.language.knowledge_patterns import KnowledgePatterns
 from cep.language.lateness import Lateness, whole
 from cep.language.recorded_fluents import edges
 from cep.language.syntax import ast
@@ -38,7 +38,7 @@ class Formulas:
         self,
         program: ast.SyntaxTree,
         fluents: Fluents,
-        asking: Asking,
+        known: KnowledgePatterns,
         atom: Callable[[ast.EventPattern, int | None], Atom],
     ) -> None:
         self.fluents, self.atom = fluents, atom
@@ -52,7 +52,7 @@ class Formulas:
         self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error)
         self.cycles: dict[str, frozenset[str]] = {}
         self.recursive = self.lateness.recursive = self._recursive()
-        self.lowering = FormulaLowering(fluents, asking, self.lateness)
+        self.lowering = FormulaLowering(fluents, known, self.lateness)
         for name in self.rules:
             late = 0 if self.lateness.late(name) >= FOREVER else self.lateness.late(name)
             for table in (name, transitions(name), edges(name)):

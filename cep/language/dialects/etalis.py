@@ -15,10 +15,10 @@ from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.language.alerts import Alerting, alert_variables, alerting, on_fluent
-from cep.language.asking import Asking
 from cep.language.circular_fluents import refuse_circular
 from cep.language.formulas import Formulas
 from cep.language.heads import placed
+from cep.language.knowledge_patterns import KnowledgePatterns
 from cep.language.recorded_fluents import records_apart
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
@@ -72,10 +72,10 @@ class _Lowering:
         self.program = program = records_apart(program)
         self.source: Source = program.source
         statics = {statement.name for statement in program.statements if isinstance(statement, StaticRule)}
-        self.asking = Asking("triple" in statics or "triple" in tables)
+        self.known = KnowledgePatterns("triple" in statics or "triple" in tables)
         named = Schemas(program, types)
         self.schemas, self.errors, self.fluents = named.found, named.errors, named.fluents
-        self.formulas = Formulas(program, self.fluents, self.asking, self.atom)
+        self.formulas = Formulas(program, self.fluents, self.known, self.atom)
         # Rules that cannot be lowered, and whether the one at hand is one of them.
         self.bad = named.flawed
         self.flawed = False
@@ -95,7 +95,7 @@ class _Lowering:
                         self.error(f"facts `{statement.name}` are declared twice", statement.span)
                     declared[statement.name] = statement
                 case StaticRule():
-                    statics.append(self.asking.static(statement))
+                    statics.append(self.known.static(statement))
                 case ast.EventRule():
                     outside = _counted(statement)
                     self.flawed = id(statement) in self.bad
@@ -137,7 +137,7 @@ class _Lowering:
             tuple(statics),
             self.source,
             tuple(self.errors),
-            self.asking.asked,
+            self.known.asked,
             tuple(alerts),
             declared,
             self.program.helpers,
@@ -153,7 +153,7 @@ class _Lowering:
         outside = Counter(fluent_variables(statement.arguments, statement.value))
         if statement.body is None:
             outside.update(name for condition in statement.conditions for name in condition_variables(condition))
-            conditions = tuple(self.asking.condition(condition, outside) for condition in statement.conditions)
+            conditions = tuple(self.known.condition(condition, outside) for condition in statement.conditions)
             for condition in conditions:
                 self.fluents.elsewhere(condition)
             return None if self.flawed else self.fluents.initially(statement, conditions)
@@ -176,7 +176,7 @@ class _Lowering:
             case ast.Policy(inner, choice, _):
                 return self.pattern(inner, choice, within, outside)
             case ast.Where(inner, conditions, span):
-                lowered = tuple(self.asking.condition(condition, outside) for condition in conditions)
+                lowered = tuple(self.known.condition(condition, outside) for condition in conditions)
                 body = self.pattern(inner, policy, within, outside)
                 given = self.fluents.given(body, lowered, within, span)
                 self.flawed = self.flawed or given is None
@@ -369,7 +369,7 @@ class _Lowering:
         on = replace(statement.event, edge="BEGIN") if fluent else statement.event
         atom = self.atom(on, None)
         uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
-        conditions = tuple(self.asking.condition(condition, uses) for condition in statement.conditions)
+        conditions = tuple(self.known.condition(condition, uses) for condition in statement.conditions)
         assert isinstance(atom, Atom), "an event was written"
         if self.flawed:
             return None

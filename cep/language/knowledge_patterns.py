@@ -22,7 +22,7 @@ from cep.rules.terms import (
 )
 
 
-class Asking:
+class KnowledgePatterns:
     """`asked`: by the name of the predicate. `own_triples`: the program has a predicate `triple` of its own."""
 
     def __init__(self, own_triples: bool) -> None:
