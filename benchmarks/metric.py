@@ -68,8 +68,8 @@ def _in_process(side: str, name: str, intervals: int, keys: int) -> dict[str, An
 
 def inputs(name: str, intervals: int, keys: int) -> list[Any]:
     """Changes: of each key an interval now and then, a quarter of the time to the next long, in the mean."""
+    from benchmarks.intervals import changes_of
     from cep.core.interval_sets import coalesce
-    from cep.operators.goals.fluents.changes import changes_of
 
     made = []
     for seed in range(2 if name == "SINCE" else 1):
@@ -102,7 +102,8 @@ def stepped(name: str, given: list[Any], keys: int) -> list[Any]:
 
 
 def sums(made: list[Any]) -> Sums:
-    from cep.operators.goals.fluents.changes import Changes, intervals_of
+    from benchmarks.intervals import intervals_of
+    from cep.operators.goals.fluents.changes import Changes
 
     held = intervals_of(Changes(*(np.concatenate(columns) for columns in zip(*made, strict=True))))
     return len(held.key), int(held.start.sum() + held.end.sum())

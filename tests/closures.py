@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyoxigraph as ox
 from rdflib import BNode, Literal, URIRef
+from rdflib.namespace import OWL, RDF
 from rdflib.term import Node
 
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure, compute_closure
+from knowledge.reasoning.owlrl_rules import expanded
 from knowledge.reasoning.proof import Proof
 from knowledge.reasoning.ruleset import Reasoning
+from knowledge.verification.literal_values import representative
+from knowledge.verification.rule_sets import DATATYPES, generalised, with_datatype
 
 Triple = tuple[Node, Node, Node]
 
@@ -68,3 +73,20 @@ def text_of(closed: Closure, proof: Proof) -> str:
 def texts(triples: Iterable[Triple]) -> set[str]:
     """Triples as text, to be compared and shown."""
     return {" ".join(f"_:{term}" if isinstance(term, BNode) else term.n3() for term in triple) for triple in triples}
+
+
+def closed_by(rule_set: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], tuple[str, ...]]:
+    """What is asserted and the triples of RDF that follow from it, and contradictions."""
+    asserted = {(with_datatype(s), with_datatype(p), with_datatype(o)) for s, p, o in triples}
+    every, run = expanded(rule_set, sorted(asserted))
+    return {triple for triple in every if triple in asserted or not generalised(triple)}, tuple(run.error_messages)
+
+
+def comparable(triples: Iterable[Triple]) -> set[Triple]:
+    """Without datatypes as types of what is no literal (D5), without what D1 and another rule give, and with one
+    literal for each value (D6)."""
+    return {
+        (s, p, representative(o))
+        for s, p, o in triples
+        if not (p == RDF.type and o in DATATYPES) and not (p == OWL.sameAs and s == o)
+    }

@@ -17,8 +17,8 @@ from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning import delete_rederive, join, same_as, saturation, transitivity
 from knowledge.reasoning.closure import Closure, compute_closure
 from knowledge.reasoning.proof import Proof
-from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, closed_by, comparable, with_datatype
-from tests.closures import Triple, closed, loaded, proof_of, read, text_of, texts, triples_of
+from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, with_datatype
+from tests.closures import Triple, closed, closed_by, comparable, loaded, proof_of, read, text_of, texts, triples_of
 from tests.conftest import FUZZ
 from tests.graph_maker import GraphMaker
 from tests.long import examples

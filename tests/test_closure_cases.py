@@ -12,8 +12,8 @@ from rdflib import Graph
 from cep.core.errors import CepError
 from knowledge.reasoning import owl2rl
 from knowledge.reasoning.rule import rules_of
-from knowledge.verification.rule_sets import CorrectedOwlRl, closed_by, comparable
-from tests.closures import Triple, closed, proof_of, read, term, text_of, texts, triples_of
+from knowledge.verification.rule_sets import CorrectedOwlRl
+from tests.closures import Triple, closed, closed_by, comparable, proof_of, read, term, text_of, texts, triples_of
 
 FOLDER = Path(__file__).parent / "owl"
 CASES = {path.stem: path for path in sorted(FOLDER.glob("*.case"))}

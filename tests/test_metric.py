@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks import metric as benchmark
+from benchmarks.intervals import changes_of, intervals_of
 from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
 from cep.core.temporal_operators import TEMPORAL
-from cep.operators.goals.fluents.changes import Changes, by_code, changes_of, intervals_of, no_changes, stable_order
+from cep.operators.goals.fluents.changes import Changes, by_code, no_changes, stable_order
 from cep.operators.goals.fluents.metric import BEFORE_ALL, Metric
 from tests.long import seeds
 

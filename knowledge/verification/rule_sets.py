@@ -6,7 +6,6 @@ The differences (D, O, R) are those of docs/decisions/2026-11-21-reasoning.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from itertools import combinations, permutations, product
 from typing import Any
 
@@ -17,7 +16,7 @@ from rdflib import Literal, URIRef
 from rdflib.namespace import OWL, RDF, RDFS, XSD
 from rdflib.term import Node
 
-from knowledge.reasoning.owlrl_rules import Triple, expanded
+from knowledge.reasoning.owlrl_rules import Triple
 from knowledge.verification.literal_values import LEAST_AND_MOST, datatype_contains, representative, values_differ
 
 DATATYPES = {RDFS.Datatype, *OWL_RL_Datatypes}
@@ -146,20 +145,3 @@ def with_datatype(term: Node) -> Node:
     if isinstance(term, Literal) and term.datatype is None and not term.language:
         return Literal(str(term), datatype=XSD.string)
     return term
-
-
-def closed_by(rule_set: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], tuple[str, ...]]:
-    """What is asserted and the triples of RDF that follow from it, and contradictions."""
-    asserted = {(with_datatype(s), with_datatype(p), with_datatype(o)) for s, p, o in triples}
-    every, run = expanded(rule_set, sorted(asserted))
-    return {triple for triple in every if triple in asserted or not generalised(triple)}, tuple(run.error_messages)
-
-
-def comparable(triples: Iterable[Triple]) -> set[Triple]:
-    """Without datatypes as types of what is no literal (D5), without what D1 and another rule give, and with one
-    literal for each value (D6)."""
-    return {
-        (s, p, representative(o))
-        for s, p, o in triples
-        if not (p == RDF.type and o in DATATYPES) and not (p == OWL.sameAs and s == o)
-    }

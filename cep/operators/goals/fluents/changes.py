@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.interval_sets import INFINITE, Intervals
+from cep.core.interval_sets import INFINITE
 from cep.core.kernels import njit
 
 Ints = NDArray[np.int64]
@@ -34,26 +34,6 @@ class Changes(NamedTuple):
 def no_changes() -> Changes:
     """None."""
     return Changes(*(np.empty(0, np.int64) for _ in range(3)))
-
-
-def changes_of(held: Intervals) -> Changes:
-    """When maximal intervals begin and end."""
-    ending = held.end < INFINITE
-    key = np.concatenate([held.key, held.key[ending]])
-    code = np.concatenate([held.start, held.end[ending] + 1])
-    begins = np.concatenate([np.ones(len(held.key), np.int64), np.zeros(int(ending.sum()), np.int64)])
-    order = np.lexsort((key, code))
-    return Changes(key[order], code[order], begins[order])
-
-
-def intervals_of(changes: Changes) -> Intervals:
-    """The maximal intervals of all changes of some tuples, from the first on; what has not ended goes on for ever."""
-    order = stable_order(changes.key)
-    key, code, begins = (column[order] for column in changes)
-    starts = np.flatnonzero(begins)
-    following = np.minimum(starts + 1, max(len(key) - 1, 0))
-    ended = (following > starts) & (key[following] == key[starts])
-    return Intervals(key[starts], code[starts], np.where(ended, code[following] - 1, INFINITE))
 
 
 def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:

@@ -1,0 +1,28 @@
+"""Maximal intervals as changes and back, for what measures and tests temporal operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.core.interval_sets import INFINITE, Intervals
+from cep.operators.goals.fluents.changes import Changes, stable_order
+
+
+def changes_of(held: Intervals) -> Changes:
+    """When maximal intervals begin and end."""
+    ending = held.end < INFINITE
+    key = np.concatenate([held.key, held.key[ending]])
+    code = np.concatenate([held.start, held.end[ending] + 1])
+    begins = np.concatenate([np.ones(len(held.key), np.int64), np.zeros(int(ending.sum()), np.int64)])
+    order = np.lexsort((key, code))
+    return Changes(key[order], code[order], begins[order])
+
+
+def intervals_of(changes: Changes) -> Intervals:
+    """The maximal intervals of all changes of some tuples, from the first on; what has not ended goes on for ever."""
+    order = stable_order(changes.key)
+    key, code, begins = (column[order] for column in changes)
+    starts = np.flatnonzero(begins)
+    following = np.minimum(starts + 1, max(len(key) - 1, 0))
+    ended = (following > starts) & (key[following] == key[starts])
+    return Intervals(key[starts], code[starts], np.where(ended, code[following] - 1, INFINITE))
