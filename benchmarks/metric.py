@@ -89,9 +89,9 @@ def stepped(name: str, given: list[Any], keys: int) -> list[Any]:
     """What comes out, in STEPS steps."""
     from cep.core.interval_sets import INFINITE, reach
     from cep.operators.goals.fluents.changes import Changes
-    from cep.operators.goals.fluents.metric import Metric
+    from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 
-    metric = Metric(name, reach(0, least(keys)), least(keys) // 4)
+    metric = TemporalEvaluation(name, reach(0, least(keys)), least(keys) // 4)
     last = max(int(each.code.max()) for each in given)
     cuts = [*(last // STEPS * n for n in range(1, STEPS)), INFINITE]
     places = [[0, *np.searchsorted(each.code, cuts, side="right").tolist()] for each in given]

@@ -14,7 +14,7 @@ from benchmarks.intervals import changes_of, intervals_of
 from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
 from cep.core.temporal_operators import TEMPORAL
 from cep.operators.goals.fluents.changes import Changes, by_code, no_changes, stable_order
-from cep.operators.goals.fluents.metric import BEFORE_ALL, Metric
+from cep.operators.goals.fluents.temporal_evaluation import BEFORE_ALL, TemporalEvaluation
 from tests.long import seeds
 
 TWO = ("SINCE", "UNTIL")
@@ -141,7 +141,7 @@ def test_by_points_and_gaps_however_the_input_is_cut(operator: str, seed: int) -
         of, least = random_reach(rng), rng.randint(0, 8)
         by = reach(*of)
         wanted = expected(operator, held, of, least)
-        once, _ = Metric(operator, by, least).step([changes_of(each) for each in held], INFINITE)
+        once, _ = TemporalEvaluation(operator, by, least).step([changes_of(each) for each in held], INFINITE)
         check(once, wanted)
         assert_same(stepped(rng, operator, by, least, held), once)
 
@@ -174,7 +174,7 @@ def assert_same(one: Changes, other: Changes) -> None:
 def stepped(rng: random.Random, operator: str, by: Reach, least: int, held: list[Intervals]) -> Changes:
     """The same in steps that end anywhere, with restores, keys that are given other numbers, and keys moved away and
     back."""
-    metric = Metric(operator, by, least)
+    metric = TemporalEvaluation(operator, by, least)
     numbers = np.arange(KEYS + 2)
     inputs = [changes_of(each) for each in held]
     cuts = sorted(rng.choices(range(2 * FIRST - 4, 2 * LAST + 30), k=rng.randint(0, 25)))
@@ -196,7 +196,7 @@ def stepped(rng: random.Random, operator: str, by: Reach, least: int, held: list
             state = metric.snapshot()
             numbers = np.array(rng.sample(range(KEYS + 2), KEYS + 2))
             state["key"] = numbers[back[state["key"]]]
-            metric = Metric(operator, by, least)
+            metric = TemporalEvaluation(operator, by, least)
             metric.restore(state)
             assert due == metric.due()
         if rng.random() < 0.2:
@@ -218,7 +218,10 @@ def points(times: list[int], key: int = 0) -> Changes:
 @pytest.mark.parametrize("every", [1_000_000, 100_000, 10_000])
 def test_a_reach_back_keeps_few_intervals_however_often_its_input_holds(every: int) -> None:
     """P at every so many microseconds under ONCE[0, 2 s], and HISTORICALLY[0, 2 s] of that."""
-    once, always = Metric("ONCE", reach(0, 2_000_000)), Metric("HISTORICALLY", reach(0, 2_000_000))
+    once, always = (
+        TemporalEvaluation("ONCE", reach(0, 2_000_000)),
+        TemporalEvaluation("HISTORICALLY", reach(0, 2_000_000)),
+    )
     times = list(range(0, 12_000_000, every))
     most, parts = 0, []
     for now in range(0, 12_000_000, 500_000):
@@ -241,7 +244,7 @@ def test_what_is_kept_is_bounded(operator: str, of: tuple[int, int | None]) -> N
     low, high = of
     if high is None and TEMPORAL[operator].ahead:
         high = 40
-    metric = Metric(operator, reach(low, high))
+    metric = TemporalEvaluation(operator, reach(low, high))
     bound = 1 + (2 if high is None else high / (high - low) + 2)
     right = points(sorted(rng.sample(range(3000), 1500)))
     often = [] if operator == "UNTIL" else [(0, 2 * t + odd, odd) for t in range(7, 3000, 31) for odd in (0, 1)]
@@ -256,12 +259,12 @@ def test_what_is_kept_is_bounded(operator: str, of: tuple[int, int | None]) -> N
 
 def test_timers_of_what_waits_for_something_else_go() -> None:
     """An input that ends and begins again and again before HISTORICALLY can hold: one timer a key, about."""
-    metric = Metric("SINCE", reach(0, 1_000_000))
+    metric = TemporalEvaluation("SINCE", reach(0, 1_000_000))
     for t in range(0, 40_000, 8):
         left = [(0, 2 * t, 1), (0, 2 * t + 8, 0)]
         metric.step([changes(left), points([t + 1])], 2 * t + 15)
     assert metric.nbytes < 100_000
-    metric = Metric("ONCE", reach(0, 1000))
+    metric = TemporalEvaluation("ONCE", reach(0, 1000))
     for t in range(200):
         metric.step([changes([(key, 20 * t + odd, 1 - odd) for key in range(50) for odd in (0, 1)])], 20 * t + 5)
     assert metric.nbytes < 100_000 and metric.rows == 100
@@ -269,18 +272,18 @@ def test_timers_of_what_waits_for_something_else_go() -> None:
 
 def test_what_lasts_for_ever() -> None:
     """ONCE without end keeps the tuple; HISTORICALLY without end what has always held, until it does not."""
-    once = Metric("ONCE", reach(2))
+    once = TemporalEvaluation("ONCE", reach(2))
     made, _ = once.step([changes([(0, 4, 1), (0, 5, 0), (1, 6, 1), (1, 9, 0)])], 20)
     assert [column.tolist() for column in made] == [[0, 1], [8, 10], [1, 1]]
     assert once.due() is None and once.kept().tolist() == [0, 1]
-    always = Metric("HISTORICALLY", reach(0))
+    always = TemporalEvaluation("HISTORICALLY", reach(0))
     made, _ = always.step([changes([(0, -INFINITE, 1), (0, 8, 0), (0, 9, 1), (1, 4, 1)])], 20)
     assert [column.tolist() for column in made] == [[0, 0], [-INFINITE, 8], [1, 0]]
     assert not len(always.kept())
 
 
 def test_infinite_ahead_waits_for_the_end() -> None:
-    ever = Metric("EVENTUALLY", reach(1))
+    ever = TemporalEvaluation("EVENTUALLY", reach(1))
     made, known = ever.step([changes([(0, 4, 1), (0, 5, 0)])], 20)
     assert not len(made.key) and known == BEFORE_ALL and ever.due() is None
     made, known = ever.close()
@@ -290,7 +293,7 @@ def test_infinite_ahead_waits_for_the_end() -> None:
 
 def test_an_end_that_is_given() -> None:
     """What goes on by itself is given as far as is asked for."""
-    metric = Metric("ONCE", reach(5, 5))
+    metric = TemporalEvaluation("ONCE", reach(5, 5))
     metric.step([points([0, 4])], 9)
     made, known = metric.close(15)
     assert known == 15 and made.code.tolist() == [10, 11]
@@ -326,8 +329,8 @@ def test_many_keys_at_once_as_one_by_one() -> None:
         for _ in range(2 if operator in TWO else 1):
             start = rng.integers(0, 5_000, 9000)
             inputs.append(changes_of(coalesce(rng.integers(0, 400, 9000), start, start + rng.integers(0, 300, 9000))))
-        whole, _ = Metric(operator, reach(3, 40), 20).step(inputs, INFINITE)
-        metric, parts, decided = Metric(operator, reach(3, 40), 20), [], BEFORE_ALL
+        whole, _ = TemporalEvaluation(operator, reach(3, 40), 20).step(inputs, INFINITE)
+        metric, parts, decided = TemporalEvaluation(operator, reach(3, 40), 20), [], BEFORE_ALL
         for cut in (1001, 1002, 3001, INFINITE):
             parts.append(metric.step([between(each, decided, cut) for each in inputs], cut)[0])
             decided = cut

@@ -1,4 +1,4 @@
-"""Temporal operators: the tuples of formulas by number, for the state machine of `cep.operators.goals.fluents.metric`.
+"""Temporal operators: the tuples of formulas by number, for the evaluation of an operator (`TemporalEvaluation`).
 
 goal(P) or goal(P, Q):  of each tuple what its changes lead to, step by step.
 """
@@ -32,8 +32,8 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes
 from cep.operators.goals.fluents.changes import Changes
-from cep.operators.goals.fluents.metric import Metric
 from cep.operators.goals.fluents.stretches import GrowingIntervals, table_of
+from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -77,7 +77,7 @@ class TemporalGoal(NumberedState):
         inputs = len(spec.take)
         self.columns = np.arange(spec.width)
         self.waiting = PendingChanges([spec.width + 1] * inputs, [spec.width] * inputs, spec.lates)
-        self.metric = Metric(spec.operator, spec.by, spec.least)
+        self.evaluation = TemporalEvaluation(spec.operator, spec.by, spec.least)
         self.endless = TEMPORAL[spec.operator].ahead and spec.by is not None and spec.by.high == INFINITE
         self.tuples = Keys(spec.width)
 
@@ -86,8 +86,8 @@ class TemporalGoal(NumberedState):
         changes = [
             Changes(self.tuples.slots(table, self.columns, True, True), code, begins) for table, code, begins in taken
         ]
-        until = max(decided(frontier, self.waiting.late), self.metric.decided)
-        made, _ = self.metric.step(changes, until)
+        until = max(decided(frontier, self.waiting.late), self.evaluation.decided)
+        made, _ = self.evaluation.step(changes, until)
         if not len(made.key):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(made.key)), np.int64)
@@ -113,30 +113,30 @@ class TemporalGoal(NumberedState):
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         """All that is kept may go on into the stretch; later, what has become more."""
-        changed = [np.empty(0, np.int64) if self.opened else self.metric.kept()]
+        changed = [np.empty(0, np.int64) if self.opened else self.evaluation.kept()]
         self.opened = True
         for number, table in enumerate(inputs):
             table = self._read_in(number, table)
             slots = self.tuples.slots(table, self.columns, True, True)
             changed.append(self.grown[number].added(slots, table[START], table[END]).key)
         keys = np.unique(np.concatenate(changed))
-        made = self.metric.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
+        made = self.evaluation.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
         return table_of(self.found.added(keys[made.key], made.start, made.end), self.tuples.known)
 
     def next_change(self) -> int:
-        return self.metric.next_change()
+        return self.evaluation.next_change()
 
     def due(self) -> int | None:
         found = [] if (waits := self.waiting.due()) is None else [waits]
-        code = self.metric.due()
+        code = self.evaluation.due()
         if code is not None:
             found.append(due(code, self.waiting.late))
-        elif self.endless and self.metric.decided < INFINITE and len(self.metric.kept()):
+        elif self.endless and self.evaluation.decided < INFINITE and len(self.evaluation.kept()):
             found.append(END_OF_TIME)
         return min(found) if found else None
 
     def pending(self) -> int:
-        return self.waiting.count + 2 * self.metric.rows
+        return self.waiting.count + 2 * self.evaluation.rows
 
     def _numbers(self) -> int:
         return self.tuples.count
@@ -144,7 +144,7 @@ class TemporalGoal(NumberedState):
     # --- state ---
 
     def _state(self) -> Arrays:
-        kept = self.metric.snapshot()
+        kept = self.evaluation.snapshot()
         found = {
             "tuples": self.tuples.known[kept["key"]],
             "cells": kept["cells"],
@@ -171,7 +171,7 @@ class TemporalGoal(NumberedState):
         self.tuples = Keys(self.spec.width)
         self.tuples.become(state["tuples"].copy(), count)
         kept = {"key": np.arange(count), "cells": state["cells"], "intervals": state["intervals"]}
-        self.metric.restore(kept | {"decided": state["decided"][0]})
+        self.evaluation.restore(kept | {"decided": state["decided"][0]})
         self.waiting.become([state[f"waiting{n}"] for n in range(len(self.spec.take))])
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
@@ -211,7 +211,7 @@ class TemporalGoal(NumberedState):
         return self._coded(self.tuples.known)
 
     def coded(self) -> list[Ints]:
-        return self._coded(self.tuples.known[self.metric.kept()])
+        return self._coded(self.tuples.known[self.evaluation.kept()])
 
     def _coded(self, known: Ints) -> list[Ints]:
         tables = [known.T, *(table[FIRST:] for table in self.waiting.tables)]
@@ -222,7 +222,7 @@ class TemporalGoal(NumberedState):
 
     @property
     def size(self) -> tuple[int, int]:
-        return self.metric.rows + self.waiting.count, int(self.metric.nbytes + self.tuples.nbytes)
+        return self.evaluation.rows + self.waiting.count, int(self.evaluation.nbytes + self.tuples.nbytes)
 
 
 def temporal_of(node: Temporal, builder: GoalBuilder, number: int) -> Goal:

@@ -1,9 +1,9 @@
 """The temporal operators of formulas: of changes of what holds, step by step, the changes of what has held or will.
 
-A `Metric` is one operator of one formula, for all its tuples. It knows no plan: keys are dense numbers, times are codes
-of `cep.core.interval_sets`. A step takes the changes of its inputs up to a code, up to which they are decided then, and
-gives those of its result up to the code up to which that is decided in turn. What it costs follows the changes and the
-tuples whose result changes with time alone, never how many tuples hold.
+A `TemporalEvaluation` is that of one operator, for all tuples of its formula. It knows no plan: keys are dense numbers,
+times are codes of `cep.core.interval_sets`. A step takes the changes of its inputs up to a code, up to which they are
+decided then, and gives those of its result up to the code up to which that is decided in turn. What it costs follows
+the changes and the tuples whose result changes with time alone, never how many tuples hold.
 
 The operators are those of DatalogMTL. What is kept of a tuple is the intervals of its result that are not over yet:
 of `[a, b]` at most b / (b - a) + 2, the bound of Wałęga, Kaminski and Cuenca Grau (*Reasoning over streaming data in
@@ -21,7 +21,8 @@ from cep.core.interval_sets import INFINITE, Intervals, Reach, first_reached, re
 from cep.core.room import roomy
 from cep.core.temporal_operators import LAST, TEMPORAL
 from cep.operators.goals.fluents.changes import Changes, Ints, by_code, no_changes, stable_order
-from cep.operators.goals.fluents.metric_kernels import (
+from cep.operators.goals.fluents.stretches import changes_against, stretch_of
+from cep.operators.goals.fluents.temporal_kernels import (
     BEGUN,
     C_FREE,
     C_TIMERS,
@@ -48,7 +49,6 @@ from cep.operators.goals.fluents.metric_kernels import (
     keep_intervals,
     next_due,
 )
-from cep.operators.goals.fluents.stretches import changes_against, stretch_of
 
 BEFORE_ALL = -INFINITE - 1
 """Decided up to here: nothing."""
@@ -56,8 +56,8 @@ BEFORE_ALL = -INFINITE - 1
 Arrays = dict[str, Ints]
 
 
-class Metric:
-    """One operator.
+class TemporalEvaluation:
+    """Of one operator.
 
     `operator`: a name of TEMPORAL; `by`: what is in its brackets, as `interval_sets.reach` gives it, also where it
     looks ahead. Of LASTING `least` microseconds, of `> d` d + 1. SINCE and UNTIL have two inputs, in the order in which
@@ -137,7 +137,7 @@ class Metric:
         flags = np.zeros(len(keys), np.int64)
         flags[: len(known)] = self._state[known, FLAGS]
         kept = self.snapshot(known[(flags[: len(known)] != 0) | (self._state[known, HEAD] >= 0)])
-        other = Metric.of(self)
+        other = TemporalEvaluation.of(self)
         other.restore(kept | {"key": np.searchsorted(keys, kept["key"])})
         sides = [LEFT, RIGHT] if self.inputs == 2 else [OPEN]
         changes = []
@@ -148,7 +148,7 @@ class Metric:
         return stretch_of(made, np.flatnonzero(flags & BEGUN), first, last)
 
     @classmethod
-    def of(cls, other: Metric) -> Metric:
+    def of(cls, other: TemporalEvaluation) -> TemporalEvaluation:
         """The same operator, anew."""
         made = cls.__new__(cls)
         made._by, made._rule, made.inputs = other._by, other._rule, other.inputs
