@@ -13,7 +13,7 @@ from benchmarks.charts import PICTURES, RESULTS, WORKLOADS, charts, main, taken
 
 DOCUMENT = PICTURES.parent / "benchmarks.md"
 PAIR = r"([\d.]+) \| +([\d.]+)"
-ROW = re.compile(rf"^\| (.+?) \| +{PAIR} \| +{PAIR} \|$", re.MULTILINE)
+ROW = re.compile(rf"^\| ([^|]+?) \| +{PAIR} \| +{PAIR} \|$", re.MULTILINE)
 
 
 def test_the_pictures_are_drawn_from_the_results() -> None:
