@@ -43,7 +43,7 @@ class DeadLetters:
             return
         file, line, text = batch.origin(type, row)
         if code == "missing" and text is not None:
-            reason += _elsewhere(text, reason.split("`")[1])
+            reason += _elsewhere(text, *reason.split("`")[1:4:2])
         self.add([DeadLetter(file, line, reason, code, text)])
 
     @property
@@ -61,13 +61,13 @@ def _line(record: DeadLetter) -> str:
     return f'{head[:-1]}, "record": {_record(record.text)}}}\n'
 
 
-def _elsewhere(text: str, name: str) -> str:
-    """Where a record seems to have the value of an attribute that is missing."""
+def _elsewhere(text: str, name: str, source: str | None = None) -> str:
+    """Where a record seems to have the value of an attribute that is missing from its `source`."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    where = elsewhere(found, Attribute(name, "any")) if isinstance(found, dict) else None
+    where = elsewhere(found, Attribute(name, "any", source=source)) if isinstance(found, dict) else None
     return "" if where is None else f"; {where}"
 
 

@@ -96,7 +96,20 @@ def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
         if name != wanted and (_plain(name) in names or name == near):
             column = name if _WORD.fullmatch(name) else f'"{name}"'
             return f"there is `{name}`: write FROM {column}"
-    return None
+    return None if len(path(wanted)) == 1 or has(found, path(wanted)) else _near(found, wanted)
+
+
+def _near(found: Mapping[str, Any], wanted: str) -> str | None:
+    """The path in a JSON object that comes nearest to one that leads nowhere."""
+    inside = [written(steps) for steps, value in _leaves(found, ()) if not isinstance(value, dict | list)]
+    near = nearest(wanted, inside)
+    return None if near is None else f'there is `{near}`: write FROM "{near}"'
+
+
+def has(found: Mapping[str, Any], steps: Path) -> bool:
+    """Whether a JSON object has something at the end of a path, null as well; of lists in their first element."""
+    above = first_at(found, steps[:-1])
+    return bool(above) if steps[-1] == EACH else isinstance(above, dict) and steps[-1] in above
 
 
 def _plain(name: str) -> str:

@@ -21,6 +21,7 @@ from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, DeadLetter
 from connectors.double_hours import Doubtful
 from connectors.epochs import SmallUnits
+from connectors.never_there import NeverThere
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
@@ -87,6 +88,7 @@ def flow(
     """
     seen: set[str] = set()
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
+    never = NeverThere.of(engine.inputs)
     remarks: dict[str, None] = {}
     silent: int | None = None  # how far time had come when the silence began
     updates = updates or KnowledgeUpdates(())
@@ -105,6 +107,7 @@ def flow(
         seen |= batch.tables.keys()
         doubtful.take(batch.tables)
         units.take(batch.tables)
+        never.take(batch)
         remarks |= dict.fromkeys(batch.remarks)
         stats.with_records.update(block.file for block in batch.blocks if block.count)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
@@ -125,7 +128,7 @@ def flow(
             stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
-    stats.twice, stats.remarks = doubtful.counts(), list(remarks | dict.fromkeys(units.remarks()))
+    stats.twice, stats.remarks = doubtful.counts(), list(remarks | dict.fromkeys((*units.remarks(), *never.remarks())))
     stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
     if not interrupt.signal:
         began = perf_counter()

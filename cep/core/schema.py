@@ -64,6 +64,12 @@ class Attribute:
     format: TimeFormat | None = field(default=None, compare=False)
     missing: tuple[int | float | str, ...] | None = field(default=None, compare=False)
 
+    @property
+    def lacking(self) -> str:
+        """What is said of a record without its value: the column or path of another name last."""
+        where = "" if self.source is None or self.source == self.name else f": there is no value at `{self.source}`"
+        return f"`{self.name}` is missing{where}"
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:

@@ -212,7 +212,7 @@ def _bounds(values: Numbers, wrong: Mask | None, attribute: Attribute) -> list[t
     faults: list[tuple[Mask, str, str]] = []
     missing = _missing(values)
     if missing is not None and not attribute.optional:
-        faults.append((missing if wrong is None else missing & ~wrong, "missing", f"`{attribute.name}` is missing"))
+        faults.append((missing if wrong is None else missing & ~wrong, "missing", attribute.lacking))
     if attribute.low is not None or attribute.high is not None:
         outside = np.zeros(len(values), np.bool_)
         if attribute.low is not None:
