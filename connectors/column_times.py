@@ -9,6 +9,7 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, TimeFormat
+from cep.core.time_pattern import whole_digits
 from cep.core.zones import zone
 from connectors.columnar import Reasons
 from connectors.columns import text_cells, ticks
@@ -97,7 +98,7 @@ def _by_clock(dtype: pl.DataType) -> bool:
 
 
 def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: Reasons, code: str) -> pl.Series:
-    texts = column.cast(pl.String)
+    texts = written_times(column, format.pattern)
     found, states = ticks(text_cells(texts), 0, attribute.type == "time", format)
     for row in np.flatnonzero(states == BAD).tolist():
         try:
@@ -105,6 +106,15 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
         except ValueError as error:
             reasons.setdefault(row, (code, f"{attribute.name}: {error}"))
     return pl.Series(column.name, found).set(pl.Series(states != GOOD), None)
+
+
+def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
+    """A column as the texts of times; whole numbers have lost the zeros at their front (`time_pattern.padded`)."""
+    texts = column.cast(pl.String)
+    if pattern is None or not column.dtype.is_integer() or (digits := whole_digits(pattern)) is None:
+        return texts
+    least, full = digits
+    return texts.zip_with(texts.str.len_bytes() < least, texts.str.zfill(full))
 
 
 def _single(text: str, attribute: Attribute, format: TimeFormat) -> int:

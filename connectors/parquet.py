@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from connectors.batch import Block, DeadLetter
-from connectors.column_times import column_ticks, fitting, mismatch, refuse, without
+from connectors.column_times import column_ticks, fitting, mismatch, refuse, without, written_times
 from connectors.columnar import Reasons, flattened, leaves, resolved
 from connectors.header import bind
 from connectors.paths import EACH, Path, source_of, sources, written
-from connectors.records import time_keys
+from connectors.records import clock_patterns, time_keys
 from connectors.times import (
     form,
 )
@@ -91,7 +91,7 @@ def read_batches(
         n = columns.height
         block = Block(file, first, n, line, lines)
         times = []
-        day_and_clock = [] if schema.clock is None else [_joined(columns[keys[0]], columns[keys[1]])]
+        day_and_clock = [] if schema.clock is None else [_joined(columns[keys[0]], columns[keys[1]], schema)]
         for column in day_and_clock or [columns[key] for key in keys]:
             key = ", ".join(keys) if day_and_clock else column.name
             ticks = column_ticks(file, column, Attribute(key, "time", format=schema.format), reasons, "time")
@@ -129,12 +129,13 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
     return CepError(f"{file}: the column `{name}` holds {what}, {schema.field(name).type}", hint=hint, code="input")
 
 
-def _joined(day: pl.Series, clock: pl.Series) -> pl.Series:
+def _joined(day: pl.Series, clock: pl.Series, schema: Schema) -> pl.Series:
     """A day and a time of day as one text."""
+    first, second = clock_patterns(schema.format)
     if isinstance(day.dtype, pl.Datetime):
         day = day.dt.date()
-    hour = clock.dt.to_string("%H:%M:%S%.f") if clock.dtype == pl.Time else clock.cast(pl.String)
-    return (day.cast(pl.String).str.strip_chars(" \t") + " " + hour.str.strip_chars(" \t")).alias("time")
+    hour = clock.dt.to_string("%H:%M:%S%.f") if clock.dtype == pl.Time else written_times(clock, second)
+    return (written_times(day, first).str.strip_chars(" \t") + " " + hour.str.strip_chars(" \t")).alias("time")
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:

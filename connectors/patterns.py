@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
-from cep.core.time_pattern import DAYS, MONTHS, parts
+from cep.core.time_pattern import DAYS, MONTHS, beside, parts
 from connectors.numbers import BAD, GOOD, STRING, days_before, fraction_of_second, is_digit, trim, two_digits
 from connectors.times import FIRST, LAST, SECOND
 
@@ -38,16 +38,19 @@ _MONTHS, _WEEKDAYS = _table(MONTHS), _table(DAYS)
 @lru_cache(maxsize=64)
 def compiled(pattern: str) -> NDArray[np.int64]:
     """A pattern as steps, a row each: what is read; of a character its byte; of a number of one or two digits what it
-    says, its least and its greatest value."""
+    says, its least and its greatest value; last whether it has all its digits."""
     steps: list[tuple[int, ...]] = []
-    for name, text in parts(pattern):
-        steps += [_STEPS[name]] if name else [(_LITERAL, byte) for byte in text.encode()]
-    return np.array([(*step, 0, 0, 0)[:4] for step in steps], np.int64)
+    found = parts(pattern)
+    whole = beside(found)
+    for place, (name, text) in enumerate(found):
+        read = [_STEPS[name]] if name else [(_LITERAL, byte) for byte in text.encode()]
+        steps += [(*(*step, 0, 0, 0)[:4], int(place in whole)) for step in read]
+    return np.array(steps, np.int64)
 
 
 @njit(cache=True, _nrt=False)
-def _upto_two(buffer, i, stop, least, most):  # type: ignore[no-untyped-def]
-    """(value or -1, past it) of one or two digits from `least` to `most`; two where both fit."""
+def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-def]
+    """(value or -1, past it) of one or two digits from `least` to `most`; two where both fit, and of `whole` ones."""
     if i >= stop or not is_digit(buffer[i]):
         return np.int64(-1), i
     value = np.int64(buffer[i]) - 48
@@ -55,6 +58,8 @@ def _upto_two(buffer, i, stop, least, most):  # type: ignore[no-untyped-def]
         both = value * 10 + np.int64(buffer[i + 1]) - 48
         if least <= both <= most:
             return both, i + 2
+    if whole:
+        return np.int64(-1), i
     return (value if value >= least else np.int64(-1)), i + 1
 
 
@@ -93,7 +98,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
                 return 0, False, BAD
             i += 1
         elif step == _NUMBER:
-            found, i = _upto_two(buffer, i, stop, steps[k, 2], steps[k, 3])
+            found, i = _upto_two(buffer, i, stop, steps[k, 2], steps[k, 3], steps[k, 4])
             said[steps[k, 1]] = found
         elif step == _BLANK:
             first = i
@@ -124,7 +129,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
                 return 0, False, BAD
             i += 3
         elif step == _HALF_HOUR:
-            found, i = _upto_two(buffer, i, stop, 1, 12)
+            found, i = _upto_two(buffer, i, stop, 1, 12, steps[k, 4])
             said[_SAID_HOUR] = found % 12
         elif step == _PART:
             first = i

@@ -10,14 +10,14 @@ from typing import Any
 
 import polars as pl
 
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema, TimeFormat
 from cep.core.suggest import nearest
 from cep.events import Value
 from connectors.declarations import RESERVED, declaration
 from connectors.paths import EACH, KEY, Path, elsewhere, from_message, list_of, path, source_of, written
 from connectors.time_hint import time_hint
 from connectors.times import shown
-from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value
+from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value, written_time
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """How a file of UTF-16 begins."""
@@ -333,11 +333,17 @@ def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str 
     return name
 
 
-def _word(key: str, value: Any) -> str:
-    """A part of a time that stands in two columns."""
+def _word(key: str, value: Any, pattern: str | None) -> str:
+    """A part of a time that stands in two columns, and its part of the pattern."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unreadable("time", f"{key}: {kind(value)} is no time")
-    return str(value).strip(" \t")
+    return written_time(value, pattern)
+
+
+def clock_patterns(format: TimeFormat | None) -> tuple[str | None, str | None]:
+    """The parts of a pattern for a day and a time of day in two columns, None: they are not known."""
+    words = [] if format is None or format.pattern is None else format.pattern.split()
+    return (words[0], words[1]) if len(words) == 2 else (None, None)
 
 
 def read_times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int]) -> tuple[int, int]:
@@ -355,7 +361,7 @@ def read_times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, A
         if value is None:
             raise Unreadable("time", f"no time: `{key}` is missing")
     if schema.clock is not None:
-        words = [_word(key, value) for key, value in zip(keys, given)]
+        words = [_word(*each) for each in zip(keys, given, clock_patterns(schema.format))]
         return (time := read(f"{keys[0]}, {keys[1]}", " ".join(words))), time
     start = read(keys[0], given[0])
     return start, read(keys[-1], given[-1]) if len(keys) > 1 else start

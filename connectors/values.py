@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from cep.core.schema import Attribute, TimeFormat
+from cep.core.time_pattern import padded
 from cep.events import Value
 from connectors.thousands import is_grouped, plain_number
 from connectors.times import LARGEST, SHIFTS, decimal, is_number, of_duration, of_text, power, scaled, shown
@@ -67,7 +68,13 @@ def _json_ticks(value: Any, format: TimeFormat | None) -> int:
         raise ValueError(f"{kind(value)} is no time")
     if (format is None or (format.pattern is None and format.unit is None)) and not isinstance(value, (int, Real)):
         return of_text(value, TimeFormat() if format is None else format, numbers=False)
-    return of_text(str(value).strip(" \t"), format)
+    return of_text(written_time(value, None if format is None else format.pattern), format)
+
+
+def written_time(value: int | str, pattern: str | None) -> str:
+    """A value of JSON as the text of a time; whole numbers have lost the zeros at their front."""
+    text = str(value).strip(" \t")
+    return text if pattern is None or not isinstance(value, int) else padded(text, pattern)
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:

@@ -99,7 +99,10 @@ def test_the_compiled_reader_takes_nothing_that_the_other_does_not(text: str, pa
     found = fast(text, TimeFormat(pattern))
     if found is not None:
         assert judged(text.strip(" \t"), TimeFormat(pattern)) == found
-    if (known := by_library(text, pattern)) is not None and text.isascii() and "-366" not in text:
+    full = {"%Y%m%d%H%M%S": 14, "%d%m%Y": 8}.get(pattern, 0)  # to the library digits may lack anywhere
+    if sum(map(str.isdigit, text)) < full:
+        assert judged(text, TimeFormat(pattern)) is None
+    elif (known := by_library(text, pattern)) is not None and text.isascii() and "-366" not in text:
         assert judged(text, TimeFormat(pattern)) == known
 
 

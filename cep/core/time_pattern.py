@@ -1,7 +1,8 @@
 """Patterns of times, `%d.%m.%Y %H:%M`: their parts, checked, and what a text means under one.
 
 The directives are those of Python's `strptime` that say a date, a time of day or an offset, with English names; `%f`
-takes any number of digits, and what is finer than a microsecond rounds half to even.
+takes any number of digits, and what is finer than a microsecond rounds half to even. Numbers that stand side by side,
+`%d%m%Y`, have all their digits; any other may have fewer.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ def _names(words: Sequence[str], letters: int | None = None) -> str:
 _REGEX = {
     "Y": r"[0-9]{4}",
     "y": r"[0-9]{2}",
-    "m": r"1[0-2]|0[1-9]|[1-9]",
-    "d": r"3[01]|[12][0-9]|0[1-9]|[1-9]",
-    "j": r"36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0[1-9][0-9]|00[1-9]|[1-9][0-9]|0[1-9]|[1-9]",
-    "H": r"2[0-3]|[01][0-9]|[0-9]",
-    "I": r"1[0-2]|0[1-9]|[1-9]",
-    "M": r"[0-5][0-9]|[0-9]",
-    "S": r"[0-5][0-9]|[0-9]",
+    "m": r"1[0-2]|0[1-9]",
+    "d": r"3[01]|[12][0-9]|0[1-9]",
+    "j": r"36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0[1-9][0-9]|00[1-9]",
+    "H": r"2[0-3]|[01][0-9]",
+    "I": r"1[0-2]|0[1-9]",
+    "M": r"[0-5][0-9]",
+    "S": r"[0-5][0-9]",
     "f": r"[0-9]+",
     "b": _names(MONTHS, 3),
     "B": _names(MONTHS),
@@ -42,12 +43,21 @@ _REGEX = {
     "z": r"Z|[+-][0-9]{2}:?[0-5][0-9](?::?[0-5][0-9])?",
     "Z": "UTC|GMT|Z",
     "G": r"[0-9]{4}",
-    "V": r"5[0-3]|0[1-9]|[1-4][0-9]|[1-9]",
-    "U": r"5[0-3]|[0-4][0-9]|[0-9]",
-    "W": r"5[0-3]|[0-4][0-9]|[0-9]",
+    "V": r"5[0-3]|0[1-9]|[1-4][0-9]",
+    "U": r"5[0-3]|[0-4][0-9]",
+    "W": r"5[0-3]|[0-4][0-9]",
     "u": r"[1-7]",
     "w": r"[0-6]",
 }
+_FEWER = {
+    **dict.fromkeys("mdIV", "[1-9]"),
+    **dict.fromkeys("HMSUW", "[0-9]"),
+    "j": "[1-9][0-9]|0[1-9]|[1-9]",
+}
+"""How a number that stands alone may also be written."""
+_DIGITS = {**dict.fromkeys("ymdHIMSVUW", 2), **dict.fromkeys("YG", 4), "j": 3, "u": 1, "w": 1}
+_FROM_ZERO = frozenset("yHMSUWw")
+_NUMBERS = re.compile(r"(?:%[ymdHIMSVUWYGjuw]){2,}")
 WEEKS = frozenset("GVUW")
 """Directives of years and weeks of which a day follows by its weekday."""
 DIRECTIVES = frozenset(_REGEX)
@@ -182,12 +192,49 @@ def _wrong(message: str, hint: str) -> CepError:
     return CepError(message, hint=hint, code="syntax")
 
 
+def beside(found: Sequence[TimeToken]) -> frozenset[int]:
+    """The places of the parts that are numbers beside numbers, between which nothing stands."""
+    numbers = [name in _DIGITS or name == "f" for name, _ in found]
+    pairs = [place for place in range(1, len(found)) if numbers[place - 1] and numbers[place]]
+    return frozenset(pairs) | {place - 1 for place in pairs}
+
+
 @lru_cache(maxsize=64)
 def _compiled(pattern: str) -> re.Pattern[str]:
     letters = []
-    for name, c in parts(pattern):
-        letters.append(re.escape(c) if not name else r"\s+" if name == " " else f"(?P<{name}>{_REGEX[name]})")
+    found = parts(pattern)
+    whole = beside(found)
+    for place, (name, c) in enumerate(found):
+        fewer = f"|{_FEWER[name]}" if name in _FEWER and place not in whole else ""
+        letters.append(re.escape(c) if not name else r"\s+" if name == " " else f"(?P<{name}>{_REGEX[name]}{fewer})")
     return re.compile("".join(letters), re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def whole_digits(pattern: str) -> tuple[int, int] | None:
+    """Of a pattern, or a part of one, that is only numbers side by side: of how many digits it is without the zeros
+    that a whole number loses at its front, and with them. None: it is another, or begins with a year of four digits,
+    of which no zeros are lost."""
+    if not _NUMBERS.fullmatch(pattern) or pattern[1] in "YG":
+        return None
+    full = sum(_DIGITS[name] for name in pattern[1::2])
+    return (1 if pattern[1] in _FROM_ZERO else full - _DIGITS[pattern[1]] + 1), full
+
+
+def padded(text: str, pattern: str) -> str:
+    """The text of a whole number with the zeros at its front that it has lost, by a pattern of only numbers."""
+    least, full = whole_digits(pattern) or (0, 0)
+    return text.zfill(full) if least <= len(text) < full else text
+
+
+def _unfit(text: str, pattern: str) -> str:
+    """Why a text does not fit: perhaps numbers that stand side by side have too few digits."""
+    if numbers := _NUMBERS.match(pattern):
+        full = sum(_DIGITS[name] for name in numbers[0][1::2])
+        count = len(text) - len(text.lstrip("0123456789"))
+        if 0 < count < full:
+            return f"has {count} digit{'s' * (count > 1)} where `{numbers[0]}` has {full}"
+    return f"is not written `{pattern}`"
 
 
 def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
@@ -196,7 +243,7 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     """
     match = _compiled(pattern).fullmatch(text)
     if match is None:
-        raise ValueError(f"is not written `{pattern}`")
+        raise ValueError(_unfit(text, pattern))
     found = match.groupdict()
     of_week = None
     if not WEEKS.isdisjoint(found):

@@ -8,7 +8,7 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.literals import read_time
 from cep.core.schema import TimeFormat
-from cep.core.time_pattern import of_pattern
+from cep.core.time_pattern import of_pattern, padded
 from cep.core.zones import zone
 
 _SIZES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -37,7 +37,7 @@ def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | N
             return None
         return _by_clock(series.cast(pl.Datetime("us")).to_physical(), format).cast(wanted)
     if format.pattern is not None and (text or dtype.is_integer()):
-        return _read(series.cast(pl.String), format).cast(wanted)
+        return _read(series.cast(pl.String), format, dtype.is_integer()).cast(wanted)
     return _read(series.cast(pl.String), format).cast(wanted) if text and format.zone is not None else None
 
 
@@ -48,12 +48,12 @@ def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
     return pl.Series(ticks.name, found).set(pl.Series(~there) | ticks.is_null(), None)
 
 
-def _read(texts: pl.Series, format: TimeFormat) -> pl.Series:
-    """Each distinct text read once; null where it is none."""
+def _read(texts: pl.Series, format: TimeFormat, whole: bool = False) -> pl.Series:
+    """Each distinct text read once; null where it is none. Whole numbers have lost the zeros at their front."""
     known: dict[str, int | None] = {}
     for text in texts.drop_nulls().unique():
         try:
-            known[text] = _ticks(text.strip(), format)
+            known[text] = _ticks(padded(text, format.pattern) if whole and format.pattern else text.strip(), format)
         except (ValueError, CepError):
             known[text] = None
     return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
