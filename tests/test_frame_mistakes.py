@@ -21,7 +21,7 @@ def test_an_event_that_does_not_fit_is_told() -> None:
 def test_strict() -> None:
     with pytest.raises(CepError) as caught:
         detect(PROGRAM, FRAME, strict=True)
-    assert str(caught.value) == "data: row 2 of reading: `wind` is missing"
+    assert str(caught.value) == "data: row 2 of reading: `wind` is missing: there is no value at `wind speed`"
 
 
 TWO = "event a(x: int) TIME time. event b(x: int) TIME time. c(X) <- a(X) SEQ b(X)."

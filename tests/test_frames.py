@@ -100,7 +100,10 @@ SHAPES: dict[str, Callable[[], Any]] = {
 def test_every_shape_of_data_gives_the_same_events(shape: str) -> None:
     found = detect(PROGRAM, SHAPES[shape]())
     assert found == FOUND
-    assert [reason for *_, reason in found.dead.rows()] in (["`wind` is missing"], ["wind: missing"]), found.dead
+    assert [reason for *_, reason in found.dead.rows()] in (
+        ["`wind` is missing: there is no value at `wind speed`"],
+        ["wind: missing"],
+    ), found.dead
     if shape != "polars backwards":
         assert found.dead["row"].to_list() == [2]
 
@@ -158,7 +161,8 @@ def test_tables_out() -> None:
     assert str(frame["start"].dtype) == "datetime64[us, UTC]" and str(frame["gusts"].dtype) == "Int64"
     assert frame["gusts"].isna().tolist() == [False, True, False] and str(frame["calm"].dtype) == "bool"
     assert found[0] == FOUND[0] and list(found[1:]) == FOUND[1:] and len(found) == 3
-    assert repr(found) == "<3 derived events: gust 3\n1 row became no event, the first is row 2: `wind` is missing>"
+    why = "`wind` is missing: there is no value at `wind speed`"
+    assert repr(found) == f"<3 derived events: gust 3\n1 row became no event, the first is row 2: {why}>"
 
 
 def test_no_data() -> None:
