@@ -7,6 +7,7 @@ step:  changes from outside, between two watermarks -> in rounds of intervals
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -65,12 +66,9 @@ class FormulaRecursion(Cycle):
                 return
             self._grow(outputs, first, last, END_OF_TIME)
         given = {unit: goal.settled() for unit, goal in self.fixpoints.items()}
-        seen = outputs | given
+        seen = ChainMap(given, outputs)  # the goals of its fluents are given what these come to
         for unit, goal, reads, event in self.readers:
-            made = goal.step(self._tables(reads, event, unit, seen), frontier)
-            outputs[unit] = made
-            if unit not in self.settling:
-                seen[unit] = made
+            outputs[unit] = goal.step(self._tables(reads, event, unit, seen), frontier)
         for unit, goal, reads, event in self.readers:
             if event is not None and self.settling.intersection(reads):
                 outputs[unit] = goal.step(self._tables(reads, event, unit, outputs), frontier)
@@ -108,7 +106,7 @@ class FormulaRecursion(Cycle):
         while opening or any(rows(new[unit]) for unit in self.settling):
             made: dict[PlanUnit, Table] = {}
             for unit, _, reads, event in self.readers:
-                tables = self._tables(reads, event, unit, new | made)
+                tables = self._tables(reads, event, unit, ChainMap(made, new))
                 some = opening or any(map(rows, tables))
                 made[unit] = self.recursive[unit].grow(tables) if some else empty(self.widths[unit])
             new = nothing | {unit: made[unit] for unit in self.settling}
