@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ COLUMNS = st.sampled_from(
         (pa.date32(), st.dates(date(1990, 1, 1), date(2090, 1, 1))),
         (pa.timestamp("ns"), MOMENTS.map(lambda at: at.replace(microsecond=7))),
         (pa.time64("us"), st.times()),
-        (pa.duration("us"), st.timedeltas()),
+        (pa.duration("us"), st.timedeltas(timedelta(-(10**8)), timedelta(10**8))),
         (pa.binary(), st.binary(max_size=3)),
         (pa.null(), st.none()),
         (pa.map_(pa.string(), pa.int64()), st.just([("a", 1)])),

@@ -62,3 +62,11 @@ def test_times_that_are_relative_to_now_are_told(tmp_path: Path, monkeypatch: py
     Path("a.senml").write_text('[{"n":"a","v":1},{"n":"b","v":2}]')
     result = CliRunner().invoke(app, ["infer", "a.senml"], prog_name="cep")
     assert "some times are relative to now" in result.stdout, result.stdout
+
+
+def test_a_list_of_objects_that_have_an_n_is_json(tmp_path: Path) -> None:
+    for n in ("null", "3", '"x"', '"é"'):
+        file = tmp_path / "x.json"
+        file.write_text(f'[{{"ts": "2024-05-01T00:00:00Z", "n": {n}, "unit": "bar"}}]', encoding="utf-8")
+        result = CliRunner().invoke(app, ["infer", str(file)], prog_name="cep")
+        assert result.exit_code == 0 and "senml" not in result.stdout, (n, result.stderr)

@@ -35,9 +35,7 @@ def recognised(head: bytes) -> str | None:
             return None
         if TIME in one or "dataArray" in one:
             return "sensorthings"
-        labels = one.keys() & {"n", "bn", "v", "vs", "vb", "vd", "s", "bt", "bu"}
-        whole = not any(len(key) > 4 for key in one)
-        return "senml" if text.startswith("[") and whole and labels & {"n", "bn"} else None
+        return "senml" if text.startswith("[") and one.keys() & {"n", "bn"} and _is_senml(one) else None
     lines = [line for line in head.split(b"\n")[:20] if line.strip() and not line.startswith(b"#")]
     try:
         return "influx" if lines and read_point(lines[0]).fields else None
@@ -92,9 +90,7 @@ def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
 
 def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Iterator[dict[str, Any] | None]:
     """Records of packs or pages; None: one that cannot be read, which has one of the `reasons`."""
-    wanted = ("n", "u", "v", "vs", "vb", "vd", "s")
-    schema = Schema("all", tuple(Attribute(name, "any") for name in wanted), True, True)
-    plain, timed = senml.Packs(schema), senml.Packs(Schema("all", schema.attributes, True, True, records=_SOME_TIME))
+    plain, timed = _packs()
     for elements in documents(text, None if kind == "senml" else "value"):
         if elements is None:
             yield None
@@ -115,6 +111,24 @@ def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Ite
         except Unreadable as why:
             reasons.append(why.reason)
             yield None
+
+
+def _packs() -> tuple[senml.Packs, senml.Packs]:
+    """Readers of SenML as it is, and as if times relative to now had a now."""
+    wanted = tuple(Attribute(name, "any") for name in ("n", "u", "v", "vs", "vb", "vd", "s"))
+    plain, timed = (Schema("all", wanted, True, True, records=records) for records in (None, _SOME_TIME))
+    return senml.Packs(plain), senml.Packs(timed)
+
+
+def _is_senml(first: Mapping[str, Any]) -> bool:
+    """Whether the first record of a list is one of SenML: many lists of objects have an `n`."""
+    if any(len(key) > 4 for key in first):
+        return False
+    _, timed = _packs()
+    try:
+        return not isinstance(timed.lines([first], str)[0], Unreadable)
+    except Unreadable:
+        return False
 
 
 def senml_name(label: str) -> str:
