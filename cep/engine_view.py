@@ -52,7 +52,9 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
         changes = KnowledgeChanges(rules, program.knowledge, bound.known, bound.statics, facts, bound.pool)
         if remember is not None:
             changes.remember(remember)
-    builder = GoalBuilder(plan, bound.statics.relations, bound.pool, None if history is None else history.lineage)
+    builder = GoalBuilder(
+        plan, bound.statics.relations, bound.pool, None if history is None else history.lineage, changes
+    )
     machine = Machine(plan, builder, options.fast_recursion, options.max_derivations)
     if remember is not None and options.stage is None:
         machine.give_transitions()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tests.reference_formulas import (
     Aggregate,
     And,
+    Asked,
     Formula,
     Lasting,
     Or,
@@ -106,7 +107,7 @@ class Maker:
         if depth == 0:
             return self.leaf(wanted)
         kinds = ["AND", "AND", "NOT", "OR", "ONCE", "HISTORICALLY", "SINCE", "EVENTUALLY", "ALWAYS", "UNTIL", "LASTING"]
-        kinds += ["WHERE", "AGGREGATE", "LEAF"]
+        kinds += ["WHERE", "AGGREGATE", "LEAF", "KNOWN", "KNOWN"]
         kind = rng.choice([each for each in kinds if each in self.features or each == "LEAF"])
         deeper = depth - 1
         match kind:
@@ -125,6 +126,8 @@ class Maker:
                 return Where(
                     self.formula(wanted, deeper), tuple(self.condition(wanted) for _ in range(rng.choice((1, 2))))
                 )
+            case "KNOWN":
+                return self.asked(wanted, deeper)
             case "AGGREGATE" if wanted & set(INTEGERS):
                 return self.aggregate(wanted, deeper)
         return self.leaf(wanted)
@@ -162,6 +165,20 @@ class Maker:
         others = [each for each in sorted(wanted) if each != name and not is_string(each)]
         right: Term = Var(self.rng.choice(others)) if others and self.rng.random() < 0.5 else self.rng.randint(0, 2)
         return Var(name), self.rng.choice(("=", "!=", "<", ">=")), right
+
+    def asked(self, wanted: set[str], depth: int) -> Formula:
+        """With what is known of a string and a number, `link`, which may bind one of each."""
+        rng = self.rng
+        names = sorted(wanted)
+        mine = set(rng.sample(names, rng.randint(1, len(names))))
+        terms: list[Term] = []
+        for strings in (True, False):
+            left = [each for each in names if each not in mine and is_string(each) == strings]
+            mine |= set(left[1:])
+            bound = left[:1] or [each for each in sorted(mine) if is_string(each) == strings and rng.random() < 0.7]
+            terms.append(Var(rng.choice(bound)) if bound else self.constant("s" if strings else "i"))
+        negated = mine == wanted and rng.random() < 0.4
+        return Asked(self.formula(mine, depth), Plain(rng.choice(("link", "linked")), tuple(terms)), negated)
 
     def aggregate(self, wanted: set[str], depth: int) -> Formula:
         made = self.rng.choice(sorted(wanted & set(INTEGERS)))
@@ -271,6 +288,14 @@ def _text(formula: Formula, inside: bool = True) -> str:
             made = f"{_text(part)} LASTING {'>' if strictly else '>='} {_duration(least)}"
         case Where(part, conditions):
             made = f"{_text(part)} WHERE " + ", ".join(f"{_term(a)} {c} {_term(b)}" for a, c, b in conditions)
+        case Asked(part, known, negated):
+            string, number = map(_term, known.terms)
+            if known.name == "link":  # asked as it is; `linked` through a static rule
+                marked = [name if "\"" in name or name.isdigit() else f"?{name}" for name in (string, number)]
+                asks = f"{{ [] x:key {marked[0]} ; x:val {marked[1]} }}"
+            else:
+                asks = _plain(known.name, known.terms, False)
+            made = f"{_text(part)} WHERE {'not ' if negated else ''}{asks}"
         case Aggregate(part, results, by):
             values = ", ".join(f"{name} = {function}({argument or ''})" for name, function, argument in results)
             made = f"{_text(part)} AGGREGATE {values}" + (f" BY {', '.join(by)}" if by else "")

@@ -77,6 +77,15 @@ class Where:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """`part WHERE known`, or `not` it: what the knowledge says at each time, as `given` has it."""
+
+    part: Formula
+    known: Plain
+    negated: bool
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """`results`: (variable, function, argument)."""
 
@@ -85,7 +94,7 @@ class Aggregate:
     by: tuple[str, ...]
 
 
-Formula = Plain | And | Or | Timed | Lasting | Where | Aggregate
+Formula = Plain | And | Or | Timed | Lasting | Where | Asked | Aggregate
 
 
 @dataclass(frozen=True)
@@ -172,6 +181,8 @@ def variables(formula: Formula) -> set[str]:
             return {name for name in variables(parts[0]) if not name.startswith("_")}
         case Timed():
             return variables(formula.parts[-1])
+        case Asked(part, known, negated):
+            return variables(part) | (set() if negated else variables(known))
         case Aggregate(_, results, by):
             return {name for name, _, _ in results} | set(by)
         case _:
@@ -230,6 +241,8 @@ def holding(formula: Formula, known: Mapping[str, Relation], trips: Mapping[str,
             return _some_of((b, lasting(codes, least, strictly, frame)) for b, codes in inner(part).items())
         case Where(part, conditions):
             return {b: codes for b, codes in inner(part).items() if all(_true(dict(b), *each) for each in conditions)}
+        case Asked(part, known_then, negated):
+            return inner(And((part, known_then), (False, negated)))
         case Aggregate(part, results, by):
             return _aggregated(inner(part), results, by, frame)
     raise AssertionError(formula)

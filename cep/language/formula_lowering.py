@@ -78,3 +78,7 @@ class FormulaLowering:
         for each in made:
             self.fluents.elsewhere(each)
         return made
+
+    def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
+        """Whether conditions, as they are asked, ask what the knowledge says."""
+        return self.known.asked_by(conditions)

@@ -3,31 +3,68 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 from cep.events import Iri
+from cep.language.syntax.ast import SyntaxTree
 from cep.plan.algebra import Triples
+from cep.plan.identity import OF_AREAS
+from cep.rules.expressions.functions import FUNCTIONS
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import (
+    Call,
     Condition,
     Constant,
     Disjunction,
+    Expression,
     Graph,
     Predicate,
     StaticRule,
     Variable,
     condition_variables,
+    each_condition,
     expression_variables,
     localised,
 )
 
 
 class KnowledgePatterns:
-    """`asked`: by the name of the predicate. `own_triples`: the program has a predicate `triple` of its own."""
+    """`asked`: by the name of the predicate. `rules`: the static rules of the program; `own`: the predicates that it
+    has of its own."""
 
-    def __init__(self, own_triples: bool) -> None:
-        self.own_triples = own_triples
+    def __init__(self, rules: Sequence[StaticRule], own: Collection[str]) -> None:
+        self.rules, self.own = rules, frozenset(own)
+        self.own_triples = "triple" in self.own
         self.asked: dict[str, Graph | Triples] = {}
+        self._following: set[str] | None = None
+
+    @classmethod
+    def of(cls, program: SyntaxTree, tables: Collection[str]) -> KnowledgePatterns:
+        """Of a program. `tables`: the predicates that are given from outside."""
+        rules = [each for each in program.statements if isinstance(each, StaticRule)]
+        declared = [each.name for each in program.statements if isinstance(each, FactDeclaration)]
+        return cls(rules, [*tables, *declared, *(rule.name for rule in rules)])
+
+    def asked_by(self, conditions: Sequence[Condition]) -> bool:
+        """Whether conditions ask what the knowledge says, themselves or through static rules."""
+        if self._following is None:
+            self._following = found = set[str]()
+            known = -1
+            while len(found) > known:
+                known = len(found)
+                found.update(rule.name for rule in self.rules if self._asks(rule.conditions, found))
+        return self._asks(conditions, self._following)
+
+    def _asks(self, conditions: Sequence[Condition], following: Set[str]) -> bool:
+        for each in each_condition(conditions):
+            if isinstance(each, Predicate):
+                outside = each.name not in self.own and (each.name not in FUNCTIONS or each.name == OF_AREAS)
+                if each.graph is not None or each.name in following or outside or any(map(_areas, each.arguments)):
+                    return True
+            elif _areas(each.left) or _areas(each.right):
+                return True
+        return False
 
     def static(self, rule: StaticRule) -> StaticRule:
         if not rule.conditions:
@@ -70,6 +107,13 @@ class KnowledgePatterns:
         name = f"triple({', '.join('_' if each is None else f'<{each}>' for each in fixed)})"
         self.asked.setdefault(name, Triples(fixed, predicate.span))
         return replace(predicate, name=name)
+
+
+def _areas(expression: Expression) -> bool:
+    """Whether an expression asks where places are."""
+    if not isinstance(expression, Call):
+        return False
+    return expression.function == OF_AREAS or any(map(_areas, expression.arguments))
 
 
 def _alike(known: Graph | Triples, graph: Graph) -> bool:

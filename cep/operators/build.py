@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cep.core.values import Pool
 from cep.operators.goals import relational
-from cep.operators.goals.contract import Goal
+from cep.operators.goals.contract import Goal, KnowledgeOverTime
 from cep.operators.goals.lineage import Lineage
 from cep.operators.loop import Loop, loop_of
 from cep.plan import types as planned
@@ -22,10 +22,18 @@ from cep.rules.terms import Condition
 
 
 class GoalBuilder:
-    """Goals for the nodes of one plan, over one pool and the static relations."""
+    """Goals for the nodes of one plan, over one pool, the static relations and the knowledge as it changes."""
 
-    def __init__(self, plan: Plan, relations: Mapping[str, Relation], pool: Pool, lineage: Lineage | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        relations: Mapping[str, Relation],
+        pool: Pool,
+        lineage: Lineage | None,
+        knowledge: KnowledgeOverTime | None = None,
+    ) -> None:
         self.plan = plan
+        self.knowledge = knowledge
         self.relations = relations
         self.pool = pool
         self.lineage = lineage

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.event import Atom
+from cep.operators.where import KIND as KIND
 from cep.operators.where import decided
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.node import Meeting, Node, NodeProperties
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 ANY = "_'"
 """Variables of arguments of a fluent that may have any value begin with it."""
-KIND = "'kind"
-"""The variable of the column that says whether a fluent begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from cep.plan.safety import Checker
     from cep.plan.types import ColumnType, Inference
 
+KIND = "'kind"
+"""The variable of the column that says whether a fluent, or a formula, begins or ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class RestrictedFormula(OverOne):
@@ -68,7 +71,8 @@ class RestrictedFormula(OverOne):
                 )
         names = asked(self.conditions)
         body = lowering.lowered(self.formula, self.formula.bound() & (keep | names), outside | names)
-        return lowering.projected(SelectPattern(body, conditions, None, self.span), keep, self)
+        late = lowering.late_of(self.formula) if lowering.ask_knowledge(conditions) else None
+        return lowering.projected(SelectPattern(body, conditions, None, self.span, late), keep, self)
 
 
 def _sides(condition: Comparison | Predicate) -> Sequence[Expression]:
@@ -85,12 +89,14 @@ def _times(expression: Expression) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SelectPattern(Pattern):
-    """`pattern WHERE conditions`."""
+    """`pattern WHERE conditions`. `late`: how late a formula is given whose conditions ask knowledge, which may change
+    while it holds."""
 
     pattern: Pattern
     conditions: tuple[Condition, ...]
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    late: int | None = None
 
     def describe(self) -> PatternProperties:
         return PatternProperties(
@@ -109,7 +115,7 @@ class SelectPattern(Pattern):
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         bound = variables(self.pattern)
-        mine = components_of(self.conditions, bound)
+        mine = [replace(each, late=self.late) for each in components_of(self.conditions, bound)]
         through = tuple(c for c in components if c.variables <= bound)
         above = tuple(c for c in components if not c.variables <= bound)
         policy = self.pattern.decider().properties().policy
@@ -123,7 +129,7 @@ class SelectPattern(Pattern):
                 for name in condition_variables(condition):
                     if name not in bound and name not in binds and name != "_":
                         binds.append(name)
-            node = select(builder, node, places, answers, binds, None, self.span)
+            node = select(builder, node, places, answers, binds, None, self.span, self.late)
             places = places | {name: len(places) + i for i, name in enumerate(binds)}
         return decided(builder, node, places, above, self.span), places
 
@@ -156,18 +162,22 @@ class SelectPattern(Pattern):
 @dataclass(frozen=True, slots=True)
 class Select(Node):
     """Occurrences for which the conditions hold, one for each answer, and what they bind as columns (in the order of
-    `binds`). `within` bounds the occurrence's own length. `width`: the columns of its part."""
+    `binds`). `within` bounds the occurrence's own length. `width`: the columns of its part. Of a formula whose
+    conditions ask knowledge, which may change: `kind`, the column that says what a change is; how `late` it is."""
 
     child: int
     conditions: tuple[Condition, ...]
     binds: tuple[str, ...]
     within: int | None
     width: int = field(default=0, compare=False)
+    kind: int | None = None
+    late: int | None = None
 
     def describe(self) -> NodeProperties:
         return NodeProperties(
             "WHERE",
             "filter",
+            remembers=self.kind is not None,
             shows=(*(((0, column),) for column in range(self.width)), *(() for _ in self.binds)),
             conditions=self.conditions,
             binds=self.binds,
@@ -175,6 +185,7 @@ class Select(Node):
             within=self.within,
             multiplies=bool(self.binds),
             selects=True,
+            follows=self.kind is not None,
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
@@ -186,9 +197,17 @@ class Select(Node):
         made = author_names(self.conditions, names[: self.width], rendering.source) | bound
         return restricted(sides[0], self.within, self.conditions, made)
 
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        if self.kind is None:
+            return []
+        return [("remembers", "what holds, and its answers"), ("forgets", "when it ends")]
+
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
+        from cep.operators.goals.fluents.restricted import restricted_of
         from cep.operators.goals.relational import select_of
 
+        if self.kind is not None and builder.knowledge is not None:
+            return restricted_of(self, builder, number)
         return select_of(self, builder)
 
 
@@ -211,17 +230,22 @@ def select(
     binds: Sequence[str],
     within: int | None,
     span: Span,
+    late: int | None = None,
 ) -> int:
-    """A node that keeps of another what conditions and a WITHIN leave."""
+    """A node that keeps of another what conditions and a WITHIN leave. `late`: how late a formula is given whose
+    conditions ask knowledge."""
     names = builder.done.names[node]
     renamed, bound = canonical(conditions, places, binds)
-    return builder.add(Select(node, renamed, bound, within, len(names)), (*names, *binds), span)
+    kind = None if late is None else places[KIND]
+    return builder.add(Select(node, renamed, bound, within, len(names), kind, late), (*names, *binds), span)
 
 
 def decided(builder: Binariser, node: int, places: dict[str, int], components: Iterable[Component], span: Span) -> int:
     """The node, behind these conditions where there are any."""
-    conditions = [condition for c in components for condition in c.conditions]
-    return select(builder, node, places, conditions, (), None, span) if conditions else node
+    every = tuple(components)
+    conditions = [condition for c in every for condition in c.conditions]
+    late = max((c.late for c in every if c.late is not None), default=None)
+    return select(builder, node, places, conditions, (), None, span, late) if conditions else node
 
 
 def bounded_by(builder: Binariser, node: int, places: dict[str, int], pattern: Pattern) -> int:

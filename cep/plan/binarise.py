@@ -29,12 +29,14 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Conditions of one WHERE that stand or fall together; `variables`: those that the pattern binds."""
+    """Conditions of one WHERE that stand or fall together; `variables`: those that the pattern binds.
+    `late`: how late a formula is given whose conditions ask knowledge."""
 
     conditions: tuple[Condition, ...]
     variables: frozenset[str]
     timed: bool
     binds: bool
+    late: int | None = None
 
 
 @dataclass(slots=True)

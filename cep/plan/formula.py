@@ -64,6 +64,9 @@ class Lowering(Protocol):
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
         """The conditions of a WHERE as they are asked."""
 
+    def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
+        """Whether conditions, as they are asked, ask what the knowledge says."""
+
 
 class Formula(ABC):
     """A formula of some operator: a frozen dataclass with the field `span`."""

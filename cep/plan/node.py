@@ -73,8 +73,9 @@ class NodeProperties:
     group. `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself
     there; this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `once`:
     it has the one occurrence that time alone makes. `settles`: it gives what the formulas of a fluent come to, so that
-    a cycle of formulas goes through it; `timed`: time alone changes what a formula gives. `records`: its part's rows
-    are records of a fluent, of which its goal keeps those without an end (a `RecordKeeper`).
+    a cycle of formulas goes through it; `timed`: time alone changes what a formula gives, `follows`: the knowledge
+    does. `records`: its part's rows are records of a fluent, of which its goal keeps those without an end (a
+    `RecordKeeper`).
     """
 
     word: str
@@ -107,6 +108,7 @@ class NodeProperties:
     once: bool = False
     settles: bool = False
     timed: bool = False
+    follows: bool = False
     records: bool = False
 
 

@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import START, Table, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import FixpointGoal, Goal, KnowsHeld, RecursiveGoal, TimedGoal
+from cep.operators.goals.contract import FixpointGoal, Goal, KnowledgeGoal, KnowsHeld, RecursiveGoal, TimedGoal
 from cep.operators.goals.fluents.change_tables import changes_in, decided
 from cep.operators.goals.fluents.stretches import clipped
 from cep.plan.order import PlanUnit
@@ -28,7 +28,8 @@ recursion counts as one that never ends."""
 
 class FormulaRecursion(Cycle):
     """The goals of one cycle of formulas. `settling`: the units that give what the fluents of the cycle come to;
-    `timed`: those of which time alone changes what they give; `outside`: the goals that what comes in comes from.
+    `timed`: those of which time alone changes what they give, `following`: the knowledge does; `outside`: the
+    goals that what comes in comes from.
 
     The plan says what each goal promises; here, once, it is taken at its word.
     """
@@ -38,6 +39,7 @@ class FormulaRecursion(Cycle):
         readers: Sequence[Reader],
         settling: frozenset[PlanUnit],
         timed: frozenset[PlanUnit],
+        following: frozenset[PlanUnit],
         outside: Mapping[PlanUnit, Goal],
         widths: Mapping[PlanUnit, int],
         limit: int,
@@ -49,6 +51,7 @@ class FormulaRecursion(Cycle):
         self.recursive = cast(Mapping[PlanUnit, RecursiveGoal], goals)
         self.fixpoints = {unit: cast(FixpointGoal, goal) for unit, goal in goals.items() if unit in settling}
         self.timed = [cast(TimedGoal, goal) for unit, goal in goals.items() if unit in timed]
+        self.following = [cast(KnowledgeGoal, goal) for unit, goal in goals.items() if unit in following]
         self.outside = cast(Mapping[PlanUnit, KnowsHeld], outside)
         self.late = max(goal.late for goal in self.fixpoints.values())
 
@@ -82,7 +85,7 @@ class FormulaRecursion(Cycle):
 
     def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
         """The code at which something changes first, from outside or with time alone."""
-        first = min((goal.next_change() for goal in self.timed), default=INFINITE)
+        first = min((goal.next_change() for goal in (*self.timed, *self.following)), default=INFINITE)
         for _, _, reads, _ in self.readers:
             for other in reads:
                 if other not in self.inside and rows(outputs[other]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -35,7 +35,8 @@ class KnowledgeChanges:
     `facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
     `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it. `news`: what
     changed since whoever follows has taken it, None: nobody follows. `over`: the tables from now until after all
-    pending changes, where that is known of all of them at once; their moments then hold no tables.
+    pending changes, where that is known of all of them at once; their moments then hold no tables. `late`: how long
+    before the watermark goals ask what is known, None: no goal follows it; all changes are then made one by one.
     """
 
     rules: Rules
@@ -50,6 +51,8 @@ class KnowledgeChanges:
     past: list[tuple[int, bytes]] = field(default_factory=list)
     news: list[bytes] | None = None
     over: dict[str, TimedTable] | None = None
+    late: int | None = None
+    _times: list[int] = field(default_factory=list)  # of changes that goals may still ask for
     _seen: dict[int, tuple[KnowledgeSource, PreparedChange]] = field(default_factory=dict)  # of the past, by place
     _remember: int = 0
     _ahead: KnowledgeSource | None = None  # as it is after all pending changes
@@ -104,7 +107,9 @@ class KnowledgeChanges:
     def _add_over(self, changes: Sequence[tuple[int, bytes]]) -> bool:
         """Take all pending changes at once, where answers with their times can be had."""
         self._tries += 1
-        if self.rules.statics or self._tries & (self._tries - 1):  # tried ever more rarely while it is in vain
+        if (
+            self.late is not None or self.rules.statics or self._tries & (self._tries - 1)
+        ):  # tried ever more rarely while it is in vain
             return False
         before = self._now()
         found = before.over(changes, self.rules.asked, self.pool)
@@ -186,8 +191,23 @@ class KnowledgeChanges:
 
     def remember(self, ticks: int) -> None:
         """From now on keep what was known in the last so many microseconds."""
-        self.past = [(_FIRST, self.loaded.merge([]))]
-        self._remember = ticks
+        if not self.past:
+            self.past = [(_FIRST, self.loaded.merge([]))]
+        self._remember = max(ticks, self._remember)
+
+    def follow(self, late: int) -> None:
+        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
+        self.late = max(late, self.late or 0)
+        if late:
+            self.remember(min(late, -_FIRST))
+
+    def changed(self, after: int, until: int) -> list[int]:
+        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
+        return self._times[bisect_right(self._times, after) : bisect_right(self._times, until)]
+
+    def known_at(self, time: int) -> AbstractContextManager[None]:
+        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
+        return self.at(self.place(time)) if self.late else nullcontext()
 
     def place(self, time: int) -> int:
         """Which of `past` a time belongs to; the first where it was before all."""
@@ -205,13 +225,15 @@ class KnowledgeChanges:
             return
         then = self._then(place)[1]
         offers = {name: each.relation for name, each in self.known.offers.items()}
-        tables = {name: self._stored(name).all() for name in then.tables}
-        now = PreparedChange(0, b"", tables, offers, self.pool.areas)
+        tables = {name: self._stored(name).rows() for name in then.tables}
+        areas = self.pool.areas
         self._show(then)
         try:
             yield
         finally:
-            self._show(now)
+            for name, rows in tables.items():
+                self._stored(name).take_on(rows)
+            self._show(PreparedChange(0, b"", {}, offers, areas))
 
     def _then(self, place: int) -> tuple[KnowledgeSource, PreparedChange]:
         if place not in self._seen:
@@ -224,6 +246,9 @@ class KnowledgeChanges:
         return self._seen[place]
 
     def _pass(self, time: int, change: bytes) -> None:
+        if self.late is not None and time != MISSING:
+            kept = [each for each in self._times if each > time - self.late and each < time]
+            self._times = [*kept, time]
         if not self.past:
             return
         self._seen.clear()
@@ -270,22 +295,33 @@ class KnowledgeChanges:
         return (self.known.tables.get(name) or self.statics.relations[name]).types
 
     def snapshot(self) -> pa.RecordBatch:
-        """All changes: those applied as one, at the time MISSING, then those to come."""
+        """All changes: those applied as one, at the time MISSING, and where goals ask what was known the last of them
+        besides; then those to come."""
         applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
+        if self.late and self.applied:
+            applied = [(MISSING, self.loaded.net([self.past[0][1]])), *self.past[1:]]
         rows = applied + [(moment.time, moment.change) for moment in self.pending]
         return pa.RecordBatch.from_arrays(
-            [pa.array([time for time, _ in rows], pa.int64()), pa.array([each for _, each in rows], pa.binary())],
-            ["time", "change"],
+            [
+                pa.array([time for time, _ in rows], pa.int64()),
+                pa.array([each for _, each in rows], pa.binary()),
+                pa.array([number < len(applied) for number in range(len(rows))], pa.bool_()),
+            ],
+            ["time", "change", "applied"],
         )
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Take on the changes of a snapshot over the same knowledge."""
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
+        self._times = []
         changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))
+        applied = sum(batch["applied"].to_pylist()) if "applied" in batch.schema.names else 0
         if self.touched and (not changes or changes[0][0] != MISSING):  # back to what was loaded
             changes.insert(0, (MISSING, self.loaded.merge([])))
-        while changes and changes[0][0] == MISSING:
-            self.add(*changes[0])
-            self.reach(MISSING)
-            del changes[0]
+            applied += 1
+        while changes and (applied > 0 or changes[0][0] == MISSING):
+            time, change = changes.pop(0)
+            self.add(time, change)
+            self.reach(time)
+            applied -= 1
         self.add_all(changes)

@@ -81,6 +81,10 @@ class Machine:
     def _timed(self, unit: PlanUnit) -> bool:
         return not isinstance(unit, str) and self.plan.nodes[unit].properties().timed
 
+    def _follows(self, unit: PlanUnit) -> bool:
+        follows = not isinstance(unit, str) and self.plan.nodes[unit].properties().follows
+        return follows and self.builder.knowledge is not None
+
     def _formulas(self, group: Group, max_derivations: int) -> FormulaRecursion:
         steps = {unit: self._single(unit) for unit in group.units}
         settling = frozenset(filter(self._settles, group.units))
@@ -88,8 +92,9 @@ class Machine:
         outside = dict(self.goals())
         rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
         timed = frozenset(filter(self._timed, group.units))
+        following = frozenset(filter(self._follows, group.units))
         readers = [(u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence]
-        return FormulaRecursion(readers, settling, timed, outside, self.widths, max_derivations, rules)
+        return FormulaRecursion(readers, settling, timed, following, outside, self.widths, max_derivations, rules)
 
     # --- stepping ---
 

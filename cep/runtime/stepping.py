@@ -9,9 +9,6 @@ from typing import Any
 from cep.core.errors import CepError
 from cep.core.relation import Table, slice_until
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
-from cep.plan.pattern import conditions
-from cep.plan.plan import Plan
-from cep.rules.terms import Predicate, each_condition
 from cep.runtime.admission import receive
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
@@ -92,7 +89,6 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
             hint="`knowledge=` of `Engine.from_text` gives some",
             code="knowledge",
         )
-    refuse_in_formulas(parts.machine.plan)
     for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:
             raise ValueError("an update has a time in microseconds, within 2**62")
@@ -104,24 +100,3 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
         changes.add(*made[0])
     elif made:
         changes.add_all(made)
-
-
-def refuse_in_formulas(plan: Plan) -> None:
-    """CepError: a formula's WHERE asks what the knowledge says, or static rules that do, and it is to change."""
-    rules = plan.rules
-    changing = set(rules.asked)
-    known = -1
-    while len(changing) > known:
-        known = len(changing)
-        for static in rules.statics:
-            if any(isinstance(c, Predicate) and c.name in changing for c in each_condition(static.conditions)):
-                changing.add(static.name)
-    for rule in rules.rules:
-        fluent = rules.schemas[rule.event].fluent
-        if fluent is None or not fluent.of_formulas:
-            continue
-        for each in each_condition(conditions(rule.body)):
-            if isinstance(each, Predicate) and each.name in changing:
-                message = "a formula asks the knowledge, which cannot change then"
-                hint = "ask it in an event rule, and the event in the formula; what a formula asks stays as it is"
-                raise CepError(message, rules.source, each.span, hint, "fluent")

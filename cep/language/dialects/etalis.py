@@ -71,8 +71,7 @@ class _Lowering:
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
         self.program = program = records_apart(program)
         self.source: Source = program.source
-        statics = {statement.name for statement in program.statements if isinstance(statement, StaticRule)}
-        self.known = KnowledgePatterns("triple" in statics or "triple" in tables)
+        self.known = KnowledgePatterns.of(program, tables)
         named = Schemas(program, types)
         self.schemas, self.errors, self.fluents = named.found, named.errors, named.fluents
         self.formulas = Formulas(program, self.fluents, self.known, self.atom)

@@ -8,6 +8,7 @@ Inputs and output are sorted by arrival. The output depends on the inputs alone,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -132,11 +133,35 @@ class TimedGoal(RecursiveGoal, Protocol):
         ...
 
 
+class KnowledgeGoal(RecursiveGoal, Protocol):
+    """A goal of formulas of which the knowledge changes what it gives: one of a node that `follows` it."""
+
+    def next_change(self) -> int:
+        """The code at which the knowledge has changed it first; INFINITE: it has not."""
+        ...
+
+
 class KnowsHeld(Protocol):
     """A goal that knows what holds."""
 
     def held(self, changes: Table, first: int, last: int) -> Table:
         """When its tuples held in the stretch whose changes it has just given."""
+        ...
+
+
+class KnowledgeOverTime(Protocol):
+    """What is known now, and what was before."""
+
+    def follow(self, late: int) -> None:
+        """Somebody asks what was known so many microseconds before the watermark."""
+        ...
+
+    def changed(self, after: int, until: int) -> list[int]:
+        """The times after one and up to another at which something changed, ascending, of those that are followed."""
+        ...
+
+    def known_at(self, time: int) -> AbstractContextManager[None]:
+        """In the block that is known which was known at a time."""
         ...
 
 

@@ -21,6 +21,8 @@ ALWAYS, NEVER = -(2**63), 2**63 - 1
 """Since when holds what has always been; until when what will always be."""
 CountedColumns = tuple[Sequence[Column], int]
 """Columns, and how many rows they have."""
+TableRows = tuple["KeySet", Ints | None, "Edits | None"]
+"""What a table holds."""
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
@@ -99,6 +101,16 @@ class MaterializedRelation:
         assert self._rows.count == len(until), "equal rows begin at different times"
         for index in self._indexes.values():
             index.reset(self._rows, until)
+
+    def rows(self) -> TableRows:
+        """What it holds, to be taken on again."""
+        return self._rows, self._until, self._edits
+
+    def take_on(self, rows: TableRows) -> None:
+        """Hold what it held before; nothing has come to that since."""
+        self._rows, self._until, self._edits = rows
+        for index in self._indexes.values():
+            index.reset(*rows)
 
     def all(self) -> CountedColumns:
         """All rows."""

@@ -1,0 +1,353 @@
+"""`p WHERE conditions` of formulas, where the conditions ask knowledge that changes: each tuple of p with its answers.
+
+goal(P):  of each change of a tuple the same of its answers; at each change of the knowledge those answers of all that
+          holds that come and go.
+
+What is known from a time on is known from the code of that time on, so what holds changes there: half-open validity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import BEGINS, KINDS
+from cep.core.interval_sets import INFINITE
+from cep.core.relation import END, FIRST, START, Table, bits, concat, empty, rows
+from cep.core.room import filled_room
+from cep.core.time import Frontier
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    KnowledgeOverTime,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
+from cep.operators.goals.fluents.changes import stable_order
+from cep.operators.goals.fluents.stretches import clipped
+from cep.operators.goals.keyed_state import NumberedState, Parts
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.relational import columns_of
+from cep.rules.conditions.conditions import Conditions
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.where import Select
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictedSpec:
+    """Of an input with columns of these `types`, that at `kind` says what a change is. `binds`: the variables that the
+    conditions bind, of types `bound`. `late`: how late the input is given."""
+
+    types: tuple[str, ...]
+    kind: int
+    conditions: Conditions
+    binds: tuple[str, ...]
+    bound: tuple[str, ...]
+    late: int
+
+    @property
+    def width(self) -> int:
+        return len(self.types)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Those that make a tuple."""
+        return tuple(column for column in range(self.width) if column != self.kind)
+
+
+class RestrictedGoal(NumberedState):
+    """The goal of one Select node of a formula.
+
+    Of each tuple that holds its answers are those of what is known at `decided`; those of other tuples may be.
+    """
+
+    def __init__(self, spec: RestrictedSpec, knowledge: KnowledgeOverTime, lineage: Lineage | None = None) -> None:
+        self.spec, self.knowledge, self.lineage = spec, knowledge, lineage
+        self.columns = np.array(spec.columns, np.int64)
+        self.waiting = PendingChanges([spec.width], [spec.kind], [spec.late])
+        self.decided = NOTHING
+        self._clear()
+
+    def _clear(self) -> None:
+        self.tuples = Keys(len(self.columns))
+        self.holds = np.zeros(0, np.int64)
+        self._forget_answers()
+        self.waiting.clear()
+
+    def _forget_answers(self) -> None:
+        """From now on other answers are known."""
+        self.first, self.many = np.full(len(self.holds), -1), np.zeros(len(self.holds), np.int64)
+        self._answers, self.count = np.empty((0, len(self.spec.binds)), np.int64), 0
+
+    @property
+    def answers(self) -> Ints:
+        """What the conditions bind, answer by answer."""
+        return self._answers[: self.count]
+
+    def begin(self, frontier: Frontier) -> None:
+        self.decided = decided(frontier, self.spec.late)
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        ((table, code, begins),) = self.waiting.take(inputs, frontier)
+        until = max(decided(frontier, self.spec.late), self.decided)
+        slots = self.tuples.slots(table, self.columns, True, True)
+        self._reserve()
+        made: list[Table] = []
+        at = 0
+        for time in self._changes(self.decided, until):
+            stop = int(np.searchsorted(code, 2 * time))
+            made.append(self._changed(slots[at:stop], code[at:stop], begins[at:stop]))
+            at = int(np.searchsorted(code, 2 * time, "right"))
+            made.append(self._known_anew(2 * time, slots[stop:at], begins[stop:at]))
+        made.append(self._changed(slots[at:], code[at:], begins[at:]))
+        self.decided = until
+        found = concat([each for each in made if rows(each)] or made[:1])
+        if self.lineage is not None and rows(found):
+            self.lineage.name(found)
+        return found
+
+    def _changes(self, after: int, until: int) -> list[int]:
+        """The times at which the knowledge changes, of those whose codes lie after one and up to another."""
+        return self.knowledge.changed(after >> 1, until >> 1)
+
+    def _changed(self, slots: Ints, code: Ints, begins: Ints) -> Table:
+        """What changes of tuples make of their answers, between two changes of the knowledge."""
+        if not len(slots):
+            return empty(self.spec.width + len(self.spec.binds))
+        self._ask(slots, int(code[0]) >> 1)
+        order = stable_order(slots)
+        state = np.where(
+            np.r_[True, slots[order][1:] != slots[order][:-1]], self.holds[slots[order]], 1 - begins[order]
+        )
+        turns = np.empty(len(slots), np.bool_)
+        turns[order] = state != begins[order]  # an end of what is not known to hold says nothing
+        slots, code, begins = slots[turns], code[turns], begins[turns]
+        self.holds[slots] = begins  # of several changes of a tuple the last stays
+        return self._rows(slots, code, begins)
+
+    def _known_anew(self, code: int, slots: Ints, begins: Ints) -> Table:
+        """The knowledge has changed: of all that holds those answers end that are no more, and the new ones begin.
+        Of some tuples changes are at the same code."""
+        before = np.flatnonzero(self.holds[: self.tuples.count])
+        ended, went = self._answers_of(before)
+        self.holds[slots] = begins
+        self._forget_answers()
+        after = np.flatnonzero(self.holds[: self.tuples.count])
+        self._ask(after, code >> 1)
+        begun, came = self._answers_of(after)
+        both = np.concatenate([np.column_stack([ended, went]), np.column_stack([begun, came])])
+        if not len(both):
+            return empty(self.spec.width + len(self.spec.binds))
+        _, first, times = np.unique(both, axis=0, return_index=True, return_counts=True)
+        chosen = np.sort(first[times == 1])
+        new = (chosen >= len(ended)).astype(np.int64)
+        return self._table(both[chosen, 0], both[chosen, 1:], np.full(len(chosen), code), new)
+
+    def _ask(self, slots: Ints, time: int) -> None:
+        """Have the answers of these tuples to what is known at a time."""
+        fresh = np.unique(slots[self.first[slots] < 0])
+        if not len(fresh):
+            return
+        table = self._tuples(self.tuples.known[fresh])
+        table[START] = table[END] = time
+        with self.knowledge.known_at(time):
+            index, found = self._answered(table)
+        self.first[fresh] = self.count + np.searchsorted(index, np.arange(len(fresh)))
+        self.many[fresh] = np.bincount(index, minlength=len(fresh))
+        self._answers = filled_room(self._answers, self.count + len(found), 0)
+        self._answers[self.count : self.count + len(found)] = found
+        self.count += len(found)
+
+    def _answered(self, table: Table) -> tuple[Ints, Ints]:
+        """For each answer of rows the row, and what it binds."""
+        named = columns_of(table, self.spec.types, True)
+        if not self.spec.binds:
+            index = np.flatnonzero(self.spec.conditions.holds(named, rows(table)))
+            return index, np.empty((len(index), 0), np.int64)
+        index, columns = self.spec.conditions.answers(named, rows(table))
+        found = np.column_stack([bits(columns[name]) for name in self.spec.binds])
+        return index, found.reshape(len(index), len(self.spec.binds))
+
+    def _answers_of(self, slots: Ints) -> tuple[Ints, Ints]:
+        """The slots, each as often as it has answers, and these."""
+        many = self.many[slots]
+        ends = np.cumsum(many)
+        places = np.repeat(self.first[slots] - ends + many, many) + np.arange(int(ends[-1]) if len(ends) else 0)
+        return np.repeat(slots, many), self.answers[places]
+
+    def _rows(self, slots: Ints, code: Ints, begins: Ints) -> Table:
+        many = self.many[slots]
+        of, found = self._answers_of(slots)
+        return self._table(of, found, np.repeat(code, many), np.repeat(begins, many))
+
+    def _table(self, slots: Ints, found: Ints, code: Ints, begins: Ints) -> Table:
+        made = np.empty((FIRST + self.spec.width + len(self.spec.binds), len(slots)), np.int64)
+        made[FIRST + self.columns] = self.tuples.known[slots].T
+        made[FIRST + self.spec.width :] = found.T
+        put_changes(made, FIRST + self.spec.kind, code, begins)
+        return made
+
+    def _tuples(self, known: Ints) -> Table:
+        """Tuples as rows of the input."""
+        table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
+        table[FIRST + self.columns] = known.T
+        return table
+
+    def _reserve(self) -> None:
+        more = self.tuples.count - len(self.holds)
+        if more > 0:
+            more += len(self.holds)  # so that it grows seldom
+            self.holds = np.concatenate([self.holds, np.zeros(more, np.int64)])
+            self.first = np.concatenate([self.first, np.full(more, -1)])
+            self.many = np.concatenate([self.many, np.zeros(more, np.int64)])
+
+    # --- in a recursion ---
+
+    def open_stretch(self, first: int, last: int) -> None:
+        self.stretch = (first, last)
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        """Rows are intervals: each is asked with what is known in each part of it."""
+        first, last = self.stretch
+        cuts = [first, *(2 * time for time in self._changes(first, last)), last + 1]
+        made = [self._grown(clipped(inputs[0], one, next - 1)) for one, next in zip(cuts, cuts[1:])]
+        return concat(made)
+
+    def _grown(self, table: Table) -> Table:
+        if not rows(table):
+            return empty(self.spec.width + len(self.spec.binds))
+        asked = table.copy()
+        asked[START] = asked[END] = table[START] >> 1
+        with self.knowledge.known_at(int(asked[START].min())):
+            index, found = self._answered(asked)
+        made = np.concatenate([table[:, index], found.T])
+        made[FIRST + self.spec.kind] = BEGINS
+        return made
+
+    def next_change(self) -> int:
+        found = self._changes(self.decided, INFINITE)
+        return 2 * found[0] if found and self.holds.any() else INFINITE
+
+    # --- time ---
+
+    def due(self) -> int | None:
+        waits, changes = self.waiting.due(), self.next_change()
+        found = [] if waits is None else [waits]
+        found += [] if changes == INFINITE else [due(changes, self.spec.late)]
+        return min(found) if found else None
+
+    def pending(self) -> int:
+        return self.waiting.count + self.count
+
+    def _numbers(self) -> int:
+        return max(self.tuples.count, self.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        held = np.flatnonzero(self.holds[: self.tuples.count])
+        return {
+            "tuples": self.tuples.known[held],
+            "many": self.many[held].reshape(-1, 1),
+            "answers": self._answers_of(held)[1],
+            "waiting": self.waiting.state()[0],
+            "decided": np.array([[self.decided]], np.int64),
+        }
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        width, binds = self.spec.width, len(self.spec.binds)
+        arrays = restored(batch, tuples=width - 1, many=1, answers=binds, waiting=width + 1, decided=1)
+        demand(len(arrays["many"]) == len(arrays["tuples"]) and len(arrays["decided"]) == 1)
+        demand(width > 1 or len(arrays["tuples"]) <= 1)
+        between(arrays["many"], 0, len(arrays["answers"]) + 1)
+        demand(int(arrays["many"].sum()) == len(arrays["answers"]))
+        between(arrays["waiting"][:, 1 + self.spec.kind], 0, KINDS)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self._clear()
+        count = len(state["tuples"])
+        self.tuples.become(state["tuples"].copy(), count)
+        self.holds = np.ones(count, np.int64)
+        self.many = state["many"].reshape(-1).copy()
+        self.first = np.cumsum(self.many) - self.many
+        self._answers, self.count = state["answers"].copy(), len(state["answers"])
+        self.waiting.become([state["waiting"]])
+        self.decided = int(state["decided"][0, 0])
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        of_tuples = self._tuples(state["tuples"])[FIRST:].T
+        parts: list[Arrays] = []
+        going: Bools = keys.going(0, of_tuples)
+        waits: Bools = keys.going(0, state["waiting"][:, 1:])
+        pairs = zip((going, keys.staying(0, going), ~going), (waits, keys.staying(0, waits), ~waits))
+        for chosen, waiting in pairs:
+            answers = state["answers"][np.repeat(chosen, state["many"].reshape(-1))]
+            part = {"tuples": state["tuples"][chosen], "many": state["many"][chosen], "answers": answers}
+            parts.append(part | {"waiting": state["waiting"][waiting], "decided": state["decided"]})
+        return Parts(*parts)
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return super()._put_together(one, other) | {"decided": np.maximum(one["decided"], other["decided"])}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for name, columns in self._coded_columns().items():
+            for column in columns if len(arrays[name]) else ():
+                arrays[name][:, column] = codes(arrays[name][:, column])
+        return to_arrow(arrays)
+
+    def _coded_columns(self) -> dict[str, list[int]]:
+        """Of the arrays of the state the columns that hold pool codes."""
+        mine = codes_of(self.spec.types)
+        return {
+            "tuples": [self.spec.columns.index(column) for column in mine],
+            "answers": list(codes_of(self.spec.bound)),
+            "waiting": [1 + column for column in mine],
+        }
+
+    def codes(self) -> list[Ints]:
+        return [*self._coded(self.tuples.known, self.answers)]
+
+    def coded(self) -> list[Ints]:
+        held = np.flatnonzero(self.holds[: self.tuples.count])
+        return self._coded(self.tuples.known[held], self._answers_of(held)[1])
+
+    def _coded(self, known: Ints, answers: Ints) -> list[Ints]:
+        arrays = {"tuples": known, "answers": answers, "waiting": self.waiting.state()[0]}
+        return [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        arrays = sum(each.nbytes for each in (self.holds, self.first, self.many, self._answers))
+        return int(self.holds.sum()) + self.waiting.count, int(arrays + self.tuples.nbytes)
+
+
+def restricted_of(node: Select, builder: GoalBuilder, number: int) -> Goal:
+    """The goal of a node of a formula's conditions."""
+    assert node.kind is not None and node.late is not None and builder.knowledge is not None, "they ask what changes"
+    types = tuple(builder.types(node.child))
+    conditions = builder.conditions(node.conditions, builder.plan.columns[node.child])
+    bound = tuple(builder.types(number)[len(types) :])
+    builder.knowledge.follow(node.late)
+    spec = RestrictedSpec(types, node.kind, conditions, node.binds, bound, node.late)
+    return RestrictedGoal(spec, builder.knowledge, builder.lineage)
