@@ -291,7 +291,7 @@ def _text(formula: Formula, inside: bool = True) -> str:
         case Asked(part, known, negated):
             string, number = map(_term, known.terms)
             if known.name == "link":  # asked as it is; `linked` through a static rule
-                marked = [name if "\"" in name or name.isdigit() else f"?{name}" for name in (string, number)]
+                marked = [name if '"' in name or name.isdigit() else f"?{name}" for name in (string, number)]
                 asks = f"{{ [] x:key {marked[0]} ; x:val {marked[1]} }}"
             else:
                 asks = _plain(known.name, known.terms, False)

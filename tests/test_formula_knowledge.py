@@ -1,4 +1,4 @@
-"""Formulas whose WHERE asks knowledge that changes: random rules and updates against the reference, cuts and restores."""
+"""Formulas whose WHERE asks knowledge that changes: random rules and updates against the reference, cuts, restores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import pytest
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event, Held
+from cep.explain.fluents import FluentFacts
+from cep.explain.formulas import FormulaReader, set_of, when_of
+from cep.explain.judging import Judge
+from cep.explain.occurrences import Memory
+from cep.operators.goals.fluents.restricted import RestrictedGoal
 from cep.runtime.held import held_of
+from cep.runtime.state_by_key import rebalance
 from tests import reference_fluents as simple
 from tests.cases_format import known
 from tests.formula_maker import FEATURES, Maker, furthest, text
@@ -178,3 +184,67 @@ def test_updates_on_a_cycle(seed: int) -> None:
     said = f"{case.program}\n{knowledge}"
     assert until(at_once(case, knowledge), latest) == wanted, said
     assert until(in_pieces(case, knowledge, rng), latest) == wanted, said
+
+
+@pytest.mark.parametrize("seed", seeds(18))
+def test_updates_by_key_in_buckets(seed: int) -> None:
+    """Buckets stopped and restored, keys moved to other buckets, which take on the knowledge as it was then."""
+    rng = random.Random(f"buckets {seed}")
+    case, knowledge = random_case(rng, FEATURES - {"INF"}, rng.choice((1, 2)), rng.choice((1, 2)))
+    buckets = Buckets(case.program, rng.choice((1, 2, 7)), rng, knowledge=known(ALWAYS + triples(knowledge.first)))
+    updates, tables = sorted(knowledge.updates, key=lambda each: each[0]), []
+    rest = list(enumerate(case.events))
+    while rest:
+        batch, rest = rest[: (count := rng.randint(1, 8))], rest[count:]
+        ahead = batch[-1][1].end + rng.choice((0, 0, 3, 30)) if rest else END_OF_TIME
+        soon = [each for each in updates if each[0] <= ahead]
+        updates = updates[len(soon) :]
+        for engine in (engine for engines in buckets.engines for engine in engines):
+            give(engine, soon)
+        tables.append(buckets.round(buckets.tables(batch), batch[-1][1].end - 1))
+        for stage, engines in zip(buckets.stages, buckets.engines, strict=True):
+            if stage.keyed and rng.random() < 0.3:
+                after = [buckets.engine(stage) for _ in range(rng.randint(1, 4))]
+                for engine in after:
+                    assert engine.changes is not None and engines[0].changes is not None
+                    engine.changes.restore(engines[0].changes.snapshot())
+                rebalance(engines, after)
+                engines[:] = after
+    for engine in (engine for engines in buckets.engines for engine in engines):
+        give(engine, updates)
+    tables.append(buckets.round({}, END_OF_TIME))
+    found = [held for each in tables for held in held_of(each, buckets.schemas, None, None)]
+    assert ordered(each for each in found if each.type.startswith("d")) == case.expected, case.program
+
+
+def test_what_asks_facts_alone_keeps_nothing_more() -> None:
+    program = "event e(k: string) TIME time. fluent f(k: string). fluent d(k: string). initiate f(K) <- e(K).\n"
+    for rule, count in (("d(K) WHILE f(K) WHERE linked(K, X), X > 1.", 1), ("d(K) WHILE f(K) WHERE k(K). k(z).", 0)):
+        engine = Engine.from_text(HEAD + program + rule, knowledge=known(ALWAYS))
+        assert sum(isinstance(goal, RestrictedGoal) for _, goal in engine._machine.goals()) == count
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_formulas_read_again_by_what_was_known(seed: int) -> None:
+    """For explanations: conditions are judged by what was known at each time."""
+    rng = random.Random(f"read {seed}")
+    case, knowledge = random_case(rng, FEATURES, 2, 2)
+    engine = made(case, knowledge, lateness=None, remember=2**62)
+    give(engine, knowledge.updates)
+    engine.receive([event for event in case.events if event.type in engine.inputs])
+    engine.close()
+    memory, judge = Memory(engine), Judge(engine, most=None)
+    facts, reader = FluentFacts(memory), FormulaReader(memory, judge)
+    for name, schema in engine.outputs.items():
+        if schema.fluent is None or not schema.fluent.defined:
+            continue
+        found: dict[tuple, list[tuple[int, int]]] = {}
+        for rule in facts.rules_of(name):
+            for extent in reader.extents(rule.body, {}):
+                args = tuple(judge.value(each, extent.bound)[0] for each in rule.arguments[: len(schema.attributes)])
+                found.setdefault(args, []).extend(extent.when)
+        expected: dict[tuple, list[tuple[int, int]]] = {}
+        for one in memory.find(name, {}, -(2**62), 2**62):
+            expected.setdefault(one.args, []).append(one.codes)
+        wanted = {args: when_of(set_of(each)) for args, each in expected.items()}
+        assert {args: when_of(set_of(each)) for args, each in found.items() if each} == wanted, case.program

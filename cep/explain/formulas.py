@@ -192,15 +192,25 @@ class FormulaReader:
     def where(
         self, given: Pattern, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[FormulaExtent]:
-        """A formula while conditions are true."""
+        """A formula while conditions are true: by what is known at each time."""
         found = self.extents(inner, bound)
-        made = []
-        for case in self.judge.judge(conditions, [one.bound for one in found]):
-            if not case.failed:
-                one = found[case.origin]
+        made: dict[tuple[int, tuple[tuple[str, TypedValue], ...]], FormulaExtent] = {}
+        for first, last, known in self.judge.versions():
+            inside = [(one, when_of(intersect(set_of(one.when), set_of([(first, last)])))) for one in found]
+            inside = [(one, when) for one, when in inside if when]
+            for case in self.judge.judge(conditions, [{**one.bound, **known} for one, _ in inside]):
+                if case.failed:
+                    continue
+                one, when = inside[case.origin]
+                values = {name: value for name, value in case.bound.items() if name not in known}
                 judged = tuple((each, case.bound) for each in case.judged)
-                made.append(FormulaExtent(given, case.bound, one.when, ((one, False),), (), judged))
-        return made
+                key = (id(one), tuple(sorted(values.items(), key=lambda each: each[0])))
+                if key in made:  # it goes on, or holds again, by what is known then
+                    when = when_of(set_of([*made[key].when, *when]))
+                    made[key] = replace(made[key], when=when)
+                else:
+                    made[key] = FormulaExtent(given, values, when, ((one, False),), (), judged)
+        return list(made.values())
 
     def grouped(
         self,

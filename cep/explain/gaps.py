@@ -154,7 +154,9 @@ class FormulaGaps:
         there = self.there(inner, bound, at)
         if not there:
             return self.lacks(inner, bound, at)
-        cases = [each for each in self.judge.judge(conditions, [one.bound for one in there]) if each.failed]
+        known = next(known for first, last, known in self.judge.versions() if first <= at <= last)
+        cases = self.judge.judge(conditions, [{**one.bound, **known} for one in there])
+        cases = [each for each in cases if each.failed]
         case = min(cases, key=lambda each: len(each.failed))
         failed = tuple(self.judge.detailed(each, case.bound) for each in case.failed)
         return [Gap("condition", inner, shown(case.bound), at, judged=failed)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cep.core.errors import CepError
+from cep.core.interval_sets import INFINITE
 from cep.core.relation import FIRST, Column, bits
 from cep.engine import Engine
 from cep.events import Value
@@ -132,6 +133,16 @@ class Judge:
             with self._then(cases[places[0]]):
                 made += self._judged(conditions, [Case(place, dict(cases[place])) for place in places])
         return sorted(made, key=lambda case: case.origin)
+
+    def versions(self) -> list[tuple[int, int, BoundValues]]:
+        """The stretches of codes (`cep.core.interval_sets`) in each of which the same is known, and what binds a case
+        to it, as its `end()`."""
+        if self._changes is None:
+            return [(-INFINITE, INFINITE, {})]
+        times = [time for time, _ in self._changes.past]
+        firsts = [-INFINITE, *(2 * time for time in times[1:])]
+        lasts = [*(2 * time - 1 for time in times[1:]), INFINITE]
+        return [(first, last, {"end()": (time, "time")}) for first, last, time in zip(firsts, lasts, times)]
 
     def _judged(self, conditions: Sequence[Condition], live: list[Case]) -> list[Case]:
         done: list[Case] = []
