@@ -186,7 +186,7 @@ class Maker:
         self.fresh += 1
         other = self.rng.choice((f"I{self.fresh}", f"I{self.fresh}", f"S{self.fresh}"))
         part = self.formula(by | {other}, depth)
-        functions = ["count"] if is_string(other) else ["count", "max", "min", "sum"]
+        functions = ["count"] if is_string(other) else ["count", "max", "min", "sum", "mode"]
         function = self.rng.choice(functions)
         return Aggregate(part, ((made, function, None if function == "count" else other),), tuple(sorted(by)))
 

@@ -330,4 +330,7 @@ def _value(function: str, argument: str | None, rows: Sequence[Mapping[str, Valu
     if argument is None:
         return len(rows)
     values = [row[argument] for row in rows]
+    if function == "mode":
+        most = max(values.count(value) for value in values)
+        return min(value for value in values if values.count(value) == most)  # type: ignore[return-value,type-var]
     return {"max": max, "min": min, "sum": sum}[function](values)  # type: ignore[operator, return-value]

@@ -76,7 +76,22 @@ MISTAKES = [
     ("h(P) WHILE tick(P, X) AGGREGATE N = count() BY X.", "`P` of the head has no value", ""),
     ("h(P) WHILE tick(P, X) AGGREGATE N = sum(Y) BY P.", "`Y` is not bound by the aggregated formula", ""),
     ("h(P) WHILE tick(P, X) AGGREGATE X = sum(X) BY P.", "`X` has a value already", "a new variable"),
-    ("h(P) WHILE tick(P, X) AGGREGATE N = last(X) BY P.", "`last` goes by the order of time", "`median`"),
+    ("h(P) WHILE tick(P, X) AGGREGATE N = last(X) BY P.", "`last` goes by the order of time", "`max(X)`, or `mode(X)`"),
+    (
+        "h(P) WHILE tick(P, X) AGGREGATE N = first(X) BY P.",
+        "`first` goes by the order",
+        "`min(X)`, or `mode(X)`, the val",
+    ),
+    (
+        "h(P) WHILE tick(P, X) AGGREGATE N = slope(X) BY P.",
+        "`slope` says how values change with time, and this is over",
+        "a rule of events has a window: `.. AGGREGATE N = slope(X) OVER LAST 1 h`",
+    ),
+    (
+        "h(P) WHILE tick(P, X) AGGREGATE N = ewma(X, 5 s).",
+        "`ewma` says how values change with time",
+        "ewma(X, 5 s) OVER",
+    ),
     # themselves, and what is known late
     ("h(P) WHILE on(P). terminate on(P) <- off(P) WHERE h(P).", "`h` depends on itself through event", "initiate f(X)"),
     ("h(P) WHILE on(P) OR EVENTUALLY[1 s, 1 s] h(P).", "and EVENTUALLY looks ahead on the way", "`ONCE` looks back"),

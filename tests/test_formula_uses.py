@@ -108,6 +108,44 @@ def test_what_a_formula_asks_the_knowledge_may_change() -> None:
     assert engine.close()["h"].rows() == [(1 * S, 2 * S, "a", "(]"), (3 * S, 4 * S, "a", "()")]
 
 
+def test_a_mode_is_the_value_that_is_there_most_often_the_least_of_several() -> None:
+    program = """event has(who: string, what: string, x: float) TIME time.
+fluent owns(who: string, what: string). fluent mostly(what: string). fluent weighs(who: string, x: float).
+fluent weight(x: float).
+initiate owns(W, T) <- has(W, T, X) WHERE X > 0. terminate owns(W, T) <- has(W, T, X) WHERE X < 0.
+initiate weighs(W, X) <- has(W, T, X).
+mostly(T) WHILE owns(_, S) AGGREGATE T = mode(S).
+weight(X) WHILE weighs(_, Y) AGGREGATE X = mode(Y)."""
+    told = [("a", "pear", 2.5), ("b", "fig", -0.5), ("b", "fig", 2.5), ("c", "fig", 7.0), ("d", "apple", 7.0),
+            ("e", "apple", 1.0), ("b", "fig", -2.0), ("d", "apple", -1.0), ("c", "fig", -1.0)]  # fmt: skip
+    events = [Event("has", each, n, n) for n, each in enumerate(told, 1)]
+    for cut in (1, 4, 9):
+        engine = Engine.from_text(program, lateness=0)
+        tables = [engine.push(events[n : n + cut]) for n in range(0, 9, cut)]
+        engine = Engine.from_text(program, lateness=0).restore(engine.snapshot())
+        engine.forget()
+        tables.append(engine.close())
+        rows = [row for table in tables if "mostly" in table for row in table["mostly"].rows()]
+        assert rows == [(1, 3, "pear", "(]"), (3, 6, "fig", "(]"), (6, None, "apple", "()")]
+        rows = [row[:3] for table in tables if "weight" in table for row in table["weight"].rows()]
+        assert rows == [(1, 2, 2.5), (2, 3, -0.5), (3, 9, 2.5), (9, None, -1.0)]
+
+
+def test_attributes_have_any_names() -> None:
+    """Also those of the columns that tables of fluents have besides."""
+    program = """event has(what: string, rule: int) TIME time. fluent f(what: string, rule: int). fluent g(rule: string).
+initiate f(W, R) <- has(W, R). terminate f(W, R) <- has(W, N) WHERE R = N + 1.
+g(W) WHILE f(W, _).
+fluent r(what: string) START s END e. fluent q(what: string). q(W) WHILE r(W) OR g(W)."""
+    engine = Engine.from_text(program, changes=True, lateness=0)
+    found = engine.push([Event("has", ("a", 1), 1, 1), Event("has", ("a", 0), 4, 4)])
+    assert found["g"].rows() == [("begins", 1, "a", "(")]
+    assert found["q"].columns == ["@edge", "time", "what", "bounds"]
+    whole = Engine.from_text(program, lateness=None)
+    whole.receive([Event("has", ("a", 1), 1, 1)])
+    assert whole.close()["f"].columns == ["start", "end", "what", "rule", "bounds"]
+
+
 def test_what_never_forgets_is_warned_of() -> None:
     engine = Engine.from_text(
         BASE + "h(P) WHILE ONCE off(P). h(P) WHILE EVENTUALLY off(P). h(P) WHILE on(P) SINCE on(P)."

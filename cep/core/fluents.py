@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from cep.core.time import BEGINNING as BEFORE_TIME
@@ -37,6 +38,11 @@ GIVEN = 9
 KINDS = GIVEN + 1
 BOUNDS = ("()", "[)", "(]", "[]")
 """By that number: 1 where the start belongs to an interval, 2 where the end does."""
+
+
+def beside(column: str, attributes: Collection[str]) -> str:
+    """The name of a column that the tables of a fluent have of their own, beside its attributes."""
+    return f"{column}'" if column in attributes else column
 
 
 @dataclass(frozen=True, slots=True)

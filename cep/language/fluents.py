@@ -26,6 +26,7 @@ from cep.core.fluents import (
     TRANSITIONS,
     WHOLE,
     FluentTable,
+    beside,
 )
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
@@ -156,8 +157,8 @@ class Fluents:
             coming = schema_of(statement.records)
             self.schemas |= tables_of_records(name, coming, attributes, valued, statement.final)
             return
-        kind, defined = Attribute("what", "int"), name in self.defined
-        rule = (Attribute("rule", "int"),) if defined else ()
+        kind, defined = Attribute(beside("what", columns), "int"), name in self.defined
+        rule = (Attribute(beside("rule", columns), "int"),) if defined else ()
         for table, part, more in (
             (name, HOLDS, ()),
             (transitions(name), TRANSITIONS, (kind, *rule)),

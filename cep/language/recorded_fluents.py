@@ -20,6 +20,7 @@ from cep.core.fluents import (
     RECORD_START,
     RECORDS,
     FluentTable,
+    beside,
 )
 from cep.core.schema import Attribute, RecordFormat, Schema
 from cep.language.syntax import ast
@@ -93,7 +94,7 @@ def tables_of_records(
 ) -> dict[str, Schema]:
     """The tables of a fluent whose records are `declared` so, under the name that they have; `attributes`: its own,
     without how they are written; `final`: no record closes another."""
-    what = Attribute("what", "int")
+    what = Attribute(beside("what", [each.name for each in attributes]), "int")
     start, end, bounds = RECORD_COLUMNS
     coming = (
         *declared.attributes,
@@ -116,8 +117,9 @@ def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list
     """The rules that make of records when a fluent begins and ends, and of that its intervals. `final`: no record
     closes another."""
     own = tuple(f"{each.name}'" for each in schema.attributes)
-    every = tuple(map(Variable, (*own, "what'")))
-    body = RecordingPattern(records(name), (*own, "what'"), None, span, final or None)
+    what = beside("what'", own)
+    every = tuple(map(Variable, (*own, what)))
+    body = RecordingPattern(records(name), (*own, what), None, span, final or None)
     whole = Atom(edges(name), (*every[:-1], Constant(GIVEN, "int")), None, span)
     return [
         Rule(edges(name), every, body, None, span, span),

@@ -16,7 +16,7 @@ from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, renamer
 from cep.plan.render import places_of
 from cep.rules.pattern_text import Text
-from cep.rules.printing import print_result
+from cep.rules.printing import print_expression, print_result
 from cep.rules.terms import AggregateResult, Variable, arguments_of, expression_variables, rename_result
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 
-_IN_ORDER = ("first", "last", "mode", "slope", "rate", "ewma")
+_EARLIEST = {"first": "min", "last": "max"}
+"""Aggregates that go by the order of time, and what may be meant of what holds at one time."""
+_TRENDS = ("slope", "rate", "ewma")
+"""Aggregates of how values change with time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,7 @@ class AggregatedFormula(OverOne):
             lowering.error(f"`{name}` is not bound by the aggregated formula", span, hint, "unsafe")
 
         for result in self.results:
-            if result.function in _IN_ORDER:
-                lowering.error(
-                    f"`{result.function}` goes by the order of time, and what holds at one time has none",
-                    result.span,
-                    "`count`, `sum`, `avg`, `min`, `max`, `stddev`, `median` or `percentile`",
-                )
+            self._of_one_time(lowering, result)
             if result.variable in inner or [each.variable for each in self.results].count(result.variable) > 1:
                 lowering.error(
                     f"`{result.variable}` has a value already", result.span, "a new variable for each result"
@@ -91,6 +89,22 @@ class AggregatedFormula(OverOne):
         for each in self.by:
             if each.name not in inner:
                 unbound(each.name, each.span)
+
+    def _of_one_time(self, lowering: Lowering, result: AggregateResult) -> None:
+        """Refuse an aggregate that goes by time: what it is of holds at one."""
+        function = result.function
+        if function not in _EARLIEST and function not in _TRENDS:
+            return
+        of = "" if result.argument is None else print_expression(result.argument)
+        call = print_result(result).partition(" = ")[2]
+        window = f"a rule of events has a window: `.. AGGREGATE {result.variable} = {call} OVER LAST 1 h`"
+        if function in _TRENDS:
+            message = f"`{function}` says how values change with time, and this is over what holds at one time"
+            lowering.error(message, result.span, window)
+        else:
+            message = f"`{function}` goes by the order of time, and what holds at one time has none"
+            hint = f"`{_EARLIEST[function]}({of})`, or `mode({of})`, the value that is there most often; {window}"
+            lowering.error(message, result.span, hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, EDGE, EDGES, ENDS, ENDS_AT, SINCE_EVER
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, EDGE, EDGES, ENDS, ENDS_AT, SINCE_EVER, beside
 from cep.core.schema import Schema
 
 Frames = dict[str, pl.DataFrame]
@@ -33,9 +33,10 @@ def with_begun(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[st
         fluent = schemas[name].fluent
         if fluent is None or not _of_edges(schemas[name]):
             continue
-        begun = table.filter(pl.col("what").is_in(BEGINNINGS))
+        what = beside("what", [each.name for each in outputs[fluent.name].attributes])
+        begun = table.filter(pl.col(what).is_in(BEGINNINGS))
         start = pl.when(pl.col("start") == SINCE_EVER).then(None).otherwise(pl.col("start") - fluent.late)
-        closed = pl.col("what") == BEGINS_AT
+        closed = pl.col(what) == BEGINS_AT
         bounds = pl.when(closed).then(pl.lit("[)")).otherwise(pl.lit("()"))
         begun = begun.with_columns(start.alias("start"), pl.lit(None, pl.Int64).alias("end"), bounds.alias("bounds"))
         key = ["start", *(each.name for each in outputs[fluent.name].attributes)]
@@ -44,7 +45,7 @@ def with_begun(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[st
             begun = begun.join(whole, on=key, how="anti", nulls_equal=True, maintain_order="left")
             begun = pl.concat([begun.select(whole.columns), whole])
         if begun.height:
-            out[fluent.name] = begun.drop("what", strict=False)
+            out[fluent.name] = begun.drop(what, strict=False)
     return out
 
 
@@ -55,9 +56,10 @@ def _of_edges(schema: Schema) -> bool:
 def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """When a fluent begins and ends as it is written: `@edge`, `time` (null: before all time), the attributes, and of
     `bounds` the half that it decides. `table` is one of `frames`."""
-    table = table.filter(pl.col("what").is_in([*BEGINNINGS, ENDS, ENDS_AT]))
-    begins = table["what"].is_in(BEGINNINGS)
-    closed = table["what"].is_in([BEGINS_AT, ENDS]).cast(pl.Int64)
+    what = beside("what", [each.name for each in schema.attributes])
+    table = table.filter(pl.col(what).is_in([*BEGINNINGS, ENDS, ENDS_AT]))
+    begins = table[what].is_in(BEGINNINGS)
+    closed = table[what].is_in([BEGINS_AT, ENDS]).cast(pl.Int64)
     names = pl.DataFrame({"begins": begins, "closed": closed > 0}).select(
         pl.when("begins").then(pl.lit("begins")).otherwise(pl.lit("ends")).alias(EDGE),
         pl.when(pl.col("begins") & pl.col("closed")).then(pl.lit("["))
@@ -68,6 +70,6 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     late = 0 if schema.fluent is None else schema.fluent.late
     time = (table["end"].set(table["end"] == SINCE_EVER, None) - late).alias("time")
     attributes = [table[attribute.name] for attribute in schema.attributes]
-    known = {EDGE, "time", "bounds", "what", "start", "end", *(each.name for each in attributes)}
+    known = {EDGE, "time", "bounds", what, "start", "end", *(each.name for each in attributes)}
     more = [table[name] for name in table.columns if name not in known]
     return pl.DataFrame([names[EDGE], time, *attributes, names["bounds"], *more])

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from cep.core.fluents import KINDS
 from cep.core.kernels import njit
-from cep.core.relation import FIRST, Table, empty
+from cep.core.relation import FIRST, Table, bits, empty
 from cep.core.room import filled_room
+from cep.core.schema import CODED
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
@@ -38,10 +39,11 @@ from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, unlink
 from cep.operators.goals.intrinsics import as_bits, as_float
 from cep.operators.goals.keyed_state import NumberedState, Parts
-from cep.operators.goals.keys import NAN, Keys
+from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.windows import partial, wide_partial
 from cep.operators.goals.windows.aggregate_results import results_of
+from cep.operators.goals.windows.order_labels import Labels
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -86,8 +88,30 @@ def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _result(kind, parameter, k, head, size, state, values):  # type: ignore[no-untyped-def]
+def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
+    """The value that is there most often, the least of several: `ranks` are what values sort by."""
+    found, rank = np.empty(size, np.int64), np.empty(size, np.int64)
+    count, p = 0, head
+    while p >= 0:
+        if partial.lift(wide_partial.MODE, values[p, k]):
+            found[count], rank[count] = values[p, k], ranks[p, k]
+            count += 1
+        p = state[p, AFTER]
+    order = np.argsort(rank[:count])
+    best, most, run = MISSING, 0, 0
+    for i in range(count):
+        run = run + 1 if i and rank[order[i]] == rank[order[i - 1]] else 1
+        if run > most:
+            best, most = found[order[i]], run
+    return best
+
+
+@njit(cache=True)
+def _result(kind, parameter, k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
     """The bits of a result over the tuples of a group, `size` of them, from the first on."""
+    if kind == wide_partial.MODE or kind == wide_partial.MODE_FLOAT:
+        best = _most_often(k, head, size, state, values, ranks)
+        return NAN if kind == wide_partial.MODE_FLOAT and best == MISSING else best
     if kind == partial.DISTINCT or kind == wide_partial.MEDIAN or kind == wide_partial.PERCENTILE:
         found = np.empty(size, np.int64)
         count, p = 0, head
@@ -106,10 +130,11 @@ def _result(kind, parameter, k, head, size, state, values):  # type: ignore[no-u
 
 @njit(linear=True, cache=True)
 def _regroup(  # type: ignore[no-untyped-def]
-    order, slots, code, begins, tuples, kinds, parameters, turn, state, chains, groups, values
+    order, slots, code, begins, tuples, kinds, parameters, turn, state, chains, groups, values, ranks
 ):
     """Changes by group, then code. Gives rows (group, code, whether it begins, results), two a group and code at most,
-    for which there is room, and how many. State, chains, groups and values have room for all tuples and groups."""
+    for which there is room, and how many. State, chains, groups, values and, of modes, ranks have room for all tuples
+    and groups."""
     many = len(kinds)
     given = np.empty((2 * len(order), 3 + many), np.int64)
     fresh = np.empty(many, np.int64)
@@ -142,7 +167,7 @@ def _regroup(  # type: ignore[no-untyped-def]
             if _kept(kinds[k]):
                 fresh[k] = partial.outcome(kinds[k], groups[slot, word], groups[slot, word + 1], groups[slot, word + 2])
             else:
-                fresh[k] = _result(kinds[k], parameters[k], k, chains[slot, HEAD], size, state, values)
+                fresh[k] = _result(kinds[k], parameters[k], k, chains[slot, HEAD], size, state, values, ranks)
             same = same and fresh[k] == groups[slot, word + 3]
         if same:
             continue
@@ -164,7 +189,8 @@ def _regroup(  # type: ignore[no-untyped-def]
 @dataclass(frozen=True, slots=True)
 class GroupingSpec:
     """Of an input of so many columns (`width`) those `by` which it groups and the one that says what a change is; the
-    `kinds` of the functions with their parameters; `values` gives the bits of their arguments, a row a result."""
+    `kinds` of the functions with their parameters; `values` gives the bits of their arguments, a row a result;
+    `labelled`: the results that are modes of pool codes, which sort by their labels."""
 
     width: int
     by: tuple[int, ...]
@@ -174,13 +200,15 @@ class GroupingSpec:
     kinds: tuple[int, ...]
     parameters: tuple[float, ...]
     values: Callable[[Table], Ints]
+    labelled: tuple[int, ...] = ()
 
 
 class GroupingGoal(NumberedState):
     """The goal of one Grouping node."""
 
-    def __init__(self, spec: GroupingSpec, lineage: Lineage | None = None) -> None:
-        self.spec, self.lineage = spec, lineage
+    def __init__(self, spec: GroupingSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
+        self.spec, self.new_labels, self.lineage = spec, labels, lineage
+        self.modes = [k for k, kind in enumerate(spec.kinds) if kind in (wide_partial.MODE, wide_partial.MODE_FLOAT)]
         self.columns = np.array([c for c in range(spec.width) if c != spec.kind], np.int64)
         self.by = np.array(spec.by, np.int64)
         self.kinds, self.parameters = np.array(spec.kinds, np.int64), np.array(spec.parameters, np.float64)
@@ -191,6 +219,8 @@ class GroupingGoal(NumberedState):
         many = len(self.kinds)
         self.tuples, self.keys = Keys(len(self.columns)), Keys(len(self.by))
         self.state, self.values = np.zeros((0, CELLS), np.int64), np.zeros((0, many), np.int64)
+        self.ranks = np.zeros((0, many), np.int64)
+        self.labels = {k: self.new_labels() for k in self.spec.labelled}
         self.chains = np.full((0, 2), -1, np.int64)
         self.groups = np.zeros((0, 2 + WORDS * many), np.int64)
         self.turn = 0
@@ -208,7 +238,7 @@ class GroupingGoal(NumberedState):
         order = stable_order(slots)
         given, count = _regroup(
             order, slots, code, begins, tuples, self.kinds, self.parameters, self.turn, self.state, self.chains,
-            self.groups, self.values,
+            self.groups, self.values, self.ranks,
         )  # fmt: skip
         self.turn += len(order) + 1
         return given, int(count)
@@ -224,6 +254,24 @@ class GroupingGoal(NumberedState):
             table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
             table[FIRST + self.columns] = known.T
             self.values[before : self.tuples.count] = self.spec.values(table).T
+            self._rank(before)
+
+    def _rank(self, before: int) -> None:
+        """Of modes what the values sort by, of the tuples from `before` on."""
+        if not self.modes:
+            return
+        self.ranks = filled_room(self.ranks, self.tuples.count, 0)
+        for k in self.modes:
+            values, first = self.values[: self.tuples.count, k], before
+            if k in self.labels:
+                if self.labels[k].meet(values[before:]):
+                    first = 0  # others have new ones
+                self.ranks[first : len(values), k] = self.labels[k].of(values[first:])
+            elif self.spec.kinds[k] == wide_partial.MODE_FLOAT:
+                fresh = values[before:] = bits(np.ascontiguousarray(values[before:]).view(np.float64) + 0.0)
+                self.ranks[before : len(values), k] = fresh ^ ((fresh >> 63) & (2**63 - 1))
+            else:
+                self.ranks[before : len(values), k] = values[before:]
 
     def _rows(self, given: Ints, count: int) -> Table:
         width = len(self.by) + len(self.kinds)
@@ -291,7 +339,8 @@ class GroupingGoal(NumberedState):
         return to_arrow(arrays)
 
     def codes(self) -> list[Ints]:
-        return [*self._coded(self.tuples.known), self.keys.known.reshape(-1), self.values.reshape(-1)]
+        labels = [each.codes for each in self.labels.values()]
+        return [*self._coded(self.tuples.known), self.keys.known.reshape(-1), self.values.reshape(-1), *labels]
 
     def coded(self) -> list[Ints]:
         return self._coded(self.tuples.known[self.state[: self.tuples.count, HOLDS] == 1])
@@ -308,7 +357,7 @@ class GroupingGoal(NumberedState):
 
     @property
     def size(self) -> tuple[int, int]:
-        arrays = sum(each.nbytes for each in (self.state, self.values, self.chains, self.groups))
+        arrays = sum(each.nbytes for each in (self.state, self.values, self.ranks, self.chains, self.groups))
         held = int(self.state[: self.tuples.count, HOLDS].sum())
         return held + self.waiting.count, int(arrays + self.keys.nbytes + self.tuples.nbytes)
 
@@ -319,5 +368,10 @@ def grouping_of(node: Grouping, builder: GoalBuilder) -> Goal:
     results = results_of(node.results, types, builder)
     parameters = tuple(float(result.parameter or 0) for result in node.results)
     codes = codes_of(types)
-    spec = GroupingSpec(len(types), node.by, node.kind, node.late, codes, results.kinds, parameters, results.values)
-    return GroupingGoal(spec, builder.lineage)
+    labelled = tuple(
+        k for k, kind in enumerate(results.kinds) if kind == wide_partial.MODE and results.types[k] in CODED
+    )
+    spec = GroupingSpec(
+        len(types), node.by, node.kind, node.late, codes, results.kinds, parameters, results.values, labelled
+    )
+    return GroupingGoal(spec, lambda: Labels(builder.pool), builder.lineage)
