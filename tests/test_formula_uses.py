@@ -133,7 +133,8 @@ weight(X) WHILE weighs(_, Y) AGGREGATE X = mode(Y)."""
 
 def test_attributes_have_any_names() -> None:
     """Also those of the columns that tables of fluents have besides."""
-    program = """event has(what: string, rule: int) TIME time. fluent f(what: string, rule: int). fluent g(rule: string).
+    program = """event has(what: string, rule: int) TIME time. fluent f(what: string, rule: int).
+fluent g(rule: string).
 initiate f(W, R) <- has(W, R). terminate f(W, R) <- has(W, N) WHERE R = N + 1.
 g(W) WHILE f(W, _).
 fluent r(what: string) START s END e. fluent q(what: string). q(W) WHILE r(W) OR g(W)."""
