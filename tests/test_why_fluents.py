@@ -227,3 +227,34 @@ def test_as_json_and_as_provenance(folder: Path) -> None:
     lines = explained(folder, "@/p.cep", "status(y) = proposed", *GIVEN, "--format", "prov").splitlines()
     derived = [line for line in lines if "prov#wasDerivedFrom" in line and "urn:semcep:reading" in line]
     assert len(derived) == 2, "the quote and what ended it"
+
+
+def test_a_fluent_was_generated_by_what_began_and_ended_it(folder: Path) -> None:
+    lines = explained(folder, "@/p.cep", "status(y) = proposed", *GIVEN, "--format", "prov").splitlines()
+    labels = [
+        line.split('"', 1)[1].rsplit('"', 1)[0] for line in lines if "urn:semcep:rule/" in line and "label" in line
+    ]
+    assert labels == ["initiate status(M) = proposed <- quote(M).", "initiate status(M) = ready <- done(M)."]
+    lines = explained(folder, "@/p.cep", "known(x)", *GIVEN, "--format", "prov").splitlines()
+    assert sum("known(M) WHILE quote(M) OR ping(M)." in line for line in lines) == 1
+    assert sum("prov#wasDerivedFrom" in line for line in lines) == 1 and any("urn:semcep:reading" in e for e in lines)
+
+
+def test_why_a_value_that_another_becomes_is_not_there(folder: Path) -> None:
+    def asked(what: str, at: str) -> str:
+        return " ".join(explained(folder, "@/p.cep", "--not", what, "--at", at, *GIVEN).split())
+
+    rule = "line 11: status(M) = proposed BECOMES void AFTER 10 s RENEWED. but "
+    waits = 'status("x") = "proposed" becomes it at 16, 10 s after 6'
+    assert rule + waits in asked("status(x) = void", "12")
+    never = asked("status(x) = void", "0")
+    assert rule + 'status("x") = "proposed" did not hold before' in never
+    assert never.count('line 9: initiate status(M) = proposed <- quote(M). but there is no quote("x")') == 1
+    assert 'status("y") = "proposed" would become it at 50, 10 s after 40' in asked("status(y) = void", "42")
+    ended = (
+        'status("y") = "proposed" ended before it would have become it, at 50 it ended at 43, as another value began'
+    )
+    assert rule + ended in asked("status(y) = void", "45")
+    answer = json.loads(explained(folder, "@/p.cep", "--not", "status(x) = void", "--at", "12", *GIVEN, "--format",
+                                  "json"))  # fmt: skip
+    assert [rule["failure"]["kind"] for rule in answer["rules"]] == ["head", "head", "head", "waits"]

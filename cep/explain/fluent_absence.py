@@ -75,8 +75,8 @@ class FluentAbsences:
             if defined:
                 refusals = [self._formula(rule, fixed, at, path) for rule in rules]
             else:
-                beginning = [rule for rule in rules if same(_what(rule), INITIATED)]
-                refusals = [each for rule in beginning for each in self._simple(name, rule, fixed, at, before, path)]
+                refusals = self._begun(name, fixed, at, before, path)
+                refusals += self._become(name, fixed, at, path)
         return FluentAbsence(before, after, ended, tuple(refusals))
 
     def of_table(self, table: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
@@ -88,6 +88,45 @@ class FluentAbsences:
         return self.of(self.memory.fluents.of(table), own, at, path)
 
     # --- simple fluents ---
+
+    def _begun(
+        self, name: str, fixed: Mapping[int, Value], at: int, before: Occurrence | None, path: tuple[str, ...]
+    ) -> list[Refusal]:
+        """Why no rule has initiated it since it ended last."""
+        beginning = [rule for rule in self.facts.rules_of(name) if same(_what(rule), INITIATED)]
+        return [each for rule in beginning for each in self._simple(name, rule, fixed, at, before, path)]
+
+    def _become(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> list[Refusal]:
+        """Why no other value has become it, of those that do after a while."""
+        place = len(self.memory.schemas[name].attributes) - 1
+        key = {i: value for i, value in fixed.items() if i != place}
+        made = []
+        for rule, deadline in self.facts.deadlines(name):
+            becomes = deadline.becomes
+            if becomes is None or (place in fixed and not same(fixed[place], becomes.value)):
+                continue
+            former = key if deadline.value is None else {**key, place: deadline.value.value}
+            held = [one for one in self.memory.fluents.intervals(name, former) if one.codes[0] <= at]
+            said = replace(rule, span=deadline.span, label=None)
+            nothing = Attempt({}, 0, 0)
+            if not held:
+                failure = Failure("unbegun", given=tuple(former.get(i) for i in range(place + 1)))
+                because = tuple(self._begun(name, former, at, None, path))
+                made.append(Refusal(said, BEGINNING, nothing, failure, because=because))
+                continue
+            one = held[-1]
+            if self.facts.deadline_of(one) is None:
+                made.append(Refusal(said, BEGINNING, nothing, Failure("endless", occurrence=one)))
+                continue
+            due = self.facts.renewed(one, deadline) + deadline.duration
+            if one.codes[1] >= at:
+                failure = Failure("waits", occurrence=one, at=due, by=deadline.duration)
+                made.append(Refusal(said, BEGINNING, nothing, failure))
+            elif one.end < due:
+                ended = fluent_nodes(self.memory, self.judge, SOME).ended(one, DEEPEST)
+                failure = Failure("stopped", occurrence=one, at=due)
+                made.append(Refusal(said, BEGINNING, nothing, failure, ended=ended))
+        return made
 
     def _simple(
         self,

@@ -76,12 +76,16 @@ class FluentFacts:
         line = self.engine.plan.source.line(rule.span.line)
         return line[rule.span.column - 1 :].startswith("initially")
 
+    def deadlines(self, name: str) -> list[tuple[Rule, FluentDeadline]]:
+        """What says how long it lasts at most, each with the rule that makes of it when it begins and ends."""
+        own = self.rules.get(self.tables.get((name, EDGES), ""), [])
+        return [(rule, each) for rule in own for each in rule.body.properties().deadlines]
+
     def deadline_of(self, one: Occurrence) -> FluentDeadline | None:
         """What says how long an interval lasts at most."""
         value = one.args[-1] if self.valued(one.event) else None
-        own = self.rules.get(self.tables.get((one.event, EDGES), ""), []) if one.start != SINCE_EVER else []
-        every = (each for rule in own for each in rule.body.properties().deadlines)
-        return next((each for each in every if each.value is None or same(each.value.value, value)), None)
+        every = self.deadlines(one.event) if one.start != SINCE_EVER else []
+        return next((each for _, each in every if each.value is None or same(each.value.value, value)), None)
 
     def renewed(self, one: Occurrence, deadline: FluentDeadline) -> int:
         """When the time of a deadline began last."""

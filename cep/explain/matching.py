@@ -37,7 +37,10 @@ class Failure:
     holds, but it was over `by` so much before the time asked for; policy: all holds, and another partner was chosen.
     Of fluents: over: it began it with `occurrence`, before it ended; cancelled: `occurrence` is of an instant at which
     it was ended, too, or another value began; later:
-    it holds from just after the time asked for; formula: parts of its formula are missing.
+    it holds from just after the time asked for; formula: parts of its formula are missing. Of a value that another
+    becomes: waits: that is `occurrence`, which becomes it `at` a time, `by` so much after it began or was renewed;
+    stopped: it ended before that; endless: it holds from before all time, without a deadline; unbegun: there was none
+    of the arguments `given`.
     """
 
     kind: str
@@ -46,7 +49,7 @@ class Failure:
     occurrence: Occurrence | None = None
     by: int = 0
     judged: tuple[Judged, ...] = ()
-    given: tuple[Value, ...] | None = None
+    given: tuple[Value | None, ...] | None = None
     at: int | None = None
 
 

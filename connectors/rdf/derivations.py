@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cep.core.errors import Source, Span
+from cep.core.fluents import TRANSITIONS
 from cep.core.schema import Schema
 from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
@@ -47,8 +48,20 @@ class Derivations:
         return "".join(made)
 
     def rules_of(self, event: str) -> list[int]:
-        """The rules that make an event."""
-        return [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
+        """The rules that make an event; of a fluent those that begin and end it, or its formulas."""
+        table = self._statements.get(event)
+        own = [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == table]
+        return own or [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
+
+    @property
+    def _statements(self) -> dict[str, str]:
+        """The tables of what statements say of fluents, by these."""
+        schemas = self.plan.schemas.values()
+        return {
+            each.fluent.name: each.name
+            for each in schemas
+            if each.fluent is not None and each.fluent.part == TRANSITIONS
+        }
 
     def activity(self, event: str, rules: Sequence[int]) -> str:
         """What made an occurrence: one rule, or several that gave the same; without any: it is not known which."""
@@ -73,16 +86,20 @@ class Derivations:
 
     def _name(self, rule: int) -> str:
         one = self.plan.rules.rules[rule]
-        return one.label or str(1 + self.rules_of(one.event).index(rule))
+        fluent = self.plan.schemas[one.event].fluent
+        return one.label or str(1 + self.rules_of(one.event if fluent is None else fluent.name).index(rule))
 
     def _led(self, table: pl.DataFrame, event: str) -> str:
         vocabulary, schemas = self.vocabulary, self.plan.schemas
         lines: dict[str, None] = {}
         activities: dict[tuple[int, ...], str] = {}
+        every = self.rules_of(event)
         for id, text in zip(table[ID].to_list(), table[CONSTITUENTS].to_list()):
             rules, parts = json.loads(text)
+            if event in self._statements:  # which of its statements began and ended it `cep explain` says
+                rules = every if len(every) == 1 else []
             one = f"<{vocabulary.event(id)}> <{PROV}"
-            if rules:
+            if rules or event in self._statements:
                 key = tuple(rules)
                 if key not in activities:
                     activities[key] = self.activity(event, rules)

@@ -28,6 +28,7 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import Variable
 
 if TYPE_CHECKING:
+    from cep.explain.refusal import Refusal
     from connectors.why.text import Explainer
 
 Json = dict[str, Any]
@@ -111,6 +112,22 @@ def turn(explainer: Explainer, found: Turn, word: str) -> Json:
             told = f"it {word} at {time}"
     answer = {"time": time, "how": found.how, "told": told, "by": [explainer.node(each) for each in found.nodes]}
     return answer | statement(explainer, found.deadline)
+
+
+def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
+    """Why another value has not become one, in a sentence."""
+    failure = refusal.failure
+    if failure.occurrence is None:
+        given = {place: value for place, value in enumerate(failure.given or ()) if value is not None}
+        return f"{explainer.event_text(refusal.rule.event, given)} did not hold before"
+    one, due = explainer.occurrence_text(failure.occurrence), failure.at or 0
+    if failure.kind == "waits":
+        does = "becomes" if failure.occurrence.end == due else "would become"
+        after = f"{say_duration(failure.by)} after {explainer.time(due - failure.by)}"
+        return f"{one} {does} it at {explainer.time(due)}, {after}"
+    if failure.kind == "stopped":
+        return f"{one} ended before it would have become it, at {explainer.time(due)}"
+    return f"{one} holds from before all time, and has no deadline until it is renewed"
 
 
 def formula(explainer: Explainer, node: FormulaNode) -> Json:

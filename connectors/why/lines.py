@@ -52,12 +52,16 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     for condition in failure.get("conditions", ()):
         lines += _condition(condition, depth + 2, width)
     lines += _around(failure, depth + 2, width)
-    if "ended" in answer:
-        lines += _turn(answer["ended"], depth + 2, width)
+    return lines + _behind(answer, depth + 2, width)
+
+
+def _behind(answer: Explained, depth: int, width: int) -> list[str]:
+    """What is behind something that is missing: what ended it, what its formula lacks, why rules did not give it."""
+    lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
     for each in answer.get("gaps", ()):
-        lines += _gap(each, depth + 2, width)
+        lines += _gap(each, depth, width)
     for each in answer.get("because", ()):
-        lines += _refusal(each, depth + 2, width)
+        lines += _refusal(each, depth, width)
     return lines
 
 
@@ -71,13 +75,7 @@ def _gap(answer: Explained, depth: int, width: int) -> list[str]:
     if answer.get("intervals"):
         lines += _wrapped(f"it holds {_over(answer['intervals'])}", depth + 1, width)
     lines += _around(answer, depth + 1, width)
-    if "ended" in answer:
-        lines += _turn(answer["ended"], depth + 1, width)
-    for each in answer.get("gaps", ()):
-        lines += _gap(each, depth + 1, width)
-    for each in answer.get("because", ()):
-        lines += _refusal(each, depth + 1, width)
-    return lines
+    return lines + _behind(answer, depth + 1, width)
 
 
 def _turn(answer: Explained, depth: int, width: int) -> list[str]:

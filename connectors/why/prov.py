@@ -51,7 +51,7 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
         yield triple_line(one, PROV + "wasDerivedFrom", _iri(part, vocabulary))
     if "rule" not in node and "bounds" in node and "record" not in node:
         derivations = Derivations(engine.plan, engine.meanings(), vocabulary)
-        rules = derivations.rules_of(node["event"])
+        rules = _followed(node, derivations)
         yield triple_line(one, PROV + "wasGeneratedBy", derivations.activity(node["event"], rules))
         yield from derivations.described(node["event"], rules)
     if "rule" not in node:
@@ -69,6 +69,15 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
         yield triple_line(activity, PROV + "used", _statement(steps[0]["triple"], vocabulary))
         yield from _stated(steps, vocabulary)
     yield from derivations.described(node["event"], rules)
+
+
+def _followed(node: Explained, derivations: Derivations) -> list[int]:
+    """The rules by which a fluent began and ended, or its formulas, by their numbers; none: it is not known which."""
+    told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
+    every = [each["rule"] for each in (*told, *node.get("formulas", ())) if "rule" in each]
+    places = {(rule["line"], rule["column"]) for rule in every}
+    spans = {number: derivations.plan.rules.rules[number].span for number in derivations.rules_of(node["event"])}
+    return [number for number, span in spans.items() if len(spans) == 1 or (span.line, span.column) in places]
 
 
 def _known(conditions: Sequence[Explained]) -> Iterator[Sequence[Explained]]:

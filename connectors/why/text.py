@@ -225,6 +225,8 @@ class Explainer:
                 )
             case "later":
                 return f"all holds at {self.time(attempt.end)}: it begins, and holds from just after it"
+            case "waits" | "stopped" | "endless" | "unbegun":
+                return fluents.becomes_text(self, refusal)
             case "formula":
                 return f"its formula does not hold at {self.time(refusal.at >> 1)}"
             case "open":
