@@ -15,6 +15,7 @@ from cep.core.schema import ARRIVAL, Schema
 from cep.core.ticks import INFINITE, ticks
 from cep.events import Value
 from connectors.batch import Block, DeadLetter, dead_record
+from connectors.clause_columns import BLANKS, ClauseColumns, PlainLines
 from connectors.records import closest, series
 from connectors.values import Unreadable, text_value
 
@@ -58,25 +59,32 @@ class ClauseReader:
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
         """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`."""
-        lines = data.split(b"\n")
-        if lines and not lines[-1]:
-            lines.pop()
-        starts = np.cumsum([0, *(len(each) + 1 for each in lines)])
-        starts[-1] = len(data)
-        filled = [at for at, each in enumerate(lines) if (bare := each.strip()) and not bare.startswith((b"#", b"%"))]
-        dense = len(filled) == len(lines)
-        if dense:
+        breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        starts = np.append(0, breaks + 1)
+        if data and not data.endswith(b"\n"):
+            starts = np.append(starts, len(data) + 1)
+        lengths, starts = np.diff(starts) - 1, np.minimum(starts, len(data))
+        try:
+            every = pl.Series(data.decode("utf-8").split("\n")[: len(lengths)], dtype=pl.String).str.strip_chars(BLANKS)
+            filled = ((every != "") & ~every.str.contains("^[#%]")).to_numpy()
+            plain = self._plain(every.filter(filled))
+            filled = np.flatnonzero(filled)
+        except UnicodeDecodeError:
+            lines = [data[start : start + size].strip() for start, size in zip(starts.tolist(), lengths.tolist())]
+            filled = np.flatnonzero([bool(each) and not each.startswith((b"#", b"%")) for each in lines])
+            plain = PlainLines({}, np.zeros(len(filled), np.bool_))
+        if len(filled) == len(lengths):
             block = Block(file, first, len(filled), line, None, starts, position, data)
         else:
-            places = np.array([[starts[at], starts[at] + len(lines[at])] for at in filled], np.int64).reshape(-1)
-            numbers = np.array(filled, np.int64)
+            places = np.stack([starts[filled], starts[filled] + lengths[filled]], axis=1).reshape(-1)
             own = 2 * np.arange(len(filled))
-            block = Block(file, first, len(filled), line, numbers + line, places, position, data, rows=own)
+            block = Block(file, first, len(filled), line, filled + line, places, position, data, rows=own)
         rows: dict[str, list[tuple[int, int, tuple[Value, ...]]]] = {}
         dead: list[DeadLetter] = []
-        for number, at in enumerate(filled, first):
+        for which in np.flatnonzero(~plain.read).tolist():
+            number, at = first + which, int(filled[which])
             try:
-                text = lines[at].decode("utf-8").strip()
+                text = data[starts[at] : starts[at] + lengths[at]].decode("utf-8").strip()
                 name, time, values = self._fact(text) if self.facts else self._row(text)
                 rows.setdefault(name, []).append((time, number, values))
             except UnicodeDecodeError:
@@ -86,7 +94,20 @@ class ClauseReader:
             except CepError as error:
                 hint = f"; {error.hint}" if error.hint else ""
                 dead.append(dead_record(block, number, "time", f"{error.message}{hint}"))
-        return {name: self._table(name, found) for name, found in rows.items()}, dead, block
+        tables = {name: [table.with_columns(pl.col(ARRIVAL) + first)] for name, table in plain.tables.items()}
+        for name, found in rows.items():
+            tables.setdefault(name, []).append(self._table(name, found))
+        made = {
+            name: each[0] if len(each) == 1 else pl.concat(each).sort(ARRIVAL) for name, each in sorted(tables.items())
+        }
+        return dict(sorted(made.items(), key=lambda each: each[1][ARRIVAL][0])), dead, block
+
+    def _plain(self, lines: pl.Series) -> PlainLines:
+        """The lines that are read as columns."""
+        fluents = frozenset(name for name in self.schemas if self._is_fluent(name) and self.schemas[name].attributes)
+        events = {name: each for name, each in self.schemas.items() if name in fluents or not self._is_fluent(name)}
+        columns = ClauseColumns(events, fluents, self.tick)
+        return columns.facts(lines) if self.facts else columns.rows(lines)
 
     def _table(self, name: str, found: list[tuple[int, int, tuple[Value, ...]]]) -> pl.DataFrame:
         times = pl.Series([time for time, _, _ in found], dtype=pl.Int64)
