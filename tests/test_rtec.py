@@ -14,6 +14,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import holds
 from cep.events import Event, Held, Value
+from cep.language.dialects.rtec.signatures import FOREIGN
 from cep.language.reading import converted, read
 from cep.language.spelled import spelled
 from cep.language.syntax.parser import parse
@@ -150,6 +151,9 @@ def test_deadlines() -> None:
     renewed = QUOTES + "p(quote(_M,_C)=true).\n"
     assert found(renewed, *rows, only="quote") == ["m,c,false 9,inf", "m,c,true 3,9"]
     assert found(renewed, *rows, only="contract") == ["m,c,true 9,inf"]
+    older = QUOTES.replace("fi(", "maxDurationUE(")  # what came before `fi` and `p`
+    assert found(older, *rows, only="quote") == ["m,c,false 9,inf", "m,c,true 3,9"]
+    assert found(QUOTES.replace("fi(", "maxDuration("), *rows, only="quote") == found(QUOTES, *rows, only="quote")
     given = QUOTES.replace("false, 5)", "false, D) :- deadline(D)") + "deadline(3).\n"
     assert found(given, *rows, only="quote") == ["m,c,false 6,inf", "m,c,true 3,6"]
 
@@ -177,6 +181,13 @@ TRIP = [
         ("complement_all([I1,I2], I)", ["0,6", "31,41", "43,inf"]),
         ("union_all([I2,I3], I4), relative_complement_all(I1, [I4], I5), intDurGreater(I5, 2, I)", ["13,21", "25,31"]),
         ("limit(least, D), intDurGreater(I1, D, I)", ["11,31"]),
+        ("intDurLess(I1, 20, I)", ["41,43"]),
+        ("limit(least, D), intDurLess(I1, D, I)", ["41,43"]),
+        ("findall((S,E), (member((S,E), I1), Diff is E-S, Diff > 2), I)", ["11,31"]),
+        ("findall((S,E), (member((S,E), I1), E \\= inf, Diff is E-S, Diff >= 2), I)", ["11,31", "41,43"]),
+        ("findall((S,E), (member((S,E), I1), Diff is E-S, Diff =< 2), I)", ["41,43"]),
+        ("findall((S,E), (member((S,E), I1), E-S < 2), I)", []),
+        ("union_all([I1,I2], I4), limit(least, D), findall((A,B), (member((A,B), I4), D < B-A), I)", ["6,31"]),
         ("ship(V), \\+ I2=[], intersect_all([I1,I3], I)", ["21,25"]),
     ],
 )
@@ -189,6 +200,8 @@ def test_constructs_of_intervals(body: str, wanted: list[str]) -> None:
     )
     intervals = sorted(each.split()[1] for each in found(program, *TRIP, only="f"))
     assert intervals == sorted(wanted)
+    own = holds(converted(program, "x.prolog"), happened(*TRIP))
+    assert sorted(ticks(each) for each in own if each.type == "f") == sorted(wanted), "the same, converted"
 
 
 def test_starts_and_ends_of_fluents_are_events() -> None:
@@ -297,6 +310,16 @@ def test_mistakes_have_a_place(program: str, where: str, what: str) -> None:
     text = mistakes(program)
     assert f"x.prolog:{where}: " in text, text
     assert what in text, text
+
+
+@pytest.mark.parametrize("name", sorted(FOREIGN))
+def test_what_prolog_and_rtec_have_besides_is_refused_with_what_to_write(name: str) -> None:
+    shown = name if name[0].isalpha() else f"'{name}'"
+    event = f"start{name[5:]}(b(X)=true)" if name == "startI" else None
+    condition = f"happensAt({event}, T)" if event else f"{shown}(X)"
+    text = mistakes(f"initiatedAt(a(X)=true, T) :- happensAt(e(X), T),\n    {condition}.")
+    assert f"x.prolog:2:{15 if event else 5}: `{name}` does not run here" in text, text
+    assert f"hint: {FOREIGN[name]}" in text, text
 
 
 def test_a_cycle_of_holds_for_is_named() -> None:

@@ -16,6 +16,18 @@ DECLARATIONS = {
 }  # fmt: skip
 """What only says how RTEC is to run it, with the number of arguments."""
 RULE = "e.g. `initiatedAt(rich(X)=true, T) :- happensAt(win_lottery(X), T).`"
+HEADS = (
+    "initiatedAt",
+    "terminatedAt",
+    "initially",
+    "holdsFor",
+    "happensAt",
+    "holdsAt",
+    "fi",
+    "maxDuration",
+    "maxDurationUE",
+)
+"""What heads clauses, each with one number of arguments."""
 COMPILED = "holdsForSDFluent", "happensAtEv", "happensAtIE", "holdsForProcessedSimpleFluent"
 
 
@@ -134,11 +146,16 @@ def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: 
         case "fi", 3:
             before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
             made.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
+        case (("maxDuration" | "maxDurationUE"), 3):  # what came before `fi` and `p`
+            before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
+            made.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
+            if name == "maxDurationUE":
+                made.renewed.append(before)
         case "p", 1:
             made.renewed.append(fluent(made.source, arguments[0]))
         case (("collectIntervals" | "buildFromPoints" | "points"), 1):
             made.inputs.append(fluent(made.source, arguments[0]))
-        case (("initiatedAt" | "terminatedAt" | "initially" | "holdsFor" | "happensAt" | "holdsAt" | "fi"), _):
+        case _ if name in HEADS:
             hint = RULE if name != "holdsAt" else "`holdsFor(F=V, I) :- ..` defines it, `initiatedAt` begins it"
             if len(arguments) == 4:
                 hint = "this is what RTEC compiles; the description itself has `initiatedAt(F=V, T)`"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from cep.core.errors import CepError, Mistakes, Span
 from cep.language.dialects.rtec.conditions import ConditionConverter, lone
 from cep.language.dialects.rtec.description import Clause, EventDescription, flat, fluent, refused
+from cep.language.dialects.rtec.durations import durations, lasting
 from cep.language.dialects.rtec.signatures import CONSTRUCTS, Signatures
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
@@ -14,7 +15,6 @@ from cep.language.syntax import ast
 from cep.operators.conjunction import And
 from cep.operators.either import Or
 from cep.operators.supports import FormulaAtom
-from cep.operators.temporal import LastingFormula
 from cep.operators.where import RestrictedFormula
 from cep.plan.formula import Formula, formula_variables
 from cep.rules.terms import Condition, Predicate
@@ -63,7 +63,7 @@ class HoldsForConverter:
         return ast.WhileRule(name, tuple(given), value, (), formula, clause.span, clause.head_span)
 
     def atemporal_names(self, part: Term) -> list[str]:
-        if not isinstance(part, Compound) or part.name in ("holdsFor", "\\+", *CONSTRUCTS):
+        if not isinstance(part, Compound) or part.name in ("holdsFor", "findall", "\\+", *CONSTRUCTS):
             return []
         return term_variables(part)
 
@@ -92,7 +92,7 @@ class HoldsForConverter:
             *given, value = self.types.arguments(other, lone((*inner, found.value), used))
             self.needs.setdefault(name, {}).setdefault(other, span)
             self.put(lists, arguments[1], FormulaAtom(other, tuple(given), None, value, None, span))
-        elif CONSTRUCTS.get(term.name) == len(arguments):
+        elif CONSTRUCTS.get(term.name) == len(arguments) or durations(term) is not None:
             self.put(lists, arguments[-1], self.constructed(clause, name, term, lists))
         elif term.name in ("happensAt", "holdsAt") or (
             term.name == "\\+" and isinstance(arguments[0], Compound) and arguments[0].name in ("happensAt", "holdsAt")
@@ -130,9 +130,9 @@ class HoldsForConverter:
 
     def constructed(self, clause: Clause, name: str, term: Compound, lists: Mapping[str, Formula]) -> Formula:
         span = term.span
-        if term.name == "intDurGreater":
-            length = self.known.number(term.arguments[1], clause.body)
-            return LastingFormula(self.get(term.arguments[0], lists), round(length * self.tick), True, span)
+        if (of := durations(term)) is not None:
+            length = round(self.known.number(of.length, clause.body) * self.tick)
+            return lasting(self.get(of.intervals, lists), of.operator, length, span)
         listed = term.arguments[0] if term.name != "relative_complement_all" else term.arguments[1]
         if not isinstance(listed, Many) or not listed.items:
             raise refused(self.source, f"`{term.name}` takes a list of intervals", listed.span, "`[I1, I2]`")

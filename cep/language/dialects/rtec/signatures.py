@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cep.core.errors import CepError, Source, Span
 from cep.language.dialects.rtec.description import EventDescription, FluentValuePair, flat, fluent, names_of, refused
+from cep.language.dialects.rtec.durations import FINDALL, durations
 from cep.language.dialects.rtec.terms import Compound, Many, Number, Term, Var
 from cep.language.dialects.rtec.types import ARITHMETIC, FUNCTIONS, Types
 
@@ -15,21 +16,42 @@ COMPARISONS = {"=": "=", "\\=": "!=", "==": "=", "\\==": "!=", "is": "=", "=:=":
                ">": ">", "=<": "<=", ">=": ">="}  # fmt: skip
 RECKONED = ("is", "=:=", "=\\=", "<", ">", "=<", ">=")
 CONSTRUCTS = {"union_all": 2, "intersect_all": 2, "relative_complement_all": 3, "complement_all": 2,
-              "intDurGreater": 3}  # fmt: skip
+              "intDurGreater": 3, "intDurLess": 3}  # fmt: skip
 FORMS = {
     "happensAt": "happensAt(gap_start(V), T)", "holdsAt": "holdsAt(moving(V)=true, T)",
     "holdsFor": "holdsFor(moving(V)=true, I1)", "grounding": "grounding(moving(V)=true)",
     "member": "member(X, [a, b])", "memberchk": "memberchk(X, [a, b])", "\\+": "\\+ holdsAt(moving(V)=true, T)",
     "union_all": "union_all([I1, I2], I)", "intersect_all": "intersect_all([I1, I2], I)",
     "relative_complement_all": "relative_complement_all(I1, [I2], I)", "complement_all": "complement_all([I1], I)",
-    "intDurGreater": "intDurGreater(I1, 10, I)",
+    "intDurGreater": "intDurGreater(I1, 10, I)", "intDurLess": "intDurLess(I1, 10, I)",
 }  # fmt: skip
 """How the conditions of RTEC are written."""
 EDGES = {"start": "BEGIN", "end": "END"}
-FOREIGN = ("findall", "setof", "bagof", "forall", "assert", "assertz", "asserta", "retract", "!", "nb_getval",
-           "nb_setval", "format", "write", "nl", "fail", "->", "allen", "startI", "initiatedAt", "terminatedAt",
-           "call", "not", "nth0", "nth1", "append", "length", "maplist", "=..", "@<", "@>")  # fmt: skip
-"""What Prolog and RTEC have and does not run here."""
+_CONVERTED = "`cep convert` prints the description in our own language, and there"
+_COUNTED = f"{_CONVERTED} `count(M, N) WHILE voted(V, M) = aye AGGREGATE N = count() BY M.` counts what holds"
+_CHANGED = "what changes with time is a fluent: `initiatedAt`, `terminatedAt`"
+_SHOWN = "leave it out: `cep run` writes what holds"
+_TERMS = "facts with an argument for each part: `limit(kind, 5).`"
+FOREIGN = {
+    "findall": f"`{FINDALL}`; {_COUNTED}",
+    **dict.fromkeys(("setof", "bagof", "length", "aggregate_all", "sum_list", "max_list", "min_list"), _COUNTED),
+    "forall": "two negations: `\\+ f(X)`, and a rule that says when there is an X for which it is not so",
+    **dict.fromkeys(("assert", "assertz", "asserta", "retract", "nb_getval", "nb_setval"), _CHANGED),
+    **dict.fromkeys(("format", "write", "writeln", "nl"), _SHOWN),
+    "!": "rules have no order here: conditions of which one alone is true",
+    "fail": "a rule that says when it is so, and no other",
+    "->": "two rules, one for each case",
+    "not": "`\\+ holdsAt(moving(V)=true, T)`",
+    "allen": f"{_CONVERTED} `a(X) DURING b(X)`, `MEETS`, `OVERLAPS` relate complete intervals, in an event rule",
+    "startI": "`start(F=V)`",
+    "initiatedAt": "when it begins: `happensAt(start(F=V), T)`; or an event that a rule gives, which both ask",
+    "terminatedAt": "when it ends: `happensAt(end(F=V), T)`; or an event that a rule gives, which both ask",
+    "call": "the condition itself",
+    **dict.fromkeys(("nth0", "nth1", "append", "maplist", "=..", "sort", "last"), _TERMS),
+    "@<": "`<` of numbers, `\\=` of all else",
+    "@>": "`>` of numbers, `\\=` of all else",
+}
+"""What Prolog and RTEC have and does not run here, and what to write instead."""
 
 
 @dataclass(slots=True)
@@ -225,7 +247,7 @@ class _Collecting:
             case (("holdsAt" | "holdsFor"), 2):
                 found = fluent(self.source, arguments[0])
                 self.used(FLUENT, found.term, found.value)
-            case name, number if CONSTRUCTS.get(name) == number:
+            case name, number if CONSTRUCTS.get(name) == number or durations(term) is not None:
                 return
             case "grounding", 1:
                 return
@@ -240,8 +262,8 @@ class _Collecting:
             case name, _ if name in FORMS:
                 raise refused(self.source, f"`{name}` is not written so", term.span, f"`{FORMS[name]}`")
             case name, _ if name in FOREIGN or name == ";" or name == ",":
-                hint = "each condition by itself: `\\+ holdsAt(..), \\+ holdsAt(..)`" if name in (";", ",") else None
-                raise refused(self.source, f"`{name}` does not run here", term.span, hint)
+                hint = "each condition by itself: `\\+ holdsAt(..), \\+ holdsAt(..)`"
+                raise refused(self.source, f"`{name}` does not run here", term.span, FOREIGN.get(name, hint))
             case _:
                 self.used(PREDICATE, term)
 
