@@ -217,6 +217,16 @@ def test_names_that_are_keywords_here() -> None:
         ("P(X) :- Boxminus[0,0.0000005]A(X)", "1:20", "--tick 1min"),
         ("P(X) :- A(X) Since[0,1]B(X) Since[0,1]C(X)", "1:29", "parentheses"),
         ("P(X) :- A(X) Since(0,1)Top", "1:9", "at an open distance does not run"),
+        ("P(X) :- A(X), !B(X)", "1:15", "`not B(X)`"),
+        ("P(X) :- A(X), X > 3", "1:17", "in our own language, which has WHERE"),
+        ("P(X) :- A(X) or B(X)", "1:14", "a rule for each of the two"),
+        ("P(X) :- A(X) and B(X)", "1:14", "`,` between the atoms"),
+        ("P(X) :- Once[0,1]A(X)", "1:13", "`Once` is no operator here: `Diamondminus[0,2]`"),
+        ("P(X) :- historically[0,1]A(X)", "1:21", "`historically` is no operator here: `Boxminus[0,2]`"),
+        ("P(X) :- Next A(X)", "1:14", "`Next` is no operator here: `Diamondplus[1,1]`, one tick on"),
+        ("P(X) :- A(X) Release[0,1] B(X)", "1:14", "`Release` is no operator here"),
+        ("P(X) :- A(X)@3", "1:13", "in a rule an operator says when: `Diamondminus[3,3]B(X)`"),
+        ("P(X) :- A(X), Boxminus[0,1]not B(X)", "1:28", "`not Boxminus[0,1]B(X)`"),
     ],
 )
 def test_mistakes_have_a_place_and_a_hint(program: str, where: str, what: str) -> None:

@@ -18,6 +18,7 @@ from itertools import count
 from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.literals import SECOND, read_string
 from cep.core.schema import RecordFormat
+from cep.language.dialects.datalogmtl.elsewhere import instead
 from cep.language.dialects.datalogmtl.tokens import DatalogMtlCursor, DatalogMtlToken, bound, tokens
 from cep.language.fluents import RESERVED
 from cep.language.recorded_fluents import incoming
@@ -130,7 +131,8 @@ class _ProgramReader:
         body = self.conjunction(cursor, cursor.token)
         cursor.accept(".")
         if cursor.token.kind != "end":
-            cursor.fail("`,` or the end of the rule", "one rule a line; a line that begins with a blank goes on")
+            hint = instead(cursor.token, cursor.previous) or "one rule a line; a line that begins with a blank goes on"
+            cursor.fail("`,` or the end of the rule", hint)
         span = cursor.span(first)
         if isinstance(body, Truth):
             if not body.holds:
@@ -257,7 +259,7 @@ class _ProgramReader:
     def atom(self, cursor: DatalogMtlCursor) -> FormulaAtom:
         first = cursor.token
         if first.kind != "name" or first.text in (*BINARY, "not"):
-            cursor.fail("an atom", ATOM)
+            cursor.fail("an atom", instead(first, first) or ATOM)
         cursor.advance()
         arguments: list[Expression] = []
         if cursor.accept("("):

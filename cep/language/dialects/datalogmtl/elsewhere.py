@@ -1,0 +1,45 @@
+"""What other languages write and DatalogMTL does not, and what to write instead."""
+
+from __future__ import annotations
+
+from cep.language.dialects.datalogmtl.tokens import DatalogMtlToken
+
+_OPERATORS = {
+    **dict.fromkeys(("once", "past", "diamond", "p"), "`Diamondminus[0,2]`"),
+    **dict.fromkeys(("eventually", "finally", "future", "f"), "`Diamondplus[0,2]`"),
+    **dict.fromkeys(("historically", "box", "h"), "`Boxminus[0,2]`"),
+    **dict.fromkeys(("globally", "always", "g"), "`Boxplus[0,2]`"),
+    **dict.fromkeys(("next", "x"), "`Diamondplus[1,1]`, one tick on"),
+    **dict.fromkeys(("previous", "prev", "yesterday", "y"), "`Diamondminus[1,1]`, one tick back"),
+    **dict.fromkeys(("release", "trigger", "triggered"), "the operators are `Since`, `Until`, boxes and diamonds"),
+    "since": "`Since[0,2]`",
+    "until": "`Until[0,2]`",
+    "sometime": "`SOMETIME[-2,0]`",
+    "diamondminus": "`Diamondminus[0,2]`",
+    "diamondplus": "`Diamondplus[0,2]`",
+    "boxminus": "`Boxminus[0,2]`",
+    "boxplus": "`Boxplus[0,2]`",
+}
+_BETWEEN = {
+    **dict.fromkeys((";", "|", "or", "OR", "\u2228"), "a rule for each of the two"),
+    **dict.fromkeys(("and", "AND", "&", "\u2227"), "`,` between the atoms"),
+    **dict.fromkeys(
+        ("=", "<", ">", "!", "\\", "is", "+", "*", "/"),
+        "nothing is compared or calculated here: a predicate of which facts say for what it is so; or "
+        "`cep convert` prints the program in our own language, which has WHERE",
+    ),
+    "@": "times stand at facts; in a rule an operator says when: `Diamondminus[3,3]B(X)`",
+    "not": "`not` stands before an atom with its operators: `not Boxminus[0,1]B(X)`",
+}
+
+
+def instead(found: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
+    """What to write instead of a token that has no place behind the one before it; None: nothing is known of it."""
+    if found is before and found.text in ("!", "-", "\u00ac"):
+        return "`not B(X)`"
+    if found.text in _BETWEEN and found.kind != "string":
+        return _BETWEEN[found.text]
+    for word in (found, before):
+        if word.kind == "name" and (hint := _OPERATORS.get(word.text.lower())) is not None:
+            return f"`{word.text}` is no operator here: {hint}"
+    return None
