@@ -14,7 +14,6 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import holds
 from cep.events import Event, Held, Value
-from cep.language.dialects.rtec.signatures import FOREIGN
 from cep.language.reading import converted, read
 from cep.language.spelled import spelled
 from cep.language.syntax.parser import parse
@@ -310,16 +309,6 @@ def test_mistakes_have_a_place(program: str, where: str, what: str) -> None:
     text = mistakes(program)
     assert f"x.prolog:{where}: " in text, text
     assert what in text, text
-
-
-@pytest.mark.parametrize("name", sorted(FOREIGN))
-def test_what_prolog_and_rtec_have_besides_is_refused_with_what_to_write(name: str) -> None:
-    shown = name if name[0].isalpha() else f"'{name}'"
-    event = f"start{name[5:]}(b(X)=true)" if name == "startI" else None
-    condition = f"happensAt({event}, T)" if event else f"{shown}(X)"
-    text = mistakes(f"initiatedAt(a(X)=true, T) :- happensAt(e(X), T),\n    {condition}.")
-    assert f"x.prolog:2:{15 if event else 5}: `{name}` does not run here" in text, text
-    assert f"hint: {FOREIGN[name]}" in text, text
 
 
 def test_a_cycle_of_holds_for_is_named() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cep.core.errors import Span
+from cep.language.dialects.rtec.circular_ends import CircularEnds
 from cep.language.dialects.rtec.description import AtemporalRule, Clause, flat, fluent, refused, timed
 from cep.language.dialects.rtec.signatures import COMPARISONS, EDGES, Signatures
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
@@ -50,8 +51,8 @@ def lone(terms: Sequence[Term], used: Sequence[str]) -> tuple[Term, ...]:
 class ConditionConverter:
     """Conditions of clauses in our own words."""
 
-    def __init__(self, known: Signatures, types: Types) -> None:
-        self.known, self.types, self.source = known, types, known.source
+    def __init__(self, known: Signatures, types: Types, ends: CircularEnds) -> None:
+        self.known, self.types, self.ends, self.source = known, types, ends, known.source
         self.absent: dict[str, Span] = {}
         self.edges: dict[tuple[str, str], Span] = {}
 
@@ -72,7 +73,7 @@ class ConditionConverter:
                                   "how long something holds is said by `fi` and `intDurGreater`")  # fmt: skip
             if each.name == "happensAt":
                 timed(self.source, each, clause.time)
-                event = self.event(each.arguments[0], used)
+                event = self.event(each.arguments[0], used, clause)
                 pattern = event if pattern is None else ast.Binary("EQUALS", pattern, event, each.span)
                 bound.update(term_variables(each.arguments[0]))
                 continue
@@ -98,12 +99,16 @@ class ConditionConverter:
         bound.difference_update(term_variables(clause.time) if clause.time is not None else ())
         return Body(pattern, tuple(conditions), frozenset(bound))
 
-    def event(self, term: Term, used: Sequence[str]) -> ast.EventPattern:
+    def event(self, term: Term, used: Sequence[str], clause: Clause) -> ast.EventPattern:
         assert isinstance(term, Compound), "what is none was refused"
         if term.name in EDGES and len(term.arguments) == 1:
             found = fluent(self.source, term.arguments[0])
             name, arguments = flat(self.source, found.term)
             *given, value = self.types.arguments(name, lone((*arguments, found.value), used))
+            head = clause.event if clause.fluent is None else clause.fluent.term
+            ended = None if head is None else self.ends.event(name, flat(self.source, head)[0])
+            if term.name == "end" and ended is not None:
+                return ast.EventPattern(ended, (*given, value), None, term.span)
             return ast.EventPattern(name, tuple(given), None, term.span, value, EDGES[term.name])
         name, arguments = flat(self.source, term)
         return ast.EventPattern(name, self.types.arguments(name, lone(arguments, used)), None, term.span)

@@ -12,6 +12,7 @@ from itertools import count
 from cep.core.errors import CepError, CepErrors, Source
 from cep.core.literals import SECOND
 from cep.core.schema import RecordFormat
+from cep.language.dialects.rtec.circular_ends import CircularEnds
 from cep.language.dialects.rtec.conditions import Body, ConditionConverter
 from cep.language.dialects.rtec.description import (
     Clause,
@@ -48,7 +49,8 @@ class _DescriptionReader:
         self.errors = description.errors
         self.types = Types(self.source)
         self.known: Signatures = signatures(description, self.types)
-        self.conditions = ConditionConverter(self.known, self.types)
+        self.ends = CircularEnds(description, self.known)
+        self.conditions = ConditionConverter(self.known, self.types, self.ends)
         self.intervals = HoldsForConverter(self.known, self.types, self.conditions, description, tick)
 
     def tree(self) -> ast.SyntaxTree:
@@ -70,7 +72,7 @@ class _DescriptionReader:
                     declared += self.attempt(self.declaration, (name, kind))
         if self.errors:
             raise CepErrors(self.errors)
-        helpers = (*self.conditions.helpers(), *self.intervals.helpers())
+        helpers = (*self.conditions.helpers(), *self.intervals.helpers(), *self.ends.helpers(rules))
         own = frozenset(each.name for each in helpers if isinstance(each, ast.FluentDeclaration | ast.EventRule))
         statements = (*declared, *helpers, *rules)
         return ast.SyntaxTree(statements, self.source, (), own)

@@ -1,0 +1,99 @@
+"""`happensAt(end(F=V), T)` where F=V depends on what that makes: the ends of F by what ends it, as an event of rules.
+
+F=V ends at T where it holds until T and something terminates it then, or initiates another value. Conditions look
+strictly back, so such an event may lie on a cycle, which an occurrence of F may not. A deadline is no event that could
+be named so: F with one is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cep.language.dialects.rtec.description import EventDescription, flat, fluent
+from cep.language.dialects.rtec.signatures import EDGES, Signatures
+from cep.language.dialects.rtec.terms import Compound, Term
+from cep.language.syntax import ast
+from cep.language.syntax.variables import pattern_variables
+from cep.rules.terms import Call, Comparison, Condition, Expression, Variable, fluent_variables
+
+
+class CircularEnds:
+    """`used`: the fluents whose ends are asked so."""
+
+    def __init__(self, description: EventDescription, known: Signatures) -> None:
+        self.source, self.known = description.source, known
+        self.deadlines = {flat(self.source, each.before.term)[0] for each in description.deadlines}
+        self.used: dict[str, None] = {}
+        self._needs: dict[str, set[str]] = {}
+        for clause in description.clauses:
+            head = clause.event if clause.fluent is None else clause.fluent.term
+            if head is not None:
+                own = self._needs.setdefault(flat(self.source, head)[0], set())
+                own.update(name for each in clause.body for name in self._asked(each))
+
+    def _asked(self, term: Term) -> list[str]:
+        """The events and fluents that a condition asks."""
+        if not isinstance(term, Compound):
+            return []
+        if term.name == "\\+":
+            return self._asked(term.arguments[0])
+        if term.name not in ("happensAt", "holdsAt", "holdsFor") or not isinstance(term.arguments[0], Compound):
+            return []
+        asked = term.arguments[0]
+        if term.name == "happensAt" and asked.name in EDGES and len(asked.arguments) == 1:
+            (inner,) = asked.arguments
+            asked = fluent(self.source, inner).term
+        elif term.name != "happensAt":
+            asked = fluent(self.source, asked).term
+        return [flat(self.source, asked)[0]]
+
+    def event(self, name: str, head: str) -> str | None:
+        """The event that stands for the end of a fluent in a clause of this head; None: its occurrence does."""
+        if name in self.deadlines or name not in self.known.simple or not self._reaches(name, head):
+            return None
+        self.used[name] = None
+        return self.ended(name)
+
+    def ended(self, name: str) -> str:
+        made = f"ended_{name}"
+        while made in self.known.kinds:
+            made += "_"
+        return made
+
+    def _reaches(self, name: str, head: str) -> bool:
+        """Whether a fluent depends on a head."""
+        seen, waiting = {name}, [name]
+        while waiting:
+            for other in self._needs.get(waiting.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        return head in seen
+
+    def helpers(self, rules: Sequence[ast.Statement]) -> list[ast.EventRule]:
+        """The rules of these events, of all that begins and ends fluents."""
+        made = []
+        for rule in rules:
+            if not isinstance(rule, ast.FluentRule) or rule.name not in self.used or rule.body is None:
+                continue
+            inner = rule.body.pattern if isinstance(rule.body, ast.Where) else rule.body
+            assert rule.value is not None, "every fluent of RTEC has a value"
+            if not isinstance(inner, ast.TimePoint):  # nothing ends as time begins
+                made.append(self._rule(rule, rule.value))
+        return made
+
+    def _rule(self, rule: ast.FluentRule, value: Expression) -> ast.EventRule:
+        body, span = rule.body, rule.head_span
+        assert body is not None, "it has one"
+        name, own = "Before", {*pattern_variables(body), *fluent_variables(rule.arguments, value)}
+        while name in own:
+            name += "_"
+        held: Expression = Variable(name, span)
+        if rule.verb == "terminate" and not (isinstance(value, Variable) and value.name == "_"):
+            held = value
+        asked: list[Condition] = [Comparison("=", Call(rule.name, rule.arguments, span), held, span)]
+        if rule.verb == "initiate":
+            asked.append(Comparison("!=", held, value, span))
+        inner, given = (body.pattern, body.conditions) if isinstance(body, ast.Where) else (body, ())
+        pattern = ast.Where(inner, (*given, *asked), inner.span)
+        return ast.EventRule(self.ended(rule.name), (*rule.arguments, held), pattern, None, rule.span, span)
