@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cep.language.dialects.rtec.signatures import FOREIGN
+from cep.language.reading import read
 from tests.test_rtec import mistakes
 
 
@@ -16,3 +17,24 @@ def test_what_prolog_and_rtec_have_besides_is_refused_with_what_to_write(name: s
     text = mistakes(f"initiatedAt(a(X)=true, T) :- happensAt(e(X), T),\n    {condition}.")
     assert f"x.prolog:2:{15 if event else 5}: `{name}` does not run here" in text, text
     assert f"hint: {FOREIGN[name]}" in text, text
+
+
+@pytest.mark.parametrize(
+    "directive", ["['facts.prolog']", "consult('facts.prolog')", "include(facts)", "dynamic(f/1), ensure_loaded(facts)",
+                  "use_module('facts.prolog')"]
+)  # fmt: skip
+def test_directives_that_load_files_are_refused(directive: str) -> None:
+    text = mistakes(f"initiatedAt(a(X)=true, T) :- happensAt(e(X), T).\n:- {directive}.\n")
+    assert f"x.prolog:2:{25 if 'dynamic' in directive else 4}: this loads another file, which is not read" in text or (
+        "2:18: this loads" in text
+    ), text
+    assert "hint: all clauses in one file" in text
+
+
+def test_directives_that_load_none_are_passed_over() -> None:
+    directives = (
+        "dynamic f/1, g/2", "discontiguous initiatedAt/2", "multifile(h/1)", "use_module(library(lists))",
+        "initialization(main)", "[]",
+    )  # fmt: skip
+    text = "".join(f":- {each}.\n" for each in directives)
+    read(text + "initiatedAt(a(X)=true, T) :- happensAt(e(X), T).\n", "x.prolog")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cep.core.errors import CepError, Mistakes, Source, Span
-from cep.language.dialects.rtec.terms import Compound, Term, Var, alternatives, clauses, conjuncts
+from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, alternatives, clauses, conjuncts
 
 VERBS = {"initiatedAt": "initiate", "terminatedAt": "terminate"}
 DECLARATIONS = {
@@ -16,6 +16,7 @@ DECLARATIONS = {
 }  # fmt: skip
 """What only says how RTEC is to run it, with the number of arguments."""
 RULE = "e.g. `initiatedAt(rich(X)=true, T) :- happensAt(win_lottery(X), T).`"
+LOADING = "consult", "include", "ensure_loaded", "load_files", "use_module"
 HEADS = (
     "initiatedAt",
     "terminatedAt",
@@ -101,7 +102,11 @@ def sorted_clauses(source: Source) -> EventDescription:
             made.errors.add(found)
             continue
         if isinstance(found, Compound) and found.name == ":-" and len(found.arguments) == 1:
-            continue  # a directive: `:- dynamic f/1.`
+            for each in conjuncts(found.arguments[0]):  # a directive: `:- dynamic f/1.`
+                if _loads(each):
+                    hint = "all clauses in one file: `cat rules.prolog facts.prolog > all.prolog`"
+                    made.error("this loads another file, which is not read", each.span, hint, "dialect")
+            continue
         head = found
         bodies: list[list[Term]] = [[]]
         if isinstance(found, Compound) and found.name == ":-":
@@ -118,6 +123,16 @@ def sorted_clauses(source: Source) -> EventDescription:
                 made.errors.append(error)
                 break
     return made
+
+
+def _loads(directive: Term) -> bool:
+    """Whether a directive asks for clauses of another file; libraries of Prolog are none."""
+    if isinstance(directive, Many):
+        return bool(directive.items)
+    if not isinstance(directive, Compound) or not directive.arguments:
+        return False
+    library = isinstance(directive.arguments[0], Compound) and directive.arguments[0].name == "library"
+    return directive.name in LOADING and not library
 
 
 def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: Span, number: int) -> None:

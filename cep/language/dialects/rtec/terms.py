@@ -130,6 +130,11 @@ def _tokens(source: Source) -> list[_Token]:
     return [*found, _Token("end", "", span, len(text), len(text))]
 
 
+_DIRECTIVES = "dynamic", "discontiguous", "multifile", "table", "initialization", "module_transparent", "meta_predicate"
+_DIRECTIVE = 1150
+"""Words that stand before what a directive is about, `:- dynamic f/1, g/2.`, and how loosely."""
+
+
 class _Reading:
     def __init__(self, source: Source, tokens: list[_Token]) -> None:
         self.source = source
@@ -191,6 +196,9 @@ class _Reading:
             case "quoted":
                 inner = token.text[1:-1].replace("''", "'").replace("\\'", "'")
                 return self.applied(inner, token, True)
+            case "name" if token.text in _DIRECTIVES and most >= _DIRECTIVE and following.kind in ("name", "quoted"):
+                operand = self.term(_DIRECTIVE - 1)
+                return Compound(token.text, (operand,), token.span.to(operand.span)), _DIRECTIVE
             case "name":
                 return self.applied(token.text, token, False)
             case "mark":
