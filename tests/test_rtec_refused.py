@@ -38,3 +38,11 @@ def test_directives_that_load_none_are_passed_over() -> None:
     )  # fmt: skip
     text = "".join(f":- {each}.\n" for each in directives)
     read(text + "initiatedAt(a(X)=true, T) :- happensAt(e(X), T).\n", "x.prolog")
+
+
+def test_relations_of_intervals_are_refused() -> None:
+    text = mistakes(
+        "holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), holdsFor(c(X)=true, I2), during(I1, I2, union, I)."
+    )
+    assert "x.prolog:1:77: `during` does not run on intervals here" in text
+    assert f"hint: {FOREIGN['allen']}" in text

@@ -8,7 +8,7 @@ from cep.core.errors import CepError, Mistakes, Span
 from cep.language.dialects.rtec.conditions import ConditionConverter, lone
 from cep.language.dialects.rtec.description import Clause, EventDescription, flat, fluent, refused
 from cep.language.dialects.rtec.durations import durations, lasting
-from cep.language.dialects.rtec.signatures import CONSTRUCTS, Signatures
+from cep.language.dialects.rtec.signatures import ALLEN, CONSTRUCTS, FOREIGN, Signatures
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_variables
 from cep.language.dialects.rtec.types import Types
 from cep.language.syntax import ast
@@ -103,8 +103,9 @@ class HoldsForConverter:
         else:
             for each in term_variables(term):
                 if each in lists:
-                    raise refused(self.source, f"`{term.name}` does not run on intervals here", span,
-                                  f"those that do: {', '.join(CONSTRUCTS)}")  # fmt: skip
+                    hint = f"those that do: {', '.join(CONSTRUCTS)}"
+                    hint = FOREIGN["allen"] if term.name in ALLEN and len(arguments) == 4 else hint
+                    raise refused(self.source, f"`{term.name}` does not run on intervals here", span, hint)
             conditions += self.conditions.timeless(term, used)
 
     def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:

@@ -52,6 +52,8 @@ FOREIGN = {
     "@>": "`>` of numbers, `\\=` of all else",
 }
 """What Prolog and RTEC have and does not run here, and what to write instead."""
+ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
+"""Relations of intervals, `during(I1, I2, union, I)`."""
 
 
 @dataclass(slots=True)
