@@ -11,6 +11,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Attribute, TimeFormat
 from cep.core.time_pattern import whole_digits
 from cep.core.zones import zone
+from cep.rules.static.formatted_facts import number_texts
 from connectors.columnar import Reasons
 from connectors.columns import text_cells, ticks
 from connectors.numbers import BAD, GOOD
@@ -85,7 +86,7 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
 
 def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None) -> bool:
     """Whether a column is read as text: times that are texts, counts that are, and numbers under a pattern."""
-    if column.dtype.is_integer():
+    if column.dtype.is_numeric():
         return format is not None and format.pattern is not None
     if attribute.type == "duration" and format is None:
         return False
@@ -109,12 +110,14 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
 
 
 def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
-    """A column as the texts of times; whole numbers have lost the zeros at their front (`time_pattern.padded`)."""
-    texts = column.cast(pl.String)
-    if pattern is None or not column.dtype.is_integer() or (digits := whole_digits(pattern)) is None:
+    """A column as the texts of times; whole numbers have lost the zeros at their front (`time_pattern.padded`), floats
+    are such where they have no decimals, as pandas has them beside missing ones."""
+    numeric = column.dtype.is_numeric()
+    texts = number_texts(column) if numeric else column.cast(pl.String)
+    if pattern is None or not numeric or (digits := whole_digits(pattern)) is None:
         return texts
     least, full = digits
-    return texts.zip_with(texts.str.len_bytes() < least, texts.str.zfill(full))
+    return texts.zip_with((texts.str.len_bytes() < least) | ~texts.str.contains("^[0-9]+$"), texts.str.zfill(full))
 
 
 def _single(text: str, attribute: Attribute, format: TimeFormat) -> int:

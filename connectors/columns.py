@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
+from cep.core.time_pattern import whole_digits
 from cep.core.zones import zone
 from cep.events import Value
 from connectors.cells import copy, counts, mark_absent, numbers, read_ticks, without_marks
@@ -28,7 +29,7 @@ from connectors.numbers import (
     TRUE,
 )
 from connectors.patterns import compiled, join, read_patterns
-from connectors.records import Record, parse, series, time_keys
+from connectors.records import Record, clock_patterns, parse, series, time_keys
 from connectors.times import FIRST, LAST, SHIFTS
 from connectors.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
 
@@ -149,7 +150,7 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     """Start and end, and which rows are GOOD: those that give exactly what the schema asks for."""
     keys = time_keys(schema)
     if schema.clock is not None:
-        time, state = ticks(joined(cells), 0, True, schema.format)
+        time, state = ticks(joined(cells, schema.format), 0, True, schema.format)
         return time, time, state
     given = [ticks(cells, c, True, schema.format) for c in range(len(keys))]
     if len(keys) == 1:
@@ -187,7 +188,8 @@ def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None
         since: tuple[Ints, States] = counts(*where, SHIFTS[format.unit], calendar, cells.textual, cells.point)
         return since
     if format is not None and format.pattern is not None:
-        times, absolute, states = read_patterns(*where, compiled(format.pattern))
+        digits = whole_digits(format.pattern) or (0, 0)
+        times, absolute, states = read_patterns(*where, compiled(format.pattern), *digits, cells.textual)
     else:
         times, absolute, states = read_ticks(*where, cells.textual, calendar, cells.point)
     if format is not None and format.zone is not None:
@@ -215,10 +217,12 @@ def text_cells(texts: pl.Series) -> Cells:
     return Cells(buffer, offset[None], length[None], kind[None], False)
 
 
-def joined(cells: Cells) -> Cells:
-    """The cells of the first two columns as one, with a blank between them."""
+def joined(cells: Cells, format: TimeFormat | None) -> Cells:
+    """The cells of the first two columns, a day and a time of day, as one, with a blank between them."""
     both = slice(0, 2)
-    data, offset, length, kind = join(cells.buffer, cells.offset[both], cells.length[both], cells.kind[both])
+    digits = [(part and whole_digits(part)) or (0, 0) for part in clock_patterns(format)]
+    where = cells.buffer, cells.offset[both], cells.length[both], cells.kind[both]
+    data, offset, length, kind = join(*where, np.array(digits, np.int64), cells.textual)
     return Cells(data, offset[None], length[None], kind[None], True, frozenset(), cells.point)
 
 

@@ -96,7 +96,8 @@ def read_batches(
             key = ", ".join(keys) if day_and_clock else column.name
             ticks = column_ticks(file, column, Attribute(key, "time", format=schema.format), reasons, "time")
             for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
-                reasons.setdefault(row, ("time", f"no time: `{key}` is missing"))
+                lacking = next((each for each in keys if columns[each][row] is None), key) if day_and_clock else key
+                reasons.setdefault(row, ("time", f"no time: `{lacking}` is missing"))
             times.append(ticks)
         found = [
             times[0].alias("start"),

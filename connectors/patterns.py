@@ -196,30 +196,51 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
     return value, absolute, GOOD
 
 
+@njit(cache=True, _nrt=False)
+def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
+    """Whether a cell is only digits, at least `least` and fewer than `full`."""
+    if stop - i < least or stop - i >= full:
+        return False
+    while i < stop:
+        if not is_digit(buffer[i]):
+            return False
+        i += 1
+    return True
+
+
 @njit(linear=True, cache=True)
-def read_patterns(buffer, offset, length, kind, steps):  # type: ignore[no-untyped-def]
-    """Microseconds of cells that fit a pattern, whether the offset was written, states; what is missing is MISSING."""
+def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  # type: ignore[no-untyped-def]
+    """Microseconds of cells that fit a pattern, whether the offset was written, states; what is missing is MISSING.
+    Numbers, and texts where `textual`, of `least` digits or more get back zeros up to `full`; 0: none has lost any.
+    `front` has room for `full` bytes."""
     n = len(kind)
     values = np.zeros(n, np.int64)
     absolute = np.zeros(n, np.bool_)
     states = np.zeros(n, np.uint8)
     said = np.zeros(5, np.int64)
+    front = np.full(full, 48, np.uint8)
     for row in range(n):
         if kind[row] <= 1:
             continue
         states[row] = BAD
         if kind[row] == STRING or kind[row] == 2:
             i, stop = trim(buffer, offset[row], offset[row] + length[row])
-            values[row], absolute[row], states[row] = read_pattern(buffer, i, stop, steps, said)
+            if (textual or kind[row] == 2) and _has_lost(buffer, i, stop, least, full):
+                front[: full - (stop - i)] = 48
+                front[full - (stop - i) :] = buffer[i:stop]
+                values[row], absolute[row], states[row] = read_pattern(front, 0, full, steps, said)
+            else:
+                values[row], absolute[row], states[row] = read_pattern(buffer, i, stop, steps, said)
     return values, absolute, states
 
 
 @njit(linear=True, cache=True)
-def join(buffer, offsets, lengths, kinds):  # type: ignore[no-untyped-def]
+def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-untyped-def]
     """Two cells a row as one with a blank between them: bytes, offsets, lengths, kinds. Where one is missing, the row
-    is; what has escapes is one that cannot be read here. A row takes both cells and a byte."""
+    is; what has escapes is one that cannot be read here. `digits`: of each how many a number has without the zeros that
+    it has lost, and with them, as `read_patterns`. A row takes both cells, a byte and the zeros, fewer than these."""
     n = kinds.shape[1]
-    size = 0
+    size = n * (digits[0, 1] + digits[1, 1])
     for row in range(n):
         size += lengths[0, row] + lengths[1, row] + 1
     out = np.empty(size, np.uint8)
@@ -237,6 +258,12 @@ def join(buffer, offsets, lengths, kinds):  # type: ignore[no-untyped-def]
             if kinds[part, row] != STRING and kinds[part, row] != 2:
                 kind[row] = 7
             i, stop = trim(buffer, offsets[part, row], offsets[part, row] + lengths[part, row])
+            if textual or kinds[part, row] == 2:
+                least, full = digits[part]
+                if _has_lost(buffer, i, stop, least, full):
+                    for _ in range(full - (stop - i)):
+                        out[o] = 48
+                        o += 1
             while i < stop:
                 out[o] = buffer[i]
                 o += 1

@@ -121,7 +121,7 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
     if point.time is None and TIME in (schema.time, schema.start, schema.end) and get(TIME) is None:
         hint = "a time among its fields is named by TIME"
         raise Unreadable("time", f"the line has no timestamp, and no clock is read: {hint}")
-    start, end = read_times(get, schema, time)
+    start, end = read_times(get, schema, time, True)
     values = []
     for attribute in schema.attributes:
         source = source_of(attribute)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import polars as pl
 
 from cep.core.schema import Attribute, Schema, TimeFormat
 from cep.core.suggest import nearest
+from cep.core.time_pattern import padded
 from cep.events import Value
 from connectors.declarations import RESERVED, declaration
 from connectors.paths import EACH, KEY, Path, elsewhere, from_message, list_of, path, source_of, written
@@ -21,6 +23,7 @@ from connectors.values import Real, Unreadable, json_time, json_value, kind, tex
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """How a file of UTF-16 begins."""
+_CLOCK = re.compile("%[HIMSf]")
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
 _DTYPES: Mapping[str, type[pl.DataType]] = {
     "int": pl.Int64,
@@ -214,7 +217,7 @@ def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", tho
         text = fields.get(name)
         return None if text is None or text in ("", "NA") else text
 
-    start, end = read_times(field, schema, lambda key, text: text_time(key, text, schema.format, point))
+    start, end = read_times(field, schema, lambda key, text: text_time(key, text, schema.format, point), True)
     marks = point, thousands
     values = tuple(text_value(attribute, field(source_of(attribute)), *marks) for attribute in schema.attributes)
     return Record(schema.name, start, end, values)
@@ -333,21 +336,26 @@ def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str 
     return name
 
 
-def _word(key: str, value: Any, pattern: str | None) -> str:
-    """A part of a time that stands in two columns, and its part of the pattern."""
+def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
+    """A part of a time that stands in two columns, and its part of the pattern. `fields`: texts are a table's."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unreadable("time", f"{key}: {kind(value)} is no time")
-    return written_time(value, pattern)
+    text = written_time(value, pattern)
+    return padded(text, pattern) if fields and pattern is not None else text
 
 
 def clock_patterns(format: TimeFormat | None) -> tuple[str | None, str | None]:
     """The parts of a pattern for a day and a time of day in two columns, None: they are not known."""
     words = [] if format is None or format.pattern is None else format.pattern.split()
-    return (words[0], words[1]) if len(words) == 2 else (None, None)
+    at = 1 if len(words) == 2 else next((at for at, word in enumerate(words) if _CLOCK.search(word)), 0)
+    return (" ".join(words[:at]), " ".join(words[at:])) if at else (None, None)
 
 
-def read_times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int]) -> tuple[int, int]:
-    """Start and end by the values of `time_keys`; `read` makes microseconds of a key and its value."""
+def read_times(
+    get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int], fields: bool = False
+) -> tuple[int, int]:
+    """Start and end by the values of `time_keys`; `read` makes microseconds of a key and its value. `fields`: texts are
+    those of a table, where digits alone are a number."""
     keys = time_keys(schema)
     given = [get(key) for key in keys]
     if len(keys) == 3:
@@ -361,7 +369,7 @@ def read_times(get: Callable[[str], Any], schema: Schema, read: Callable[[str, A
         if value is None:
             raise Unreadable("time", f"no time: `{key}` is missing")
     if schema.clock is not None:
-        words = [_word(*each) for each in zip(keys, given, clock_patterns(schema.format))]
+        words = [_word(*each, fields) for each in zip(keys, given, clock_patterns(schema.format))]
         return (time := read(f"{keys[0]}, {keys[1]}", " ".join(words))), time
     start = read(keys[0], given[0])
     return start, read(keys[-1], given[-1]) if len(keys) > 1 else start

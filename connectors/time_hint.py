@@ -13,7 +13,7 @@ from connectors.times import is_number, likely_unit, of_iso
 
 TIMELY = re.compile(
     r"time|date|stamp|zeit|datum|uhr|clock|^ts$|_ts$|_at$|(?-i:[a-z]At$)|epoch|^t$"
-    r"|^(when|seen|sent|received|recorded|measured|observed|begin|start|end|until|from|to)$",
+    r"|^(when|seen|sent|received|recorded|measured|observed|begin|start|end|until|from|to|day)$",
     re.I,
 )
 """Names that sound like a time."""

@@ -34,6 +34,9 @@ _ISO = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
 )
 _BASIC = re.compile(r"\d{8}[Tt]\d{2}(?:\d{2}){0,2}(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?", re.ASCII)
+_NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
+_CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
+"""Times of day that are numbers, and of how many digits."""
 _EXAMPLE = "2024-05-01T08:00:00Z"
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
@@ -162,6 +165,11 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
             raise ValueError(f"`{text}` is ISO 8601 in the basic form; the extended is read, as {_EXAMPLE}")
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
         hint = declared if sum(map(str.isdigit, text)) > 4 else ""
+        if clock := _NUMBERED.fullmatch(text):
+            day = "%Y-%m-%d" if "-" in clock[1] else "%Y%m%d"
+            meant = [f'`FORMAT "{day} {form}"`' for form, most in _CLOCKS if len(clock[2]) <= most]
+            meant = meant[-2:] if len(clock[2]) < 3 else meant[-1:]
+            hint = f"; a time of day that is a number is declared, {' or '.join(meant)}"
         if is_number(text) and len(text) < 30 and (unit := likely_unit(decimal(text))):
             hint = f"; it looks like {_WORDS_OF[unit]} since 1970, which are declared: `FORMAT epoch {unit}`"
         raise ValueError(f"`{shown(text)}` is no ISO 8601 time{hint}")

@@ -78,10 +78,13 @@ def written_time(value: int | str, pattern: str | None) -> str:
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
-    """A number of seconds or ISO 8601, or as the format has it; blanks around it do not count."""
+    """A number of seconds or ISO 8601, or as the format has it, of which digits alone may have lost zeros at their
+    front; blanks around it do not count."""
     try:
         bare = text.strip(" \t")
-        return of_text(bare if format is not None and format.pattern else with_point(bare, point), format)
+        if format is not None and format.pattern:
+            return of_text(padded(bare, format.pattern), format)
+        return of_text(with_point(bare, point), format)
     except ValueError as error:
         raise Unreadable("time", f"{key}: {error}") from None
 

@@ -34,7 +34,10 @@ def _csv(path: Path, declared: FactDeclaration | None) -> pl.DataFrame:
         encoding="utf8" if encoding.lower() in _ENCODINGS else encoding,
         null_values=["", "NA"],
     )
-    texts = set[str]() if declared is None else _texts(declared, read(n_rows=0, infer_schema=False).columns)
+    if declared is None:
+        texts = _leading_zeros(read(infer_schema=False))
+    else:
+        texts = _texts(declared, read(n_rows=0, infer_schema=False).columns)
     if thousands is None:
         return read(infer_schema_length=None, schema_overrides=dict.fromkeys(texts, pl.String))
     decimal = dialect.option("decimal") or "."
@@ -44,6 +47,11 @@ def _csv(path: Path, declared: FactDeclaration | None) -> pl.DataFrame:
 
 def _dialect(declared: FactDeclaration | None) -> RecordFormat:
     return (None if declared is None else declared.records) or RecordFormat("csv")
+
+
+def _leading_zeros(table: pl.DataFrame) -> set[str]:
+    """The columns with digits that begin with a 0: names or dates, `0042`, which are no numbers."""
+    return {each.name for each in table if each.str.strip_chars().str.contains("^0[0-9]+$").any()}
 
 
 def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:

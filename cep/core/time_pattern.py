@@ -58,6 +58,7 @@ _FEWER = {
 _DIGITS = {**dict.fromkeys("ymdHIMSVUW", 2), **dict.fromkeys("YG", 4), "j": 3, "u": 1, "w": 1}
 _FROM_ZERO = frozenset("yHMSUWw")
 _NUMBERS = re.compile(r"(?:%[ymdHIMSVUWYGjuw]){2,}")
+_CLOCK = frozenset("HIpMSf")
 WEEKS = frozenset("GVUW")
 """Directives of years and weeks of which a day follows by its weekday."""
 DIRECTIVES = frozenset(_REGEX)
@@ -102,8 +103,9 @@ TimeToken = tuple[str, str]
 """("", a character), (" ", "") for blanks, or (directive, "")."""
 
 
-def parts(pattern: str) -> list[TimeToken]:
-    """The parts of a pattern. CepError: it is none, or times could not be read by it."""
+def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
+    """The parts of a pattern. `clocks`: it may be one of times of day, which say no day. CepError: it is none, or times
+    could not be read by it."""
     found: list[TimeToken] = []
     at = 0
     while at < len(pattern):
@@ -129,18 +131,27 @@ def parts(pattern: str) -> list[TimeToken]:
             if (name, "") in found:
                 raise _wrong(f"`%{name}` is in this format twice", "each directive stands once")
             found.append((name, ""))
-    _check(pattern, {name for name, _ in found if name.strip()})
+    _check(pattern, {name for name, _ in found if name.strip()}, clocks)
     return found
 
 
-def _check(pattern: str, names: set[str]) -> None:
+@lru_cache(maxsize=64)
+def of_day(pattern: str) -> bool:
+    """Whether a pattern, which was checked, is one of times of day."""
+    return {name for name, _ in parts(pattern, True) if name.strip()} <= _CLOCK
+
+
+def _check(pattern: str, names: set[str], clocks: bool) -> None:
     if not names:
         meant = _JAVA.sub(lambda match: _OF_JAVA[match[0][0]], pattern)
         raise _wrong("this format has no directive", f"write `{meant}`" if meant != pattern else _LIST)
     _check_weeks(names)
-    if not names & {"Y", "y", "G"}:
+    clock = clocks and names <= _CLOCK
+    if clock and not names & set("HI"):
+        raise _wrong("this format has no hour", 'a time of day is `"%H:%M"`, `"%H%M"`, `"%I:%M %p"`')
+    if not clock and not names & {"Y", "y", "G"}:
         hint = 'a day in another column stands before it: `TIME day, clock FORMAT "%d.%m.%Y %H:%M"`'
-        hint += "; a time of day of facts is `06:30`"
+        hint += "; of facts also a time of day alone is read"
         raise _wrong("this format has no year", hint if names & set("HIMS") else "the year is `%Y`, or `%y`")
     same = (("Y", "y"), ("H", "I"), ("b", "B"), ("m", "b"), ("m", "B"), ("a", "A"), ("j", "d"), ("z", "Z"), ("u", "w"))
     for one, other in same:
@@ -224,15 +235,26 @@ def whole_digits(pattern: str) -> tuple[int, int] | None:
 def padded(text: str, pattern: str) -> str:
     """The text of a whole number with the zeros at its front that it has lost, by a pattern of only numbers."""
     least, full = whole_digits(pattern) or (0, 0)
-    return text.zfill(full) if least <= len(text) < full else text
+    return text.zfill(full) if least <= len(text) < full and text.isascii() and text.isdigit() else text
+
+
+def of_clock(text: str, pattern: str) -> int:
+    """The microseconds since midnight of a time of day under a pattern of such; `24:00` ends a day. ValueError: it does
+    not fit."""
+    if not (pattern.startswith("%H") and text.startswith("24")):
+        return of_pattern(f"1970 {text}", f"%Y {pattern}")[0]
+    if of_pattern(f"1970 00{text[2:]}", f"%Y {pattern}")[0]:
+        raise ValueError("is no time of day")
+    return 86_400 * SECOND
 
 
 def _unfit(text: str, pattern: str) -> str:
     """Why a text does not fit: perhaps numbers that stand side by side have too few digits."""
     if numbers := _NUMBERS.match(pattern):
         full = sum(_DIGITS[name] for name in numbers[0][1::2])
-        count = len(text) - len(text.lstrip("0123456789"))
-        if 0 < count < full:
+        rest = text.lstrip("0123456789")
+        count = len(text) - len(rest)
+        if 0 < count < full and (not rest or rest[0].isspace()):
             return f"has {count} digit{'s' * (count > 1)} where `{numbers[0]}` has {full}"
     return f"is not written `{pattern}`"
 

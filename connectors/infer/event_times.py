@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from cep.core.schema import TimeFormat
 from connectors.infer.sample import RecordSample
@@ -23,6 +24,9 @@ _PREFERRED = (
     "date",
 )
 _BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed")
+_HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
+_CLOCKS = re.compile(r"time|clock|uhr|zeit|^hh_?mm|^hrmn$|heure|hora|^utc$", re.I)
+"""Names of hours and of times of day."""
 _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed")
 
 
@@ -84,10 +88,34 @@ def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> t
             sure and format is None and column and all(map(_is_iso, column))
         ):  # also where only some have parts of a second
             return source, None
-        pattern = clock_pattern(column) if sure else None
+        pattern = (clock_pattern(column) if sure else None) or _number_clock(path(source)[-1], column, sample)
         if pattern is not None:
             return source, TimeFormat(f"{'%Y-%m-%d' if format is None else format.pattern} {pattern}")
     return None
+
+
+def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
+    """How times of day are written that are numbers, `1234`, or hours, where the name says so; None: they are none."""
+    values = []
+    for each in column:
+        if isinstance(each, str) and each.strip().isascii() and each.strip().isdigit():
+            if not sample.text and len(each.strip()) not in (4, 6):
+                return None
+            values.append(int(each))
+        elif isinstance(each, int | float) and not isinstance(each, bool) and each == int(each):
+            values.append(int(each))
+        else:
+            return None
+    if not values or min(values) < 0:
+        return None
+    if _HOURS.search(name):
+        return "%H" if max(values) < 24 else None
+    if not _CLOCKS.search(name) or any(each % 100 > 59 for each in values):
+        return None
+    if 100 <= max(values) < 2400:
+        return "%H%M"
+    long = 10_000 <= max(values) < 240_000 and all(each // 100 % 100 < 60 for each in values)
+    return "%H%M%S" if long else None
 
 
 def _is_iso(clock: object) -> bool:

@@ -42,8 +42,11 @@ _WHOLE = (
     "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z", "%Y-%m-%d %I:%M:%S %p",
     "%Y-%m-%d %H:%M:%S,%f", "%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S GMT",
 )  # fmt: skip
+_BESIDE = ("%d%m%Y", "%m%d%Y")
+"""Dates that are only digits, besides those."""
 _UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _SINCE, _UNTIL = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
+_DAY = 86_400 * 10**6
 _CLOCK = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}([.]\d+)?)?( ?[AaPp][Mm])?")
 _IRI = re.compile(r"https?://.|urn:.")
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -85,6 +88,8 @@ def guess(
     if text:
         return _fields(name, there, decimal, thousands, optional)
     kinds = Counter(map(_kind, there))
+    if set(kinds) == {"int"} and (dates := _dates(name, there)) is not None:
+        return _with(dates, (), optional)
     if set(kinds) <= {"int", "float"}:
         return _numbers(name, _plain(there), optional)
     if set(kinds) == {"string"}:
@@ -225,6 +230,14 @@ def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess
     return Guess(type, kept, None, absent, optional or bool(absent), _BIG_FLOAT if big else "")
 
 
+def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
+    """Whole numbers that are dates by their digits, `20240501`, where the name says time; None: they are not."""
+    if not TIMELY.search(name) or not all(each >= 0 and each == int(each) for each in numbers):
+        return None
+    found = None if unit_of(numbers) else _times(name, [str(int(each)) for each in numbers])
+    return found if found is not None and found.format is not None and found.format.pattern is not None else None
+
+
 def unit_of(numbers: Sequence[int | float]) -> str | None:
     """The unit of which all numbers are counts since 1970 that give our days, None: there is none."""
     for unit, size in _UNITS:
@@ -251,14 +264,18 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
         local = not all(absolute for _, absolute in found)
         day = all(_ISO_DAY.fullmatch(each) for each in some)
         return Guess("time", tuple(texts), local=local, day=day)
-    if all(map(is_number, texts)) and not all(len(each) in (8, 12, 14) for each in texts):
-        return None
-    if all(map(is_number, texts)) and not TIMELY.search(name):
-        return None
+    if numbers := all(map(is_number, texts)):
+        if not TIMELY.search(name) or not all(len(each) in (7, 8, 12, 14)[quoted:] for each in texts):
+            return None
+        some = some if quoted else list(dict.fromkeys(map(_eight, some)))
     first = some[:_TRIED]
-    fits = [(pattern, ticks) for pattern in _patterns() if (ticks := _read(first, pattern)) is not None]
+    patterns = (*_patterns(), *_BESIDE) if numbers else _patterns()
+    fits = [(pattern, ticks) for pattern in patterns if (ticks := _read(first, pattern)) is not None]
     if len(some) > _TRIED:
         fits = [(pattern, ticks) for pattern, _ in fits if (ticks := _read(some, pattern)) is not None]
+    if numbers:
+        since, until = -_UNTIL * 10**6, _UNTIL * 10**6
+        fits = [fit for fit in fits if all(since <= each <= until for each in fit[1])]
     if not fits:
         return None
     best = min(fits, key=lambda fit: (sum(b < a for a, b in zip(fit[1], fit[1][1:], strict=False)), fits.index(fit)))
@@ -274,6 +291,11 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
         local=local,
         day="%H" not in pattern and "%I" not in pattern,
     )
+
+
+def _eight(text: str) -> str:
+    """A date of digits with the zero that it may have lost, `1052024`."""
+    return text.zfill(8)
 
 
 def _patterns() -> Iterator[str]:
@@ -327,12 +349,14 @@ def _typed(typed: pa.DataType, there: Sequence[Any], optional: bool, name: str) 
         return Guess("", tuple(there), optional=optional, note="times of day, without a day", clock=True)
     type = next((type for fits, type in _ARROW if fits(typed)), "string")
     if type in ("int", "float") and there:
+        if (dates := _dates(name, there)) is not None:
+            return _with(dates, (), optional)
         found = _numbers(name, there, optional)
         if found.type in ("int", "float") and not pa.types.is_integer(typed):
             found = replace(found, type="float")
         return found
     if type == "string" and there:
         return _texts(name, there, optional)
-    day = type == "time" and pa.types.is_date(typed)
     local = type == "time" and getattr(typed, "tz", None) is None
+    day = local and (pa.types.is_date(typed) or all(each % _DAY == 0 for each in there))
     return Guess(type, tuple(there), optional=optional, day=day, local=local)

@@ -65,7 +65,7 @@ def _attribute(cursor: Cursor) -> FactAttribute:
         cursor.stop(f"unknown type `{token.text}`", hint)
     cursor.advance()
     optional = cursor.accept("?")
-    clauses = Clauses(token.text)
+    clauses = Clauses(token.text, facts=True)
     while cursor.token.key in (*CLAUSES, *_NO_CLAUSE):
         if cursor.token.key in _NO_CLAUSE:
             cursor.fail("`,` or `)`", _NO_CLAUSE[cursor.token.key])

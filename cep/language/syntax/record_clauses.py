@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from cep.core import time_pattern
 from cep.core.errors import CepError
@@ -64,11 +65,13 @@ Missing = tuple[int | float | str, ...]
 @dataclass(slots=True)
 class Clauses:
     """What was said so far of an attribute's value or of an event's records; `of`: the type of an attribute, `timed`:
-    whether the event says which column is its time; `pointed`: and it is one time, no interval."""
+    whether the event says which column is its time; `pointed`: and it is one time, no interval; `facts`: it is about
+    facts, whose times may be times of day."""
 
     of: str | None = None
     timed: bool = False
     pointed: bool = False
+    facts: bool = False
     optional: bool = True
     pattern: str | None = None
     unit: str | None = None
@@ -77,6 +80,7 @@ class Clauses:
     missing: Missing | None = None
     records: RecordFormat | None = None
     fold_at: Token | None = None
+    zone_at: Token | None = None
 
     def read(self, cursor: Cursor) -> None:
         """The clause that begins here. CepError: it is wrong, or does not go with those before."""
@@ -88,6 +92,7 @@ class Clauses:
                 self._timely(cursor, first)
                 if self.zone is not None:
                     cursor.stop("a second zone", 'one is enough: `ZONE "Europe/Zurich"`', first.span)
+                self.zone_at = first
                 self.zone = _text(cursor, "the name of a time zone", 'e.g. `ZONE "Europe/Zurich"`')
                 cursor.read(_known_zone, cursor.previous, self.zone)
             case "FOLD":
@@ -115,6 +120,9 @@ class Clauses:
             cursor.stop("FOLD is about a zone", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
         if self.pattern is None and self.unit is None and self.zone is None:
             return None
+        if self.facts and self.zone is not None and self.pattern is not None and time_pattern.of_day(self.pattern):
+            hint = f'a condition says where it is that time: `local_time(end(), "{self.zone}")`'
+            cursor.stop("a time of day without a day is of no zone", hint, self.zone_at.span if self.zone_at else None)
         if self.fold == "order" and (self.unit is not None or "%z" in (self.pattern or "")):
             assert self.fold_at is not None, "it was read"
             hint = "without it: counts since 1970 and times with an offset are of one instant"
@@ -144,9 +152,10 @@ class Clauses:
             cursor.stop("a second format of the time", "one time has one: " + _FORMAT, first.span)
         if token.kind == "string":
             if self.of == "duration":
-                cursor.stop("a duration is a count of a unit", "e.g. `FORMAT ms`")
+                clock = '; a time of day is of type time: `from: time FORMAT "%H:%M"`' if self.facts else ""
+                cursor.stop("a duration is a count of a unit", f"e.g. `FORMAT ms`{clock}")
             self.pattern = _text(cursor, "a format", _FORMAT)
-            cursor.read(time_pattern.parts, token, self.pattern)
+            cursor.read(partial(time_pattern.parts, clocks=self.facts), token, self.pattern)
             return
         word = token.text.lower()
         if self.of == "duration":

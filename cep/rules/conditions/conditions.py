@@ -280,7 +280,7 @@ class _Builder:
             hints = {
                 ("iri", "string"): f'`iri("http://.../", {name})` makes an IRI of a text',
                 ("string", "iri"): f"`string({name})` gives the text of an IRI",
-                ("string", "int"): f"`string({name})` gives the text of a number",
+                ("string", "int"): f"`string({name})` gives the text of a number{_table_of_numbers(predicate)}",
                 ("int", "string"): f"`int({name})` gives the number that is written in a text",
                 ("float", "string"): f"`float({name})` gives the number that is written in a text",
             }
@@ -290,6 +290,13 @@ class _Builder:
             where = f"`?{predicate.graph.variables[place]}` of the graph pattern"
         message = f"{where} is {a(wanted)}, and {what}"
         return CepError(message, self.source, argument.span, hint, "type")
+
+
+def _table_of_numbers(predicate: Predicate) -> str:
+    """The end of the hint where a table may hold numbers that are written as texts, `0042`."""
+    if predicate.graph is not None or "(" in predicate.name:
+        return ""
+    return f"; `fact {predicate.name}(id: int, ..).` says which columns of a table are numbers"
 
 
 def _fit(typed: Typed, type: str | None) -> Typed:

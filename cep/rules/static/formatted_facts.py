@@ -8,7 +8,7 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.literals import read_time
 from cep.core.schema import TimeFormat
-from cep.core.time_pattern import of_pattern, padded
+from cep.core.time_pattern import of_clock, of_day, of_pattern, padded
 from cep.core.zones import zone
 
 _SIZES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -16,9 +16,10 @@ _SIZES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | None:
-    """A column as datetimes or durations of microseconds, null where a value is not written so; None: the format says
-    nothing of such a column."""
-    wanted = pl.Datetime("us") if type == "time" else pl.Duration("us")
+    """A column as datetimes, or of times of day and durations as durations, of microseconds, null where a value is not
+    written so; None: the format says nothing of such a column."""
+    clock = format.pattern is not None and of_day(format.pattern)
+    wanted = pl.Datetime("us") if type == "time" and not clock else pl.Duration("us")
     dtype = series.dtype
     text = dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum)
     if format.unit is not None:
@@ -36,8 +37,8 @@ def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | N
         if format.zone is None:
             return None
         return _by_clock(series.cast(pl.Datetime("us")).to_physical(), format).cast(wanted)
-    if format.pattern is not None and (text or dtype.is_integer()):
-        return _read(series.cast(pl.String), format, dtype.is_integer()).cast(wanted)
+    if format.pattern is not None and (text or dtype.is_numeric()):
+        return _read(series.cast(pl.String) if text else number_texts(series), format).cast(wanted)
     return _read(series.cast(pl.String), format).cast(wanted) if text and format.zone is not None else None
 
 
@@ -48,12 +49,21 @@ def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
     return pl.Series(ticks.name, found).set(pl.Series(~there) | ticks.is_null(), None)
 
 
-def _read(texts: pl.Series, format: TimeFormat, whole: bool = False) -> pl.Series:
-    """Each distinct text read once; null where it is none. Whole numbers have lost the zeros at their front."""
+def number_texts(numbers: pl.Series) -> pl.Series:
+    """Numbers as texts; floats without decimals, as pandas has whole numbers beside missing ones, without a point."""
+    if numbers.dtype.is_integer():
+        return numbers.cast(pl.String)
+    floats = numbers.cast(pl.Float64).fill_nan(None)
+    whole = floats.cast(pl.Int64, strict=False)
+    return whole.cast(pl.String).zip_with((whole == floats).fill_null(True), floats.cast(pl.String))
+
+
+def _read(texts: pl.Series, format: TimeFormat) -> pl.Series:
+    """Each distinct text read once; null where it is none. Digits alone may have lost the zeros at their front."""
     known: dict[str, int | None] = {}
     for text in texts.drop_nulls().unique():
         try:
-            known[text] = _ticks(padded(text, format.pattern) if whole and format.pattern else text.strip(), format)
+            known[text] = _ticks(text.strip(), format)
         except (ValueError, CepError):
             known[text] = None
     return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
@@ -61,6 +71,9 @@ def _read(texts: pl.Series, format: TimeFormat, whole: bool = False) -> pl.Serie
 
 def _ticks(text: str, format: TimeFormat) -> int:
     if format.pattern is not None:
+        text = padded(text, format.pattern)
+        if of_day(format.pattern):
+            return of_clock(text, format.pattern)
         ticks, absolute = of_pattern(text, format.pattern)
     else:
         ticks = read_time(text)
