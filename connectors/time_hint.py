@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from cep.core.schema import Schema
-from connectors.paths import EACH, Path, path, written
+from connectors.paths import EACH, Path, has, path, written
 from connectors.times import is_number, likely_unit, of_iso
 
 TIMELY = re.compile(
@@ -38,8 +38,9 @@ def column_name(source: str) -> str:
 
 
 def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
-    """What to write, where a declaration says nothing of the time of a JSON record, and it has none at `time`."""
-    if schema.time is not None or schema.start is not None:
+    """What to write, where a JSON record has nothing where its declaration has the time."""
+    named_one = schema.time is not None
+    if schema.start is not None or schema.clock is not None or (named_one and has(found, path(str(schema.time)))):
         return ""
     places = {written(steps): value for steps, value in _leaves(found, ()) if path(written(steps)) == steps}
     forms = {source: form for source, value in places.items() if (form := _form(value)) is not None}
@@ -47,6 +48,8 @@ def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
     best = likely(named)
     if best is None and len(forms) == 1:
         best = next(iter(forms))
+    if named_one:
+        return "" if best is None else f"`{best}` looks like it: `TIME {column_name(best)}{forms[best]}`"
     if best is None:
         return f"`TIME column` behind the attributes says where it is, and {_INFER}"
     behind = f"`TIME {column_name(best)}{forms[best]}` behind the attributes says so"

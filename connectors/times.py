@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from functools import lru_cache
 
 import numpy as np
 
+from cep.core.errors import CepError
 from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
 from cep.core.zones import zone
@@ -126,7 +128,7 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
         try:
             ticks, absolute = of_pattern(text, format.pattern)
         except ValueError as error:
-            raise ValueError(f"`{shown(text)}` {error}") from None
+            raise ValueError(f"`{shown(text)}` {error}{_meant(text, format.pattern)}") from None
     elif numbers and is_number(text):
         if format.fold == "order":
             raise ValueError(f"`{shown(text)}` {_SURE}")
@@ -143,6 +145,37 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
     if not FIRST <= ticks <= LAST:
         raise ValueError(f"`{shown(text)}` is no time of the calendar")
     return ticks
+
+
+def _meant(text: str, pattern: str) -> str:
+    """How a time that does not fit its pattern is rather written, as the end of a reason; nothing where that is open."""
+    if len(text) > 40:
+        return ""
+    if is_number(text):
+        return meant_unit(decimal(text))
+    if _ISO.fullmatch(text) and len(text) > 10:
+        return "; it is ISO 8601, which is read without a FORMAT"
+    for other in _others(pattern):
+        try:
+            of_pattern(text, other)
+        except (ValueError, CepError):
+            continue
+        return f'; it is written `FORMAT "{other}"`'
+    return ""
+
+
+@lru_cache(maxsize=64)
+def _others(pattern: str) -> tuple[str, ...]:
+    """Patterns that are easily meant by another: day and month the other way round, other separators, a year of two
+    digits, with seconds or without."""
+    swapped = "%m".join(part.replace("%m", "%d") for part in pattern.split("%d"))
+    swapped = swapped if "%d" in pattern and "%m" in pattern else pattern
+    year = pattern.replace("%Y", "%y") if "%Y" in pattern else pattern.replace("%y", "%Y")
+    marks = [pattern.replace(mark, new) for mark in "./-" for new in "./-" if f"%d{mark}" in pattern and mark != new]
+    clocks = [pattern.replace(":%S", ""), pattern.replace("%H:%M", "%H:%M:%S"), pattern.replace("%S", "%S.%f")]
+    clocks += [pattern.replace(" %H", "T%H"), pattern.replace("T%H", " %H"), pattern + " %H:%M", pattern + "%z"]
+    some = (swapped, year, *marks, *clocks, *(each + ":%S" for each in (swapped, year, *marks) if each.endswith("%M")))
+    return tuple(each for each in dict.fromkeys(some) if each != pattern and "%S:%S" not in each)
 
 
 def form(format: TimeFormat | None, number: bool) -> str:

@@ -157,7 +157,8 @@ def text_value(attribute: Attribute, text: str | None, point: str = ".", thousan
             case "bool":
                 return _boolean(bare)
             case "time":
-                return of_text(bare, attribute.format)
+                pattern = None if attribute.format is None else attribute.format.pattern
+                return of_text(bare if pattern is None else padded(bare, pattern), attribute.format)
             case "duration":
                 return _length(bare, attribute.format) if is_number(bare) else of_duration(bare)
             case "any" if _JSON_NUMBER.fullmatch(text):
@@ -222,7 +223,7 @@ def _number(type: str, text: str) -> int | float:
     if exact and exact.adjusted() > 19:
         raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
     if exact and (exact.adjusted() < 0 or exact != exact.to_integral_value()):
-        raise ValueError(f"expected int, found `{shown(text)}`")
+        raise ValueError(f"expected int, found `{shown(text)}`; numbers with decimals are declared float")
     if abs(int(exact)) > LARGEST:
         raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
     return int(exact)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cep.core.errors import CepError
 from connectors.infer.sample import RecordSample
 from connectors.paths import EACH, Path, first_at, level, path, written
 from connectors.values import Real
@@ -59,6 +60,10 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
     lengths = {len(each[_ARGUMENTS]) if isinstance(each.get(_ARGUMENTS), list) else -1 for each in records}
     own = {"type"} if name is not None else set()
     if len(lengths) == 1 and lengths != {-1}:
+        if any(isinstance(value, dict | list) for each in records for value in each[_ARGUMENTS]):
+            hint = 'without `args`, values of records are read by their names: `FROM "a.b"`'
+            message = "`args` has values by position, and lists or objects are among them"
+            raise CepError(message, hint=hint, code="input")
         _positional(records, own, sample)
         return sample
     if any(_ARGUMENTS in each for each in records):

@@ -33,7 +33,7 @@ def recognised(head: bytes) -> str | None:
         one = _first_object(text)
         if one is None:
             return None
-        if TIME in one or "dataArray" in one:
+        if _is_observation(one):
             return "sensorthings"
         return "senml" if text.startswith("[") and one.keys() & {"n", "bn"} and _is_senml(one) else None
     lines = [line for line in head.split(b"\n")[:20] if line.strip() and not line.startswith(b"#")]
@@ -120,9 +120,18 @@ def _packs() -> tuple[senml.Packs, senml.Packs]:
     return senml.Packs(plain), senml.Packs(timed)
 
 
+def _is_observation(first: Mapping[str, Any]) -> bool:
+    """Whether a record is an observation, or a data array of such: others may have their time as well."""
+    names = first.get("components")
+    if isinstance(names, list) and isinstance(first.get("dataArray"), list):
+        return "result" in names
+    return TIME in first and ("result" in first or any("@iot." in key for key in first))
+
+
 def _is_senml(first: Mapping[str, Any]) -> bool:
-    """Whether the first record of a list is one of SenML: many lists of objects have an `n`."""
-    if any(len(key) > 4 for key in first):
+    """Whether the first record of a list is one of SenML: many lists of objects have an `n`. Only what has a base name
+    may have fields that are not of SenML."""
+    if any(len(key) > 4 for key in first) or ("bn" not in first and not first.keys() <= set(senml.Packs.labels)):
         return False
     _, timed = _packs()
     try:

@@ -139,7 +139,10 @@ def _condition(cursor: Cursor) -> tuple[Condition, ...]:
     predicate = _as_predicate(first, left)
     if predicate:
         return (predicate,)
-    cursor.fail("a comparison", _comparison_hint(cursor))
+    hint = _comparison_hint(cursor)
+    if isinstance(left, Variable) and hint == messages.CONDITION:
+        hint = f"{messages.truth(left.name, 'true')}; {hint}"
+    cursor.fail("a comparison", hint)
 
 
 def _compared(cursor: Cursor, first: Token, left: Expression, operator: str) -> Comparison:
@@ -254,7 +257,8 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
     if cursor.peek().kind == "graph" and cursor.token.kind in ("name", "variable"):
         _refuse_sparql(cursor, cursor.token)
     if cursor.token.kind != "name":
-        cursor.fail("a predicate or `(`", messages.NEGATION)
+        denied = messages.truth(cursor.token.text, "false") + "; " if cursor.token.kind == "variable" else ""
+        cursor.fail("a predicate or `(`", f"{denied}{messages.NEGATION}")
     name = cursor.name("a predicate", messages.NEGATION)
     cursor.height = 1
     found = called(cursor, name) if cursor.token.key == "(" else ()

@@ -46,6 +46,7 @@ CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(
 ALERT = 'an alert is written `ALERT fire ON smoke(room: R) TITLE "Smoke in {R}" FOR 10 min KEYED BY R.`'
 LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
 VALUE = "a value is a variable, `Wind`, a constant or arithmetic: `Wind * 3.6`, `abs(Wind)`"
+AGGREGATED = f"`smoke(R, T) AGGREGATE M = avg(T) OVER EACH 1 h BY R`; {WINDOW}"
 NEGATION = "`not` takes a predicate, `not linked(X, Y)`, or conditions in parentheses: `not (X > 3, X < 5)`"
 NOT_HELD = "`not held(moving(V), T)`: that the fluent does not hold at that time"
 BOTH = "conditions are separated by `,`"
@@ -102,6 +103,8 @@ TIMES = "`smoke(R) TIMES 3`"
 # Keywords that do not follow a whole pattern.
 MISPLACED = {
     "OVER": RESULT,
+    **dict.fromkeys(("EACH", "LAST", "SESSION", "EVERY"), AGGREGATED),
+    **dict.fromkeys(("BY", "GROUP"), "a group is written `BY ID`, behind the window: `OVER EACH 1 h BY ID`"),
     "TIMES": f"`TIMES` stands directly behind an event or a `)`: {TIMES}",
     "NOT": ABSENCE,
 }
@@ -210,11 +213,16 @@ def logic_hint(token: Token) -> str | None:
     return FOREIGN_LOGIC.get(token.text.upper())
 
 
+def truth(name: str, value: str) -> str:
+    """For a variable where a condition is due."""
+    return f"of a boolean it is `{name} = {value}`"
+
+
 def operator_hint(token: Token) -> str | None:
     """For a token where an operator, a postfix or the final `.` is due."""
-    if token.key in MISPLACED:
-        return MISPLACED[token.key]
     word = token.text.upper()
+    if word in MISPLACED:
+        return MISPLACED[word]
     meant = FOREIGN_OPERATORS.get(word)
     if meant is None and token.kind in ("name", "variable") and len(word) > 1:
         meant = nearest(word, (*OPERATORS, *POSTFIXES, "TIMES"))

@@ -236,7 +236,9 @@ class _Checker:
                 f"{least} or more" if endless else f"{least}" if least == len(takes) else f"{least} or {len(takes)}"
             )
             noun = "argument" if number == "1" else "arguments"
-            raise self.error(f"`{name}` takes {number} {noun}, not {len(typed)}", call.span, f"{name}: {function.says}")
+            own = "; the time of an event is `start()` or `end()`" if name == "time" and not typed else ""
+            says = f"{name}: {function.says}{own}"
+            raise self.error(f"`{name}` takes {number} {noun}, not {len(typed)}", call.span, says)
         takes += takes[-1:] * (len(typed) - len(takes))
         if "ordered" in takes:
             return self.ordered(call, typed)
