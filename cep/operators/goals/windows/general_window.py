@@ -99,7 +99,8 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
         while not pass_all(until, numbers, results, windows, nodes, made, edges, progress, lineage):
             made, edges = more_room(made, progress[MADE]), more_room(edges, progress[NAMED])
     found = np.flatnonzero(given) if form < EVERY else np.arange(progress[RESULTS])
-    table = in_order(made, found, edges[: progress[EDGES]])
+    step = numbers.step if form == EVERY else 0
+    table = in_order(made, found, edges[: progress[EDGES]], step)
     return table, edges[: progress[EDGES]], nodes
 
 

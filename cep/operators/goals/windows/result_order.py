@@ -6,23 +6,30 @@ import numpy as np
 
 from cep.core.kernels import njit
 from cep.core.relation import END, IDENTITY, ORDER, START
-from cep.operators.goals.intrinsics import bare
+from cep.operators.goals.intrinsics import bare, prefetch
 
 FEW = 32
-BITS = 11
+BITS, FEWEST = 12, 8
+"""At most so many bits are sorted by at a time, and at most so many where results are few."""
 RADIX = 1 << BITS
+AHEAD = 8
+"""How many results ahead one is asked for."""
 
 
 @njit(cache=True)
-def in_order(made, found, edges):  # type: ignore[no-untyped-def]
+def in_order(made, found, edges, step):  # type: ignore[no-untyped-def]
     """The results `found` of `made`, a row each, as a table sorted by (end, start, order of arrival), and of equal
     ones the first that has the lesser identity, which a table has not. Edges name their results by their new numbers.
+    `step`: ends are so far apart from each other, or several times that, and many results have one end; 0: they are at
+    arrivals, where mostly those of one end are sorted by their identity.
     """
     n = found.shape[0]
     for column in (IDENTITY, END):
+        if column == IDENTITY and step > 0:
+            continue
         for j in range(1, n):
             if made[found[j], END] < made[found[j - 1], END]:
-                sort_by(made, found, 0, n, column)
+                sort_by(made, found, 0, n, column, max(step, 1) if column == END else 1)
                 break
     first = 0
     while first < n:
@@ -30,19 +37,21 @@ def in_order(made, found, edges):  # type: ignore[no-untyped-def]
         if last - first <= FEW:
             insert_all(made, found, first, last)
         elif not ordered(made, found, first, last):
-            sort_by(made, found, first, last, START)
+            sort_by(made, found, first, last, START, 1)
             while first < last:
                 alike = end_of_run(made, found, first, last, START)
                 if alike - first <= FEW:
                     insert_all(made, found, first, alike)
                 elif not ordered(made, found, first, alike):
-                    sort_by(made, found, first, alike, IDENTITY)
-                    sort_by(made, found, first, alike, ORDER)
+                    sort_by(made, found, first, alike, IDENTITY, 1)
+                    sort_by(made, found, first, alike, ORDER, 1)
                 first = alike
         first = last
     table = np.empty((made.shape[1], n), np.int64)
     for j in range(n):
         row = found[j]
+        if j + AHEAD < n:
+            prefetch(made, found[j + AHEAD])
         for column in range(made.shape[1]):
             table[column, j] = made[row, column]
         table[IDENTITY, j] = 0
@@ -56,8 +65,9 @@ def in_order(made, found, edges):  # type: ignore[no-untyped-def]
 
 
 @njit(linear=True, cache=True)
-def sort_by(made, found, first, last, column):  # type: ignore[no-untyped-def]
-    """What stands from `first` to before `last` is sorted by a column, stably: by some bits of it after the other."""
+def sort_by(made, found, first, last, column, step):  # type: ignore[no-untyped-def]
+    """What stands from `first` to before `last` is sorted by a column, stably: by some bits of it after the other. All
+    values are the least and some times `step`, 1 where that is not known."""
     n = last - first
     least = made[found[first], column]
     most = least
@@ -66,29 +76,38 @@ def sort_by(made, found, first, last, column):  # type: ignore[no-untyped-def]
         most = max(most, made[found[j], column])
     if least == most:
         return
-    ahead = np.uint64(most) - np.uint64(least)
+    ahead = (np.uint64(most) - np.uint64(least)) // np.uint64(step)
     keys, other_keys = np.empty(n, np.uint64), np.empty(n, np.uint64)
     rows, other_rows = found[first:last].copy(), np.empty(n, np.int64)
     for j in range(n):
         keys[j] = np.uint64(made[rows[j], column]) - np.uint64(least)
+        if step > 1:
+            keys[j] //= np.uint64(step)
+    long = most_bits = 1
+    while long < 64 and ahead >> np.uint64(long) > np.uint64(0):
+        long += 1
+    while most_bits < BITS and (most_bits < FEWEST or 1 << most_bits < n):
+        most_bits += 1
+    rounds = -(-long // most_bits)
+    bits = np.uint64(-(-long // rounds))
+    mask = (np.uint64(1) << bits) - np.uint64(1)
     places = np.empty(RADIX + 1, np.int64)
     shift = np.uint64(0)
-    while ahead > np.uint64(0):
-        places[:] = 0
+    for _ in range(rounds):
+        places[: np.int64(mask) + 2] = 0
         for j in range(n):
-            places[np.int64((keys[j] >> shift) & np.uint64(RADIX - 1)) + 1] += 1
-        for digit in range(RADIX):
+            places[np.int64((keys[j] >> shift) & mask) + 1] += 1
+        for digit in range(np.int64(mask)):
             places[digit + 1] += places[digit]
         for j in range(n):
-            place = np.int64((keys[j] >> shift) & np.uint64(RADIX - 1))
+            place = np.int64((keys[j] >> shift) & mask)
             at = places[place]
             places[place] = at + 1
             other_keys[at] = keys[j]
             other_rows[at] = rows[j]
         keys, other_keys = other_keys, keys
         rows, other_rows = other_rows, rows
-        shift += np.uint64(BITS)
-        ahead >>= np.uint64(BITS)
+        shift += bits
     found[first:last] = rows
 
 
