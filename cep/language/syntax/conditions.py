@@ -140,7 +140,7 @@ def _condition(cursor: Cursor) -> tuple[Condition, ...]:
     if predicate:
         return (predicate,)
     hint = _comparison_hint(cursor)
-    if isinstance(left, Variable) and hint == messages.CONDITION:
+    if isinstance(left, Variable) and _ends(cursor.token) and hint in (messages.CONDITION, messages.BOTH):
         hint = f"{messages.truth(left.name, 'true')}; {hint}"
     cursor.fail("a comparison", hint)
 
@@ -257,7 +257,8 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
     if cursor.peek().kind == "graph" and cursor.token.kind in ("name", "variable"):
         _refuse_sparql(cursor, cursor.token)
     if cursor.token.kind != "name":
-        denied = messages.truth(cursor.token.text, "false") + "; " if cursor.token.kind == "variable" else ""
+        alone = cursor.token.kind == "variable" and _ends(cursor.peek())
+        denied = messages.truth(cursor.token.text, "false") + "; " if alone else ""
         cursor.fail("a predicate or `(`", f"{denied}{messages.NEGATION}")
     name = cursor.name("a predicate", messages.NEGATION)
     cursor.height = 1
@@ -311,6 +312,11 @@ def _as_predicate(first: Token, read: Expression) -> Predicate | None:
 
 def _position(span: Span) -> tuple[int, int]:
     return (span.line, span.column)
+
+
+def _ends(token: Token) -> bool:
+    """Whether a condition ends before a token."""
+    return token.kind == "end" or token.key in (".", ",", ")", "]") or token.key in RESERVED
 
 
 def _comparison_hint(cursor: Cursor) -> str:
