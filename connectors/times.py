@@ -148,7 +148,7 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
 
 
 def _meant(text: str, pattern: str) -> str:
-    """How a time that does not fit its pattern is rather written, as the end of a reason; nothing where that is open."""
+    """How a time is rather written that does not fit, as the end of a reason; nothing where that is not sure."""
     if len(text) > 40:
         return ""
     if is_number(text):
