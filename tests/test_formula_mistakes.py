@@ -93,7 +93,9 @@ MISTAKES = [
         "ewma(X, 5 s) OVER",
     ),
     # themselves, and what is known late
-    ("h(P) WHILE on(P). terminate on(P) <- off(P) WHERE h(P).", "`h` depends on itself through event", "initiate f(X)"),
+    ("c(P) <- off(P) WHERE not h(P). h(P) WHILE on(P) AND c(P).", "not (a fluent) depends on its own", "ONCE[1 s, 1"),
+    ("h(P) WHILE on(P) AND NOT ONCE(0, 1 s] h(P).", "and NOT asks for all of it at the same time", "ONCE[1 s, 1 s] h("),
+    ("fluent n(n: int). n(N) WHILE h(_) AGGREGATE N = count(). h(P) WHILE on(P) AND n(_).", "AGGREGATE asks", "ONCE"),
     ("h(P) WHILE on(P) OR EVENTUALLY[1 s, 1 s] h(P).", "and EVENTUALLY looks ahead on the way", "`ONCE` looks back"),
     ("h(P) WHILE on(P) AND NOT h(P).", "`h` is defined by itself, and NOT asks for all of it", "what does not depend"),
     ("h(P) WHILE on(P) OR (h(P) LASTING >= 1 s).", "and LASTING is known late on the way", "HISTORICALLY[0, d] p"),

@@ -15,8 +15,8 @@ from cep.language.fluents import Fluents
 from cep.language.knowledge_patterns import KnowledgePatterns
 from cep.language.lateness import Lateness
 from cep.operators.holding import KIND
-from cep.operators.supports import ProjectionPattern, formula_atoms
-from cep.plan.formula import Formula, Names, asked
+from cep.operators.supports import FormulaAtom, ProjectionPattern
+from cep.plan.formula import Formula, Names, asked, asked_now, formulas
 from cep.plan.pattern import Pattern, variables
 from cep.rules.terms import Condition
 
@@ -27,14 +27,15 @@ class FormulaLowering:
     def __init__(self, fluents: Fluents, known: KnowledgePatterns, lateness: Lateness) -> None:
         self.fluents, self.known, self.late_of = fluents, known, lateness.late_of
         self.cycle: Names = frozenset()
-        self.late = 0
+        self.late, self.lagging = 0, False
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         self.fluents.error(message, span, hint, code)
 
-    def of_rule(self, formula: Formula, keep: Names, cycle: Names, late: int) -> Pattern:
-        """What a rule says. `cycle`: the fluents that its own and it define each other by; `late`: how late it is."""
-        self.cycle, self.late = cycle, late
+    def of_rule(self, formula: Formula, keep: Names, cycle: Names, late: int, lagging: bool) -> Pattern:
+        """What a rule says. `cycle`: the fluents that its own and it define each other by, `lagging`: at the same time;
+        `late`: how late it is."""
+        self.cycle, self.late, self.lagging = cycle, late, lagging
         return self.lowered(formula, keep, keep)
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
@@ -49,7 +50,8 @@ class FormulaLowering:
 
     def through(self, formula: Formula) -> bool:
         """Whether a formula asks a fluent of the cycle."""
-        return any(each.name in self.cycle for each in formula_atoms(formula))
+        asked = asked_now(formula) if self.lagging else formulas(formula)
+        return any(each.name in self.cycle for each in asked if isinstance(each, FormulaAtom))
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
         """The parts, in a recursion those that are not of the cycle as one."""

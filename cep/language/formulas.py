@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from cep.core.errors import Span
@@ -19,9 +19,9 @@ from cep.operators.supports import ExtentPattern, FormulaAtom, ProjectionPattern
 from cep.operators.temporal import ahead_of_heads
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
-from cep.plan.formula import Formula, formula_variables
+from cep.plan.formula import Formula, asked_now, formula_variables, formulas
 from cep.plan.order import components
-from cep.plan.pattern import Pattern, events, variables
+from cep.plan.pattern import Pattern, variables
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -51,6 +51,7 @@ class Formulas:
         self.whole_of: dict[str, None] = {}
         self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error)
         self.cycles: dict[str, frozenset[str]] = {}
+        self.lagging: set[str] = set()
         self.recursive = self.lateness.recursive = self._recursive()
         self.lowering = FormulaLowering(fluents, known, self.lateness)
         for name in self.rules:
@@ -65,7 +66,7 @@ class Formulas:
 
     def _recursive(self) -> set[str]:
         """The fluents that formulas define by themselves as cannot be, each refused; all others are put down with
-        those of their cycle."""
+        those of their cycle, and `lagging` of a cycle through NOT or AGGREGATE with those that they ask at once."""
         refused: set[str] = set()
 
         def needs(name: object) -> list[str]:
@@ -75,19 +76,50 @@ class Formulas:
         for component in components(list(self.rules), needs):
             if len(component) == 1 and str(component[0]) not in needs(component[0]):
                 continue
-            cycle = frozenset(map(str, component))
-            self.cycles |= dict.fromkeys(cycle, cycle)
+            names = list(map(str, component))
+            cycle = frozenset(names)
             before = len(self.fluents.errors)
-            for rule in (rule for name in map(str, component) for rule in self.rules[name]):
+            rules = [rule for name in names for rule in self.rules[name]]
+            for rule in rules:
                 self.goes_back(rule, cycle)
+            if any(_names(part) & cycle for rule in rules for each in formulas(rule.formula) for part in _whole(each)):
+                self.lagging |= cycle
+                self.at_once(names, cycle)
+            else:
+                self.cycles |= dict.fromkeys(cycle, cycle)
             if len(self.fluents.errors) > before:
                 refused |= cycle
             else:
                 self.lateness.of_cycle(cycle)
         return refused
 
+    def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
+        """Of a cycle through NOT or AGGREGATE put down what its fluents ask of the same time. Refuse it where what must
+        be whole depends on them there."""
+
+        def now(name: object) -> list[str]:
+            asked = {n for rule in self.rules[str(name)] for each in asked_now(whole(rule)) for n in _names(each, True)}
+            return [each for each in names if each in asked]
+
+        for component in components(names, now):
+            if len(component) == 1 and component[0] not in now(component[0]):
+                continue
+            inside = frozenset(map(str, component))
+            self.cycles |= dict.fromkeys(inside, inside)
+            for rule in (rule for name in map(str, component) for rule in self.rules[name]):
+                for each in asked_now(whole(rule)):
+                    for part, word, span in each.asks_whole():
+                        if _names(part, True) & inside:
+                            known = next(name for name in names if name in _names(part, True) & inside)
+                            self.error(
+                                f"`{rule.name}` is defined by itself, and {word} asks for all of it at the same time",
+                                span,
+                                f"{word} of what does not depend on it, or of what was: `ONCE[1 s, 1 s] {known}(..)`",
+                                "recursion",
+                            )
+
     def goes_back(self, rule: ast.WhileRule, cycle: frozenset[str]) -> None:
-        """Refuse what a cycle cannot go through: what looks ahead, what is known late, and what asks for all of it."""
+        """Refuse what a cycle cannot go through: what looks ahead, and what is known late."""
         asks = f"`{rule.name}` is defined by itself"
 
         def through(formula: Formula) -> bool:
@@ -105,25 +137,6 @@ class Formulas:
                 for message, span, hint in each.against_recursion(through):
                     self.error(f"{asks}, and {message} on the way", span, hint, "recursion")
                 stack += each.inside()
-
-    def cyclic(self, rules: Sequence[Rule]) -> None:
-        """Refuse formulas on a cycle through event rules."""
-        needs: dict[str, list[str]] = {}
-        for rule in rules:
-            needs.setdefault(rule.event, []).extend(events(rule.body))
-        own = {table(name) for name in self.rules for table in (transitions, edges)}
-        for component in components(list(needs), lambda event: needs.get(str(event), [])):
-            if own.issuperset(component):
-                continue
-            for name, mine in self.rules.items():
-                if len(component) > 1 and transitions(name) in component:
-                    self.error(
-                        f"`{name}` depends on itself through event rules",
-                        mine[0].head_span,
-                        "events begin and end a fluent by what held just before: `initiate f(X) <- e(X) WHERE g(X).`",
-                        "recursion",
-                    )
-                    return
 
     # --- rules ---
 
@@ -148,7 +161,8 @@ class Formulas:
         known = formula.bound()
         formula = whole(replace(statement, formula=formula))
         cycle = self.cycles.get(statement.name, frozenset())
-        body = self.lowering.of_rule(formula, keep, cycle, self.lateness.late(statement.name))
+        lagging = statement.name in self.lagging
+        body = self.lowering.of_rule(formula, keep, cycle, self.lateness.late(statement.name), lagging)
         if len(self.fluents.errors) == before:
             for each in heads:
                 if isinstance(each, Variable) and each.name not in known:
@@ -265,6 +279,16 @@ class Formulas:
                 "name it in the formula, or bind it: `WHERE X = ..`",
                 "unsafe",
             )
+
+
+def _names(formula: Formula, now: bool = False) -> frozenset[str]:
+    """The fluents and events that a formula asks; `now`: of the same time."""
+    found = asked_now(formula) if now else formulas(formula)
+    return frozenset(each.name for each in found if isinstance(each, FormulaAtom))
+
+
+def _whole(formula: Formula) -> list[Formula]:
+    return [part for part, _, _ in formula.asks_whole()]
 
 
 def _inner(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -51,9 +51,8 @@ class And(OverSeveral):
         pairs = zip(self.parts, self.negated, strict=True)
         return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
 
-    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
-        hint = "NOT of what does not depend on it"
-        return [("NOT asks for all of it", part.span, hint) for part in self.absent if through(part)]
+    def asks_whole(self) -> list[tuple[Formula, str, Span]]:
+        return [(part, "NOT", part.span) for part in self.absent]
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         positive = lowering.apart(self.positive, lambda outer: And(outer, (False,) * len(outer), self.span))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -60,8 +60,8 @@ class AggregatedFormula(OverOne):
         groups = f" BY {', '.join(each.name for each in self.by)}" if self.by else ""
         return f"{placed(self.formula, OR)} AGGREGATE {', '.join(map(print_result, self.results))}{groups}", WHOLE
 
-    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
-        return [("AGGREGATE asks for all of it", self.span, "AGGREGATE over what does not depend on it")]
+    def asks_whole(self) -> list[tuple[Formula, str, Span]]:
+        return [(self.formula, "AGGREGATE", self.span)]
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         inner = self.formula.bound()
@@ -177,6 +177,7 @@ class Grouping(Node):
             groups=tuple((0, column) for column in self.by),
             completes=(0,),
             meeting=Meeting.GROUPS,
+            needs_instant="AGGREGATE",
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -72,6 +72,7 @@ class Inertia(Node):
             meeting=Meeting.GROUPS,
             multiplies=True,
             needs_instant="a fluent",
+            after=True,
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

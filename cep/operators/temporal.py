@@ -103,6 +103,9 @@ class MetricFormula(OverSeveral):
             return []
         return [(f"{self.operator} looks ahead", self.span, f"`{self.row.mirror}` looks back as far")]
 
+    def looks_back(self) -> int:
+        return 0 if self.row.ahead or self.row.inputs > 1 else self.within.low
+
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         by = reach(self.within.low, self.within.high, self.within.bounds)
         right = self.parts[-1]
@@ -298,6 +301,7 @@ class Temporal(Node):
             "formula",
             remembers=True,
             timed=True,
+            lag=self.lag,
             shows=(*first, ()),
             looks=places[-1],
             equal=tuple((each[0], each[1]) for each in first) if self.right is not None else (),
@@ -305,6 +309,12 @@ class Temporal(Node):
             completes=(0,),
             meeting=Meeting.GROUPS if self.right is None else Meeting.PAIRS,
         )
+
+    @property
+    def lag(self) -> int:
+        """By how many microseconds at least it looks back."""
+        alone = self.by is not None and self.right is None and not TEMPORAL[self.operator].ahead
+        return self.by.low // 2 if alone and self.by is not None else 0
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left = [inference.columns[self.left][column] for column in self.take[0]]

@@ -106,6 +106,14 @@ class Formula(ABC):
         """Why a cycle cannot go through it, where, and what to write instead. `through`: whether a part is on it."""
         return []
 
+    def asks_whole(self) -> list[tuple[Formula, str, Span]]:
+        """The parts of which it must know all that holds at a time, and not only some, each with why and where."""
+        return []
+
+    def looks_back(self) -> int:
+        """By how many microseconds at least it looks back on what is inside it; 0: it may ask what holds now."""
+        return 0
+
     def long(self) -> tuple[Formula, int] | None:
         """The formula of whose maximal intervals it is those of a least length, in microseconds; None: it is not."""
         return None
@@ -152,6 +160,12 @@ class OverSeveral(Formula):
 def formulas(formula: Formula) -> list[Formula]:
     """A formula and all inside it, as written."""
     return [formula, *(each for part in formula.inside() for each in formulas(part))]
+
+
+def asked_now(formula: Formula) -> list[Formula]:
+    """A formula and of those inside it all that it may ask of the same time."""
+    inside = () if formula.looks_back() else formula.inside()
+    return [formula, *(each for part in inside for each in asked_now(part))]
 
 
 def formula_variables(formula: Formula) -> list[str]:

@@ -60,11 +60,14 @@ def order(
             continue
         inside = set(component)
         slices = []
+        formulas = any(nodes[unit].properties().settles for unit in component if isinstance(unit, int))
         for part in components(component, lambda u: [n for n in needs_now(u) if n in inside]):  # noqa: B023
             rounds = len(part) > 1 or part[0] in needs_now(part[0])
             slices.append((tuple(part), rounds))
             for unit in part:
                 what = nodes[unit].properties().needs_instant if isinstance(unit, int) else None
+                if formulas:  # see `cep.plan.lagged`
+                    continue
                 if rounds and isinstance(unit, int) and what is not None:
                     errors.append(
                         CepError(

@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import START, Table, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import FixpointGoal, Goal, KnowledgeGoal, KnowsHeld, RecursiveGoal, TimedGoal
+from cep.operators.goals.contract import FixpointGoal, KnowledgeGoal, KnowsHeld, RecursiveGoal, TimedGoal
 from cep.operators.goals.fluents.change_tables import changes_in, decided
 from cep.operators.goals.fluents.stretches import clipped
 from cep.plan.order import PlanUnit
@@ -40,7 +40,7 @@ class FormulaRecursion(Cycle):
         settling: frozenset[PlanUnit],
         timed: frozenset[PlanUnit],
         following: frozenset[PlanUnit],
-        outside: Mapping[PlanUnit, Goal],
+        outside: Mapping[PlanUnit, object],
         widths: Mapping[PlanUnit, int],
         limit: int,
         rules: Sequence[str],
@@ -54,6 +54,7 @@ class FormulaRecursion(Cycle):
         self.following = [cast(KnowledgeGoal, goal) for unit, goal in goals.items() if unit in following]
         self.outside = cast(Mapping[PlanUnit, KnowsHeld], outside)
         self.late = max(goal.late for goal in self.fixpoints.values())
+        self.unending = False
 
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
         """Add to `outputs` what every unit of the cycle gives."""
@@ -63,6 +64,7 @@ class FormulaRecursion(Cycle):
         if first > last:
             return
         if not self._grow(outputs, first, last, frontier.latest):
+            self.unending = True
             frontier = frontier.until(frontier.latest + self.late)
             last = decided(frontier, self.late)
             if first > last:

@@ -17,14 +17,16 @@ from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import END, Table, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import Goal, Holder, Ints, Translation, demand
+from cep.operators.goals.contract import FixpointGoal, Goal, Holder, Ints, Translation, demand
 from cep.plan import order
+from cep.plan.lagged import Lagging, lagging, wholes_of_formulas
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
 from cep.runtime.formula_recursion import FormulaRecursion
+from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import MachinePart, SingleGoal
-from cep.runtime.recursion import CyclePart, Recursion
+from cep.runtime.recursion import CyclePart, Reader, Recursion
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536
@@ -58,8 +60,46 @@ class Machine:
         return SingleGoal(unit, self.builder.node(unit), tuple(order.reads(node)), None, self.widths[unit])
 
     def _cycle(self, group: Group, max_derivations: int) -> MachinePart:
-        make = self._formulas if any(self._settles(unit) for unit in group.units) else self._recursion
-        return make(group, max_derivations)
+        if not any(self._settles(unit) for unit in group.units):
+            return self._recursion(group, max_derivations)
+        lags = lagging(group.units, self.plan.nodes, self._reads)
+        return self._formulas(group, max_derivations) if lags is None else self._lagged(group, lags, max_derivations)
+
+    def _reads(self, unit: PlanUnit) -> tuple[PlanUnit, ...]:
+        if isinstance(unit, str):
+            return tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
+        return tuple(order.reads(self.plan.nodes[unit]))
+
+    def _lagged(self, group: Group, lags: Lagging, max_derivations: int) -> LaggedRecursion:
+        ahead = {unit: self._single(unit) for unit in (*lags.after, *lags.back)}
+        parts: list[MachinePart] = []
+        inside = {unit: each.goal for unit, each in ahead.items()}
+        asked = {other for units, cycle in lags.parts if cycle for unit in units for other in self._reads(unit)}
+        outside = {unit: HeldOutside(goal) for unit, goal in self.goals() if unit in asked}
+        for units, cycle in lags.parts:
+            known = {**outside, **inside}
+            part = self._formulas(Group(units, True), max_derivations, known) if cycle else self._single(units[0])
+            parts.append(part)
+            inside |= dict(part.goals_by_unit())
+        readers: list[Reader] = [
+            (unit, inside[unit], self._reads(unit), unit if isinstance(unit, str) else None)
+            for unit in (*lags.after, *lags.back, *(unit for units, _ in lags.parts for unit in units))
+        ]
+        about = {unit: self.plan.nodes[unit].properties() for unit in group.units if isinstance(unit, int)}
+        extents = tuple(goal for unit, goal, _, _ in readers if self._settles(unit))
+        cycle_ = LaggedCycle(
+            tuple(readers),
+            tuple(each for each in readers if each[0] in lags.after),
+            tuple(each for each in readers if each[0] in lags.back),
+            min((about[unit].lag for unit in lags.back if isinstance(unit, int)), default=0),
+            tuple(parts),
+            tuple(goal for unit, goal, _, _ in readers if unit not in about or about[unit].kind != "formula"),
+            extents,
+            outside,
+            max(cast(FixpointGoal, goal).late for goal in extents),
+            next(wholes_of_formulas(group.units, self.plan.nodes, self._reads), None) is not None,
+        )
+        return LaggedRecursion(cycle_, self.widths)
 
     def _recursion(self, group: Group, max_derivations: int) -> Recursion:
         steps = {unit: self._single(unit) for unit in group.units}
@@ -85,11 +125,13 @@ class Machine:
         follows = not isinstance(unit, str) and self.plan.nodes[unit].properties().follows
         return follows and self.builder.knowledge is not None
 
-    def _formulas(self, group: Group, max_derivations: int) -> FormulaRecursion:
+    def _formulas(
+        self, group: Group, max_derivations: int, outside: Mapping[PlanUnit, object] | None = None
+    ) -> FormulaRecursion:
         steps = {unit: self._single(unit) for unit in group.units}
         settling = frozenset(filter(self._settles, group.units))
         sequence = order.components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
-        outside = dict(self.goals())
+        outside = dict(self.goals()) if outside is None else dict(outside)
         rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
         timed = frozenset(filter(self._timed, group.units))
         following = frozenset(filter(self._follows, group.units))

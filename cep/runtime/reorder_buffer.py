@@ -25,6 +25,7 @@ class ReorderBuffer:
         self.lateness = lateness
         self.watermark = BEGINNING
         self.latest = BEGINNING
+        self.first = END_OF_TIME
         self.waiting: dict[str, list[Table]] = {}
 
     def receive(self, tables: dict[str, Table]) -> None:
@@ -33,6 +34,7 @@ class ReorderBuffer:
             if rows(table):
                 self.waiting.setdefault(name, []).append(table)
                 self.latest = max(self.latest, int(table[END].max()))
+                self.first = min(self.first, int(table[END].min()))
 
     def reached(self) -> int:
         """The watermark that what has come allows."""
@@ -79,8 +81,8 @@ class ReorderBuffer:
         """What waits, by type."""
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
-    def restore(self, waiting: dict[str, Table], watermark: int, latest: int) -> None:
+    def restore(self, waiting: dict[str, Table], watermark: int, latest: int, first: int = BEGINNING) -> None:
         """Take on what waited then. CepError: it is no time."""
-        demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in (watermark, latest)))
+        demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in (watermark, latest, first)))
         self.waiting = {name: [table] for name, table in waiting.items()}
-        self.watermark, self.latest = watermark, latest
+        self.watermark, self.latest, self.first = watermark, latest, first

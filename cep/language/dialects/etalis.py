@@ -127,7 +127,6 @@ class _Lowering:
                     pass
         rules += self.fluents.inertia()
         rules += self.formulas.extents()
-        self.formulas.cyclic(rules)
         refuse_circular(self.fluents, rules)
         self.errors += self.fluents.errors
         return Rules(

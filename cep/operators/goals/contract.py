@@ -125,6 +125,22 @@ class FixpointGoal(RecursiveGoal, Protocol):
         ...
 
 
+class BoundedGoal(Goal, Protocol):
+    """A goal of a fluent that may hold from some time on alone."""
+
+    def bound(self, first: int) -> None:
+        """Nothing holds before this code; INFINITE: that is still to come."""
+        ...
+
+
+class LaggingGoal(Goal, Protocol):
+    """A goal that looks back: what it gives is known further on than what it takes."""
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier, ahead: Frontier | None = None) -> Table:
+        """What follows up to `ahead` of inputs up to `frontier`."""
+        ...
+
+
 class TimedGoal(RecursiveGoal, Protocol):
     """A goal of formulas of which time alone changes what it gives: one of a node that is `timed`."""
 

@@ -31,7 +31,7 @@ def decided(frontier: Frontier, late: int) -> int:
     """Up to which code all is decided that is given so late."""
     if frontier.watermark >= END_OF_TIME:
         return INFINITE
-    return NOTHING if late >= FOREVER else max(2 * (frontier.watermark - late) + 1, -FAR)
+    return NOTHING if late >= FOREVER else max(2 * (frontier.watermark - late) + 1 - frontier.half, -FAR)
 
 
 def due(code: int, late: int) -> int:

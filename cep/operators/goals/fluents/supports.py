@@ -44,7 +44,15 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, delay_of, phased, put_changes, sorted_rows
+from cep.operators.goals.fluents.change_tables import (
+    PendingChanges,
+    decided,
+    delay_of,
+    due,
+    phased,
+    put_changes,
+    sorted_rows,
+)
 from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.stretches import GrowingIntervals, changes_against, clipped, held_in, table_of
 from cep.operators.goals.keyed_state import NumberedState, Parts
@@ -154,11 +162,13 @@ class SupportsGoal(NumberedState):
         self.spec, self.lineage = spec, lineage
         self.columns = np.arange(len(spec.take))
         self.waiting = PendingChanges([len(spec.take) + 1], [len(spec.take)], [spec.late])
+        self.first = -INFINITE
         self._clear()
 
     def _clear(self) -> None:
         self.tuples = Keys(len(self.spec.take))
         self.state = np.zeros((0, 2), np.int64)
+        self._early: Ints | None = None
         self.waiting.clear()
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
@@ -169,12 +179,45 @@ class SupportsGoal(NumberedState):
             table, code, begins = np.ascontiguousarray(table[:, order]), code[order], begins[order]
         slots = self.tuples.slots(table, self.columns, True, True)
         self.state = filled_room(self.state, self.tuples.count, 0)
+        if self.first > -INFINITE:
+            slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))
         turns, since = _counted(slots, code, begins, self.state)
         slots, code, begins = slots[turns], code[turns], begins[turns]
         if self.spec.wanted is None:
             return self._changes(slots, code, begins)
         given, count = _become(code, begins, since, self.spec.wanted)
         return self._rows(given[:count], slots)
+
+    def bound(self, first: int) -> None:
+        """See `cep.operators.goals.contract.BoundedGoal`."""
+        if first != self.first:
+            self.first, self._early = first, None
+
+    def _from_first(self, slots: Ints, code: Ints, begins: Ints, known: int) -> tuple[Ints, Ints, Ints]:
+        """Changes where nothing holds before a code: what is so at that code begins there."""
+        before = code < self.first
+        if before.any():
+            _counted(slots[before], code[before], begins[before], self.state)
+            slots, code, begins = slots[~before], code[~before], begins[~before]
+            self._early = None
+        if known < self.first or not len(held := self._held_early()):
+            return slots, code, begins
+        # all that supports them begins there, and counts anew
+        counts = self.state[held, COUNT]
+        self.state[held, COUNT] = 0
+        self._early = held[:0]
+        return (
+            np.concatenate([np.repeat(held, counts), slots]),
+            np.concatenate([np.full(int(counts.sum()), self.first), code]),
+            np.concatenate([np.ones(int(counts.sum()), np.int64), begins]),
+        )
+
+    def _held_early(self) -> Ints:
+        """What holds when nothing does yet."""
+        if self._early is None:
+            state = self.state[: self.tuples.count]
+            self._early = np.flatnonzero((state[:, COUNT] > 0) & (state[:, SINCE] < self.first))
+        return self._early
 
     def _read_in(self, table: Table) -> Table:
         """The input as changes of the tuples."""
@@ -215,11 +258,13 @@ class SupportsGoal(NumberedState):
         return self.spec.late
 
     def open_stretch(self, first: int, last: int) -> None:
-        self.stretch = (first, last)
+        self.stretch = (max(first, self.first), last)
         self.grown, self.numbers = GrowingIntervals(), Keys(len(self.spec.take))
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         table = clipped(self._read_in(inputs[0]), *self.stretch)
+        if self.stretch[0] > self.stretch[1]:
+            table = table[:, :0]
         if self.spec.wanted is None:
             return table
         key = self.numbers.slots(table, self.columns, True, True)
@@ -242,7 +287,8 @@ class SupportsGoal(NumberedState):
         return held_in(changes, self._held(), first, last)
 
     def _held(self) -> Ints:
-        return self.tuples.known[self.state[: self.tuples.count, COUNT] > 0]
+        state = self.state[: self.tuples.count]
+        return self.tuples.known[(state[:, COUNT] > 0) & (state[:, SINCE] >= self.first)]
 
     def open(self, ended: bool = True) -> Table:
         """What still holds: its intervals, with an end after every time."""
@@ -256,7 +302,11 @@ class SupportsGoal(NumberedState):
         return made[:, np.lexsort((slots, made[START]))]
 
     def due(self) -> int | None:
-        return self.waiting.due()
+        found = self.waiting.due()
+        if self.first == -INFINITE or not len(self._held_early()):
+            return found
+        begins = due(self.first, self.spec.late)
+        return begins if found is None else min(found, begins)
 
     def pending(self) -> int:
         return self.waiting.count

@@ -32,7 +32,7 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes
 from cep.operators.goals.fluents.changes import Changes
-from cep.operators.goals.fluents.stretches import GrowingIntervals, table_of
+from cep.operators.goals.fluents.stretches import GrowingIntervals, held_in, table_of
 from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
@@ -81,13 +81,13 @@ class TemporalGoal(NumberedState):
         self.endless = TEMPORAL[spec.operator].ahead and spec.by is not None and spec.by.high == INFINITE
         self.tuples = Keys(spec.width)
 
-    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier, ahead: Frontier | None = None) -> Table:
         taken = self.waiting.take([self._read_in(n, table) for n, table in enumerate(inputs)], frontier)
         changes = [
             Changes(self.tuples.slots(table, self.columns, True, True), code, begins) for table, code, begins in taken
         ]
         until = max(decided(frontier, self.waiting.late), self.evaluation.decided)
-        made, _ = self.evaluation.step(changes, until)
+        made, _ = self.evaluation.step(changes, until, None if ahead is None else decided(ahead, self.waiting.late))
         if not len(made.key):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(made.key)), np.int64)
@@ -122,6 +122,10 @@ class TemporalGoal(NumberedState):
         keys = np.unique(np.concatenate(changed))
         made = self.evaluation.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
         return table_of(self.found.added(keys[made.key], made.start, made.end), self.tuples.known)
+
+    def held(self, changes: Table, first: int, last: int) -> Table:
+        """See `cep.operators.goals.contract.KnowsHeld`."""
+        return held_in(changes, self.tuples.known[self.evaluation.begun()], first, last)
 
     def next_change(self) -> int:
         return self.evaluation.next_change()

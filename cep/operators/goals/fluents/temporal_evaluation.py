@@ -126,6 +126,10 @@ class TemporalEvaluation:
         back = 2 * int(self._rule[R_LEAST]) if self._rule[R_KIND] == LAST else -min(self._by.low, 0)
         return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
 
+    def begun(self) -> Ints:
+        """The keys of which the result holds, as far as it was given."""
+        return np.flatnonzero(self._state[:, FLAGS] & BEGUN)
+
     def next_change(self) -> int:
         """At which code the result changes next if the inputs do not; INFINITE: never."""
         return int(next_due(self._state, self._pool, self._heap, self._counts))

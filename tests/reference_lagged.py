@@ -1,0 +1,134 @@
+"""Formulas that define a fluent by itself through NOT and AGGREGATE, by brute force: code by code.
+
+Every way round through one of them goes back, so what holds at a code follows from what held before it, and of the same
+code from fluents that are known first. Nothing holds before the first instant of the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.reference_formulas import (
+    Aggregate,
+    And,
+    Formula,
+    Plain,
+    Relation,
+    Rule,
+    Timed,
+    Tuple,
+    _derived,
+    needs,
+    parts_of,
+    plain_names,
+)
+from tests.reference_times import Frame
+
+
+def asked_now(formula: Formula) -> Iterator[Formula]:
+    """The formulas inside one of which it may ask what holds at the same code."""
+    yield formula
+    if isinstance(formula, Timed) and len(formula.parts) == 1 and formula.reach.low > 0:
+        return
+    for part in parts_of(formula):
+        yield from asked_now(part)
+
+
+def names_now(formula: Formula) -> set[str]:
+    return {each.name for each in asked_now(formula) if isinstance(each, Plain)}
+
+
+def goes_back(rule: Rule) -> bool:
+    return any(reach.low > 0 for _, reach in rule.boxes)
+
+
+def now(rules: Sequence[Rule]) -> dict[str, set[str]]:
+    """Of each fluent those that it depends on at the same code."""
+    names = list(dict.fromkeys(rule.name for rule in rules))
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for rule in rules:
+        if not goes_back(rule):
+            found[rule.name] |= names_now(rule.formula) & set(names)
+    for _ in names:
+        for name in names:
+            found[name] |= {far for near in found[name] for far in found[near]}
+    return found
+
+
+def asked_whole(formula: Formula) -> tuple[Formula, ...]:
+    if isinstance(formula, Aggregate):
+        return (formula.part,)
+    if isinstance(formula, And):
+        return tuple(part for part, no in zip(formula.parts, formula.negated, strict=True) if no)
+    return ()
+
+
+def every(formula: Formula) -> Iterator[Formula]:
+    yield formula
+    for part in parts_of(formula):
+        yield from every(part)
+
+
+def runs(rules: Sequence[Rule]) -> bool:
+    """Whether some cycle goes through NOT or AGGREGATE, and each such one back."""
+    needed, at_once = needs(rules), now(rules)
+    through = False
+    for rule in rules:
+        mutual = {name for name in needed[rule.name] if rule.name in needed[name]}
+        through |= any(mutual & set(plain_names(part)) for each in every(rule.formula) for part in asked_whole(each))
+        if goes_back(rule):
+            continue
+        same = {name for name in at_once[rule.name] if rule.name in at_once[name]}
+        if any(same & names_now(part) for each in asked_now(rule.formula) for part in asked_whole(each)):
+            return False
+    return through
+
+
+def whole_on_cycle(rules: Sequence[Rule]) -> set[str]:
+    """The fluents of cycles through NOT or AGGREGATE."""
+    needed = needs(rules)
+    found: set[str] = set()
+    for rule in rules:
+        mutual = {name for name in needed[rule.name] if rule.name in needed[name]}
+        if any(mutual & set(plain_names(part)) for each in every(rule.formula) for part in asked_whole(each)):
+            found |= mutual
+    return found
+
+
+def defined_by_code(
+    rules: Sequence[Rule],
+    known: Mapping[str, Relation],
+    trips: Mapping[str, Relation],
+    frame: Frame,
+    first: int,
+) -> dict[str, Relation]:
+    """What rules of one cycle define, from the code `first` to the end of the frame."""
+    names = list(dict.fromkeys(rule.name for rule in rules))
+    held: dict[str, dict[Tuple, set[int]]] = {name: {} for name in names}
+    order = sorted(names, key=lambda name: len(now(rules)[name] | {name}))
+
+    def seen() -> dict[str, Relation]:
+        return {
+            **known,
+            **{n: {args: frozenset(codes) for args, codes in each.items()} for n, each in held.items()},
+        }
+
+    for code in range(first, frame.last + 1):
+        until = Frame(frame.first, code)
+        done: set[str] = set()
+        for name in order:
+            if name in done:
+                continue
+            at_once = now(rules)
+            group = {name} | {other for other in at_once[name] if name in at_once[other]}
+            done |= group
+            changed = True
+            while changed:
+                changed = False
+                for rule in (rule for rule in rules if rule.name in group):
+                    for args, codes in _derived(rule, seen(), trips, until).items():
+                        mine = held[rule.name].setdefault(args, set())
+                        if code in codes and code not in mine:
+                            mine.add(code)
+                            changed = True
+    return {name: {args: frozenset(codes) for args, codes in each.items() if codes} for name, each in held.items()}
