@@ -181,10 +181,11 @@ def holds(
     """All maximal intervals of all fluents that a program's rules define or that come in, sorted by (type, args,
     start). An event whose type is a fluent is a piece of it, closed.
 
-    A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included. `options`:
-    those of `CompileOptions`. Raises CepError; ValueError where an event does not fit.
+    A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included; what never
+    ends goes on to `until`. `options`: those of `CompileOptions`. Raises CepError; ValueError where an event does not
+    fit.
     """
-    engine = _taken(program, events, CompileOptions(**options))
+    engine = _taken(program, events, CompileOptions(**options), until)
     return held_of(engine.close(), engine.outputs, start, until)
 
 
@@ -202,10 +203,10 @@ def detect(
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 
 
-def _taken(program: str, events: Iterable[Event], options: CompileOptions) -> Engine:
+def _taken(program: str, events: Iterable[Event], options: CompileOptions, until: int | None = None) -> Engine:
     """An engine that has taken events, and completed nothing of them."""
     given = list(events)
-    engine = Engine(compiled(program, "<program>", replace(options, types=types_of(given))), lateness=None)
+    engine = Engine(compiled(program, "<program>", replace(options, types=types_of(given))), lateness=None, until=until)
     known = [event for event in given if event.type in engine.inputs]
     if options.dialect is not None:
         known = [as_declared(event, engine.inputs[event.type]) for event in known]

@@ -58,7 +58,7 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
     machine = Machine(plan, builder, options.fast_recursion, options.max_derivations)
     if remember is not None and options.stage is None:
         machine.give_transitions()
-    return EngineParts(plan, bound.pool, machine, ReorderBuffer(options.lateness), history, changes)
+    return EngineParts(plan, bound.pool, machine, ReorderBuffer(options.lateness, options.until), history, changes)
 
 
 class EngineView:
@@ -129,8 +129,15 @@ class EngineView:
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = [self.plan.nodes[unit].properties() for unit in nodes]
+            settles = group.recursive and any(one.settles for one in own)
             for unit, each in zip(nodes, own):
-                if group.recursive and each.timed and any(one.settles for one in own):
+                whole = each.kind == "formula" and (each.negated is not None or each.needs_instant is not None)
+                if settles and whole and set(self.plan.nodes[unit].parts[each.negated or 0 :]) & set(nodes):
+                    message = f"this {each.word} lies on a cycle, which begins with the input: {place} knows no first"
+                    hint = "`cep run` and `cep serve` run it in one process"
+                    raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
+            for unit, each in zip(nodes, own):
+                if settles and each.timed:
                     message = f"this {each.word} lies on a cycle, which may go on by itself: {place} knows no end"
                     hint = "`cep run` and `cep serve` run it in one process"
                     raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")

@@ -134,6 +134,30 @@ def test_recursion_in_buckets(seed: int) -> None:
     assert those(found, FAR) == until(case.expected, FAR), case.program
 
 
+ENDLESS = "event e(k: string) TIME t.\nfluent p(k: string).\np(K) WHILE e(K) OR ONCE[1 s, 1 s] p(K)."
+
+
+@pytest.mark.parametrize("until", [3_000_000, 7_000_000, None])
+def test_what_goes_on_by_itself_goes_to_the_latest_time_or_until(until: int | None) -> None:
+    events = [Event("e", ("a",), 0, 0), Event("e", ("b",), 4_000_000, 4_000_000)]
+    found = holds(ENDLESS, events, until=until)
+    last = 4 if until is None else until // 1_000_000
+    assert [each.start for each in found if each.args == ("a",)] == [n * 1_000_000 for n in range(last + 1)]
+
+
+def test_not_goes_on_by_itself_until_a_time() -> None:
+    """On for a second from each instant at which it is off, as lights are."""
+    program = """event start(k: string) TIME t.
+    fluent on(k: string).
+    fluent running(k: string).
+    initiate running(K) <- start(K).
+    on(K) WHILE running(K) AND NOT ONCE[1 s, 1 s] on(K)."""
+    found = holds(program, [Event("start", ("a",), 0, 0)], until=5_500_000)
+    assert [(each.start, each.end) for each in found if each.type == "on"] == [
+        (0, 1_000_000), (2_000_000, 3_000_000), (4_000_000, 5_000_000)
+    ]  # fmt: skip
+
+
 def test_what_goes_on_by_itself_is_refused_where_no_end_is_known() -> None:
     program = "event e(k: string) TIME t.\nfluent p(k: string).\np(K) WHILE e(K) OR ONCE[1 s, 1 s] p(K)."
     with pytest.raises(CepError, match="ONCE lies on a cycle, which may go on by itself: Spark knows no end"):

@@ -140,6 +140,7 @@ def _sourced(options: RunOptions) -> _Sourced:
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.sink.explain,
         changes=options.sink.changes,
+        until=options.sink.stretch()[1],
     )
     source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
     engine = source.engine(running)

@@ -33,6 +33,9 @@ class EngineOptions:
     `bounds`), and not their intervals; `begins`: besides their intervals each is given when it begins, without an end,
     unless it ends in the same step.
 
+    `until`: at the end of the input a recursion that never ends goes on to this time (microseconds), None: to the
+    latest of the input.
+
     Raises ValueError for a lateness that is none.
     """
 
@@ -45,6 +48,7 @@ class EngineOptions:
     before: PriorState | None = None
     changes: bool = False
     begins: bool = False
+    until: int | None = None
 
     def __post_init__(self) -> None:
         if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:

@@ -10,19 +10,22 @@ from numpy.typing import NDArray
 from cep.core.relation import END, Table, concat, rows, slice_until
 from cep.core.time import BEGINNING as BEGINNING
 from cep.core.time import END_OF_TIME as END_OF_TIME
+from cep.core.time import Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import demand
 
 
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
+    `until`: to where what goes on by itself goes at least at the end of the input.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
     at least t - lateness - 1, since another of that very instant may follow (M9).
     """
 
-    def __init__(self, lateness: int | None) -> None:
+    def __init__(self, lateness: int | None, until: int | None = None) -> None:
         self.lateness = lateness
+        self.until = BEGINNING if until is None else until
         self.watermark = BEGINNING
         self.latest = BEGINNING
         self.first = END_OF_TIME
@@ -35,6 +38,10 @@ class ReorderBuffer:
                 self.waiting.setdefault(name, []).append(table)
                 self.latest = max(self.latest, int(table[END].max()))
                 self.first = min(self.first, int(table[END].min()))
+
+    def frontier(self, watermark: int) -> Frontier:
+        """How far time has come there."""
+        return Frontier.at(watermark, max(self.latest, self.until), self.first)
 
     def reached(self) -> int:
         """The watermark that what has come allows."""

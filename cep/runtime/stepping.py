@@ -8,7 +8,7 @@ from typing import Any
 
 from cep.core.errors import CepError
 from cep.core.relation import Table, slice_until
-from cep.core.time import BEGINNING, END_OF_TIME, Frontier
+from cep.core.time import BEGINNING, END_OF_TIME
 from cep.runtime.admission import receive
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
@@ -60,10 +60,10 @@ def _extend(made: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> No
 def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
     changes, machine = parts.changes, parts.machine
     if changes is None or not (times := changes.due(watermark)):
-        return machine.step(released, Frontier.at(watermark, parts.buffer.latest, parts.buffer.first))
+        return machine.step(released, parts.buffer.frontier(watermark))
     if changes.over is not None:
         with changes.as_they_come():
-            found = machine.step(released, Frontier.at(watermark, parts.buffer.latest, parts.buffer.first))
+            found = machine.step(released, parts.buffer.frontier(watermark))
         changes.reach(times[-1])
         return found
     made: dict[str, list[Table]] = {}
@@ -72,7 +72,7 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
         until = watermark if time is None else time - 1
         stops = {name: slice_until(table, until) for name, table in released.items()}
         piece = {name: table[:, done[name] : stops[name]] for name, table in released.items()}
-        _extend(made, machine.step(piece, Frontier.at(until, parts.buffer.latest, parts.buffer.first)))
+        _extend(made, machine.step(piece, parts.buffer.frontier(until)))
         if time is not None:
             changes.reach(time)
         done = stops
