@@ -13,11 +13,12 @@ from typing import cast
 
 from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
-from cep.core.relation import START, Table, empty, rows
+from cep.core.relation import START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.contract import FixpointGoal, KnowledgeGoal, KnowsHeld, RecursiveGoal, TimedGoal
 from cep.operators.goals.fluents.change_tables import changes_in, decided
-from cep.operators.goals.fluents.stretches import clipped
+from cep.operators.goals.fluents.stretches import changed_in, clipped
+from cep.operators.goals.fluents.supports import SupportsGoal
 from cep.plan.order import PlanUnit
 from cep.runtime.recursion import Cycle, CyclePart, Reader
 
@@ -29,7 +30,7 @@ recursion counts as one that never ends."""
 class FormulaRecursion(Cycle):
     """The goals of one cycle of formulas. `settling`: the units that give what the fluents of the cycle come to;
     `timed`: those of which time alone changes what they give, `following`: the knowledge does; `outside`: the
-    goals that what comes in comes from.
+    goals that what comes in comes from, `negated`: those of them that NOT asks.
 
     The plan says what each goal promises; here, once, it is taken at its word.
     """
@@ -41,6 +42,7 @@ class FormulaRecursion(Cycle):
         timed: frozenset[PlanUnit],
         following: frozenset[PlanUnit],
         outside: Mapping[PlanUnit, object],
+        negated: frozenset[PlanUnit],
         widths: Mapping[PlanUnit, int],
         limit: int,
         rules: Sequence[str],
@@ -53,6 +55,8 @@ class FormulaRecursion(Cycle):
         self.timed = [cast(TimedGoal, goal) for unit, goal in goals.items() if unit in timed]
         self.following = [cast(KnowledgeGoal, goal) for unit, goal in goals.items() if unit in following]
         self.outside = cast(Mapping[PlanUnit, KnowsHeld], outside)
+        self.negated = negated
+        self.counting = {unit: goal for unit, goal in goals.items() if isinstance(goal, SupportsGoal)}
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
 
@@ -99,21 +103,29 @@ class FormulaRecursion(Cycle):
         """Rounds, each from what the one before has added, until nothing is. False: `last` is the end of all time, and
         they go on and on beyond the `latest` time in the input."""
         new: dict[PlanUnit, Table] = {}
+        goes_on = self._goes_on(outputs, last)
+        gone: dict[PlanUnit, Table] = {}
         for unit, _, reads, _ in self.readers:
-            self.recursive[unit].open_stretch(first, last)
+            self.recursive[unit].open_stretch(first, last, goes_on)
             new[unit] = empty(self.widths[unit])
             for other in reads:
-                if other not in self.inside:
-                    held = self.outside[other].held(outputs[other], first, last)
-                    new[other] = clipped(held, first, last)
+                if other in self.inside or other in new:
+                    continue
+                if goes_on:
+                    gone[other], new[other] = changed_in(outputs[other], first, last)
+                else:
+                    new[other] = clipped(self.outside[other].held(outputs[other], first, last), first, last)
         nothing = {unit: table[:, :0] for unit, table in new.items()}
+        again = self._shrunk(nothing, gone) if any(map(rows, gone.values())) else {}
         derived, alone, opening = 0, 0, True
         while opening or any(rows(new[unit]) for unit in self.settling):
             made: dict[PlanUnit, Table] = {}
             for unit, _, reads, event in self.readers:
                 tables = self._tables(reads, event, unit, ChainMap(made, new))
-                some = opening or any(map(rows, tables))
+                some = (opening and not goes_on) or any(map(rows, tables))
                 made[unit] = self.recursive[unit].grow(tables) if some else empty(self.widths[unit])
+                if unit in again:
+                    made[unit] = concat([made[unit], again.pop(unit)])
             new = nothing | {unit: made[unit] for unit in self.settling}
             opening = False
             found = [made[unit] for unit in self.settling]
@@ -125,6 +137,31 @@ class FormulaRecursion(Cycle):
                 if alone > MOST:
                     return False
         return True
+
+    def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
+        """Whether what holds goes on but for what follows of the changes: time alone changes nothing, nor does the
+        knowledge, and of what NOT asks nothing changes."""
+        if self.timed or any(rows(outputs[unit]) for unit in self.negated):
+            return False
+        if any(goal.next_change() <= last for goal in self.following):
+            return False
+        return not any(goal.first > -INFINITE for goal in self.counting.values())
+
+    def _shrunk(self, nothing: Mapping[PlanUnit, Table], gone: Mapping[PlanUnit, Table]) -> dict[PlanUnit, Table]:
+        """Tell all goals what may go on no more, as what it came from may not (Gupta, Mumick, Subrahmanian,
+        *Maintaining views incrementally*, SIGMOD 1993). Gives what goes on nonetheless, by unit."""
+        new = {**nothing, **gone}
+        while True:
+            made: dict[PlanUnit, Table] = {}
+            for unit, _, reads, event in self.readers:
+                tables = self._tables(reads, event, unit, ChainMap(made, new))
+                some = any(map(rows, tables))
+                made[unit] = self.recursive[unit].shrink(tables) if some else empty(self.widths[unit])
+            new = {**nothing, **{unit: made[unit] for unit in self.settling}}
+            if not any(rows(made[unit]) for unit in self.settling):
+                break
+        found = {unit: goal.remaining() for unit, goal in self.counting.items()}
+        return {unit: table for unit, table in found.items() if rows(table)}
 
     def _endless(self, derived: int) -> CepError:
         return CepError(

@@ -136,7 +136,14 @@ class Machine:
         timed = frozenset(filter(self._timed, group.units))
         following = frozenset(filter(self._follows, group.units))
         readers = [(u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence]
-        return FormulaRecursion(readers, settling, timed, following, outside, self.widths, max_derivations, rules)
+        negated = frozenset(
+            steps[unit].reads[about.negated]
+            for unit in group.units
+            if isinstance(unit, int) and (about := self.plan.nodes[unit].properties()).negated is not None
+        )
+        return FormulaRecursion(
+            readers, settling, timed, following, outside, negated, self.widths, max_derivations, rules
+        )
 
     # --- stepping ---
 

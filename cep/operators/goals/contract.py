@@ -105,8 +105,14 @@ class RecursiveGoal(Goal, Protocol):
     """A goal of formulas that may lie on a cycle: then rows of tables are intervals, whose START and END are codes
     (`cep.operators.goals.fluents.stretches`)."""
 
-    def open_stretch(self, first: int, last: int) -> None:
-        """A stretch of codes begins. All inputs are then given from nothing on; what holds before it is the state."""
+    def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
+        """A stretch of codes begins. All inputs are then given from nothing on; what holds before it is the state.
+        `goes_on`: what holds before it goes on through it, but for what `shrink` is told; inputs are given besides."""
+        ...
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        """Of what goes on in the stretch what may do so no more, now that these of each input may not: each row once.
+        A goal whose tuples time alone changes is not asked."""
         ...
 
     def grow(self, inputs: Sequence[Table]) -> Table:
@@ -119,6 +125,10 @@ class FixpointGoal(RecursiveGoal, Protocol):
 
     @property
     def late(self) -> int: ...
+
+    def remaining(self) -> Table:
+        """Of what `shrink` gave what goes on nonetheless, as something else supports it."""
+        ...
 
     def settled(self) -> Table:
         """The changes that all of it comes to, against what holds before the stretch."""

@@ -54,10 +54,13 @@ class RecursiveWithConvertedKeys(WithConvertedKeys):
         self, goal: RecursiveGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]
     ) -> None:
         super().__init__(goal, added, types)
-        self.open_stretch, self._grow = goal.open_stretch, goal.grow
+        self.open_stretch, self._grow, self._shrink = goal.open_stretch, goal.grow, goal.shrink
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         return self._narrow(self._grow(self._wide(inputs)))
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        return self._narrow(self._shrink(self._wide(inputs)))
 
 
 def with_converted_keys(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 class Memoryless(Untimed, ABC):
     """The part of the contract that a goal without state has for nothing."""
 
-    def open_stretch(self, first: int, last: int) -> None:
+    def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         """Rows are taken as they come."""
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        return self.grow(inputs)
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         return self.step(inputs, Frontier.at(BEGINNING))

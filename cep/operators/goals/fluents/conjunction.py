@@ -6,16 +6,14 @@ goal(P, Q):  of both what holds now, by the variables that they share; each chan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from cep.core.fluents import BEGINS, KINDS
-from cep.core.interval_sets import Intervals, coalesce, subtract
+from cep.core.fluents import KINDS
 from cep.core.kernels import njit
-from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
+from cep.core.relation import FIRST, Table, empty
 from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of, others
@@ -35,7 +33,18 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.converted_keys import RecursiveWithConvertedKeys
 from cep.operators.goals.fluents.change_tables import PendingChanges, phased, put_changes
 from cep.operators.goals.fluents.changes import stable_order
-from cep.operators.goals.fluents.stretches import Rows
+from cep.operators.goals.fluents.conjunction_stretches import (
+    AFTER,
+    BEFORE,
+    CELLS,
+    HEAD,
+    HOLDS,
+    TAIL,
+    TURN,
+    ConjunctionSpec,
+    ConjunctionStretches,
+    Side,
+)
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
@@ -43,12 +52,6 @@ from cep.operators.goals.lineage import Lineage
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.conjunction import Conjunction
-
-# of each tuple of a side: whether it holds, its neighbours under its key, when it began among all
-HOLDS, AFTER, BEFORE, TURN = range(4)
-CELLS = 4
-# of each key: the first and the last tuple that holds
-HEAD, TAIL = range(2)
 
 
 @njit(cache=True)
@@ -133,34 +136,7 @@ def _meet(  # type: ignore[no-untyped-def]
     return pairs, made
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two: how many columns it has, which says what a change is, which are the key (of one representation
-    with the other's), which hold pool codes; `take`: which go on."""
-
-    width: int
-    kind: int
-    key: tuple[int, ...]
-    codes: tuple[int, ...]
-    take: tuple[int, ...]
-
-    @property
-    def columns(self) -> tuple[int, ...]:
-        """Those that make a tuple."""
-        return tuple(column for column in range(self.width) if column != self.kind)
-
-
-@dataclass(frozen=True, slots=True)
-class ConjunctionSpec:
-    """`negated`: tuples of the left while none of the right with their key holds."""
-
-    left: Side
-    right: Side
-    negated: bool
-    lates: tuple[int, int]
-
-
-class ConjunctionGoal(NumberedState):
+class ConjunctionGoal(NumberedState, ConjunctionStretches):
     """The goal of one Conjunction node."""
 
     def __init__(self, spec: ConjunctionSpec, lineage: Lineage | None = None) -> None:
@@ -210,50 +186,6 @@ class ConjunctionGoal(NumberedState):
         if self.lineage is not None:
             self.lineage.name(table)
         return table
-
-    # --- in a recursion ---
-
-    def open_stretch(self, first: int, last: int) -> None:
-        self.met_by = Keys(len(self.spec.left.key))
-        self.met = [Rows(side.width) for side in self.sides]
-
-    def grow(self, inputs: Sequence[Table]) -> Table:
-        """What is negated is there whole, when the stretch begins: it lies on no cycle."""
-        left, right = (np.ascontiguousarray(table) for table in inputs)
-        mine, theirs = self.met[0], self.met[1]
-        left_keys = self.met_by.slots(left, self.key[0])
-        right_keys = self.met_by.slots(right, self.key[1])
-        if self.spec.negated:
-            theirs.add(right, right_keys, self.met_by.count)
-            rows_of, others = theirs.met(left, left_keys)
-            alone = Intervals(np.arange(rows(left)), left[START].copy(), left[END].copy())
-            away = coalesce(rows_of, theirs.table[START, others], theirs.table[END, others])
-            kept = subtract(alone, away)
-            return self._pairs(left, kept.key, right[:, :0], kept.key[:0], kept.start, kept.end)
-        news = [theirs.met(left, left_keys)]
-        mine.add(left, left_keys, self.met_by.count)
-        theirs_new, mine_old = mine.met(right, right_keys)
-        found = []
-        for lefts, left_rows, rights, right_rows in (
-            (left, news[0][0], theirs.table, news[0][1]),
-            (mine.table, mine_old, right, theirs_new),
-        ):
-            start = np.maximum(lefts[START, left_rows], rights[START, right_rows])
-            end = np.minimum(lefts[END, left_rows], rights[END, right_rows])
-            found.append(self._pairs(lefts, left_rows, rights, right_rows, start, end))
-        theirs.add(right, right_keys, self.met_by.count)
-        return concat(found)
-
-    def _pairs(self, left: Table, left_rows: Ints, right: Table, right_rows: Ints, start: Ints, end: Ints) -> Table:
-        made = np.zeros((FIRST + len(self.spec.left.take) + len(self.spec.right.take) + 1, len(start)), np.int64)
-        made[START], made[END] = start, end
-        place = FIRST
-        for table, chosen, side in ((left, left_rows, self.spec.left), (right, right_rows, self.spec.right)):
-            for column in side.take:
-                made[place] = table[FIRST + column, chosen]
-                place += 1
-        made[place] = BEGINS
-        return made
 
     def _reserve(self) -> None:
         for side in range(2):

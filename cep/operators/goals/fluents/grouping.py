@@ -36,7 +36,8 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes
 from cep.operators.goals.fluents.changes import stable_order
-from cep.operators.goals.fluents.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, unlink
+from cep.operators.goals.fluents.conjunction import link, unlink
+from cep.operators.goals.fluents.conjunction_stretches import AFTER, CELLS, HEAD, HOLDS, TURN
 from cep.operators.goals.intrinsics import as_bits, as_float
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import MISSING, NAN, Keys

@@ -157,6 +157,21 @@ def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
     return table_of(Intervals(key, start, end), tuples.known)
 
 
+def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
+    """Of the tuples that change in a stretch, the last column saying how: those that held before it, as if throughout,
+    and when all of them hold."""
+    width = changes.shape[0] - FIRST - 1
+    tuples = Keys(width)
+    changes, code, begins = changes_in(changes, FIRST + width)
+    key = tuples.slots(changes, np.arange(width), True, True)
+    order = np.lexsort((code, key))
+    opening = order[np.append(True, key[order][1:] != key[order][:-1])] if len(order) else order
+    before = key[opening[begins[opening] == 0]]
+    start, end = np.full(len(before), first), np.full(len(before), last)
+    found = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
+    return table_of(Intervals(before, start, end), tuples.known), table_of(found, tuples.known)
+
+
 def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals:
     """When tuples hold in a stretch: by its changes, and `held`, those that hold before it; those that have changes are
     known by them. Sorted by key."""

@@ -6,7 +6,6 @@ goal(F):  of F's tuples the columns chosen, each while any tuple with them holds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +53,7 @@ from cep.operators.goals.fluents.change_tables import (
     sorted_rows,
 )
 from cep.operators.goals.fluents.changes import stable_order
-from cep.operators.goals.fluents.stretches import GrowingIntervals, changes_against, clipped, held_in, table_of
+from cep.operators.goals.fluents.supports_stretches import COUNT, SINCE, SupportsSpec, SupportsStretches, counted
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -63,35 +62,8 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.supports import Extent, FormulaEvent, Projection
 
-# of each tuple: how many things support it, and since which code
-COUNT, SINCE = range(2)
 MOST = 4
 """Rows that one change makes at most."""
-
-
-@njit(linear=True, cache=True)
-def _counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
-    """Changes in order, at one code those that begin first. Gives which rows change whether their tuple holds, as many
-    at most, and since when it holds or held. `state` has room for all slots."""
-    turns, since = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
-    count = 0
-    for i in range(len(slots)):
-        slot = slots[i]
-        before = state[slot, COUNT]
-        if begins[i]:
-            state[slot, COUNT] = before + 1
-            if before > 0:
-                continue
-            state[slot, SINCE] = code[i]
-        elif before > 0:
-            state[slot, COUNT] = before - 1
-            if before > 1:
-                continue
-        else:
-            continue
-        turns[count], since[count] = i, state[slot, SINCE]
-        count += 1
-    return turns[:count], since[:count]
 
 
 @njit(linear=True, cache=True)
@@ -138,29 +110,12 @@ def _become(code, begins, since, wanted):  # type: ignore[no-untyped-def]
     return given, count
 
 
-@dataclass(frozen=True, slots=True)
-class SupportsSpec:
-    """Of an input of so many columns (`width`) those at `take` make a tuple, `codes` of them hold pool codes; `kind`
-    says what a change is, None: rows are occurrences, those no longer than `within`. `late`: how late the input is
-    given. `wanted`: of a fluent's extent, which kinds of rows anything reads. `delay`: how
-    much later all is known."""
-
-    width: int
-    take: tuple[int, ...]
-    codes: tuple[int, ...]
-    kind: int | None
-    within: int | None
-    late: int
-    wanted: Ints | None = None
-    delay: int = 0
-
-
-class SupportsGoal(NumberedState):
+class SupportsGoal(NumberedState, SupportsStretches):
     """The goal of nodes whose tuples are counted."""
 
     def __init__(self, spec: SupportsSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
-        self.columns = np.arange(len(spec.take))
+        self.columns, self._taken = np.arange(len(spec.take)), np.array(spec.take, np.int64)
         self.waiting = PendingChanges([len(spec.take) + 1], [len(spec.take)], [spec.late])
         self.first = -INFINITE
         self._clear()
@@ -181,43 +136,12 @@ class SupportsGoal(NumberedState):
         self.state = filled_room(self.state, self.tuples.count, 0)
         if self.first > -INFINITE:
             slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))
-        turns, since = _counted(slots, code, begins, self.state)
+        turns, since = counted(slots, code, begins, self.state)
         slots, code, begins = slots[turns], code[turns], begins[turns]
         if self.spec.wanted is None:
             return self._changes(slots, code, begins)
         given, count = _become(code, begins, since, self.spec.wanted)
         return self._rows(given[:count], slots)
-
-    def bound(self, first: int) -> None:
-        """See `cep.operators.goals.contract.BoundedGoal`."""
-        if first != self.first:
-            self.first, self._early = first, None
-
-    def _from_first(self, slots: Ints, code: Ints, begins: Ints, known: int) -> tuple[Ints, Ints, Ints]:
-        """Changes where nothing holds before a code: what is so at that code begins there."""
-        before = code < self.first
-        if before.any():
-            _counted(slots[before], code[before], begins[before], self.state)
-            slots, code, begins = slots[~before], code[~before], begins[~before]
-            self._early = None
-        if known < self.first or not len(held := self._held_early()):
-            return slots, code, begins
-        # all that supports them begins there, and counts anew
-        counts = self.state[held, COUNT]
-        self.state[held, COUNT] = 0
-        self._early = held[:0]
-        return (
-            np.concatenate([np.repeat(held, counts), slots]),
-            np.concatenate([np.full(int(counts.sum()), self.first), code]),
-            np.concatenate([np.ones(int(counts.sum()), np.int64), begins]),
-        )
-
-    def _held_early(self) -> Ints:
-        """What holds when nothing does yet."""
-        if self._early is None:
-            state = self.state[: self.tuples.count]
-            self._early = np.flatnonzero((state[:, COUNT] > 0) & (state[:, SINCE] < self.first))
-        return self._early
 
     def _read_in(self, table: Table) -> Table:
         """The input as changes of the tuples."""
@@ -250,45 +174,6 @@ class SupportsGoal(NumberedState):
         if self.lineage is not None:
             self.lineage.name(made)
         return made
-
-    # --- in a recursion ---
-
-    @property
-    def late(self) -> int:
-        return self.spec.late
-
-    def open_stretch(self, first: int, last: int) -> None:
-        self.stretch = (max(first, self.first), last)
-        self.grown, self.numbers = GrowingIntervals(), Keys(len(self.spec.take))
-
-    def grow(self, inputs: Sequence[Table]) -> Table:
-        table = clipped(self._read_in(inputs[0]), *self.stretch)
-        if self.stretch[0] > self.stretch[1]:
-            table = table[:, :0]
-        if self.spec.wanted is None:
-            return table
-        key = self.numbers.slots(table, self.columns, True, True)
-        return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
-
-    def settled(self) -> Table:
-        """What all that has grown comes to, as the changes of a fluent."""
-        held = self._held()
-        before = np.zeros((FIRST + held.shape[1], len(held)), np.int64)
-        before[FIRST:] = held.T
-        keys = self.numbers.slots(before, self.columns, True, True)
-        changes = changes_against(self.grown.all(), keys, *self.stretch)
-        made = np.empty((FIRST + len(self.spec.take) + 1, len(changes.key)), np.int64)
-        made[FIRST:-1] = self.numbers.known[changes.key].T
-        put_changes(made, FIRST + len(self.spec.take), changes.code, changes.begins, self.spec.delay)
-        return made
-
-    def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `cep.operators.goals.contract.KnowsHeld`."""
-        return held_in(changes, self._held(), first, last)
-
-    def _held(self) -> Ints:
-        state = self.state[: self.tuples.count]
-        return self.tuples.known[(state[:, COUNT] > 0) & (state[:, SINCE] >= self.first)]
 
     def open(self, ended: bool = True) -> Table:
         """What still holds: its intervals, with an end after every time."""

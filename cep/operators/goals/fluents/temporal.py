@@ -105,7 +105,8 @@ class TemporalGoal(NumberedState):
 
     # --- in a recursion ---
 
-    def open_stretch(self, first: int, last: int) -> None:
+    def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
+        assert not goes_on, "time alone changes what it gives"
         self.stretch = (first, last)
         self.grown = [GrowingIntervals() for _ in self.spec.take]
         self.found = GrowingIntervals()
@@ -122,6 +123,9 @@ class TemporalGoal(NumberedState):
         keys = np.unique(np.concatenate(changed))
         made = self.evaluation.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
         return table_of(self.found.added(keys[made.key], made.start, made.end), self.tuples.known)
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        raise AssertionError("time alone changes what it gives")
 
     def held(self, changes: Table, first: int, last: int) -> Table:
         """See `cep.operators.goals.contract.KnowsHeld`."""
