@@ -70,7 +70,10 @@ class SinkOptions:
     ] = None
     until: Annotated[
         str | None,
-        Option(metavar="TIME", help="Write what lies at or before it, and of fluents that part."),
+        Option(
+            metavar="TIME",
+            help="Write what lies at or before it, and of fluents that part. What never ends goes on to it.",
+        ),
     ] = None
 
     def stretch(self) -> tuple[int | None, int | None]:

@@ -74,9 +74,9 @@ class NodeProperties:
     there; this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `once`:
     it has the one occurrence that time alone makes. `settles`: it gives what the formulas of a fluent come to, so that
     a cycle of formulas goes through it; `timed`: time alone changes what a formula gives, `follows`: the knowledge
-    does; `lag`: by how many microseconds at least that is later than what it asks; `after`: what it gives begins and
-    ends just after what it takes. `records`: its part's rows are records of a fluent, of which its goal keeps those
-    without an end (a `RecordKeeper`).
+    does; `lag`: by how many microseconds at least that is later than what it asks; `counts`: it counts what supports
+    its tuples; `after`: what it gives begins and ends just after what it takes. `records`: its part's rows are records
+    of a fluent, of which its goal keeps those without an end (a `RecordKeeper`).
     """
 
     word: str
@@ -111,6 +111,7 @@ class NodeProperties:
     timed: bool = False
     follows: bool = False
     lag: int = 0
+    counts: bool = False
     after: bool = False
     records: bool = False
 

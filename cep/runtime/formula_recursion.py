@@ -15,10 +15,16 @@ from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import FixpointGoal, KnowledgeGoal, KnowsHeld, RecursiveGoal, TimedGoal
+from cep.operators.goals.contract import (
+    CountingGoal,
+    FixpointGoal,
+    KnowledgeGoal,
+    KnowsHeld,
+    RecursiveGoal,
+    TimedGoal,
+)
 from cep.operators.goals.fluents.change_tables import changes_in, decided
 from cep.operators.goals.fluents.stretches import changed_in, clipped
-from cep.operators.goals.fluents.supports import SupportsGoal
 from cep.plan.order import PlanUnit
 from cep.runtime.recursion import Cycle, CyclePart, Reader
 
@@ -29,8 +35,9 @@ recursion counts as one that never ends."""
 
 class FormulaRecursion(Cycle):
     """The goals of one cycle of formulas. `settling`: the units that give what the fluents of the cycle come to;
-    `timed`: those of which time alone changes what they give, `following`: the knowledge does; `outside`: the
-    goals that what comes in comes from, `negated`: those of them that NOT asks.
+    `timed`: those of which time alone changes what they give, `following`: the knowledge does; `outside`: the goals
+    that what comes in comes from, `negated`: those of them that NOT asks; `counting`: the units that count what
+    supports their tuples.
 
     The plan says what each goal promises; here, once, it is taken at its word.
     """
@@ -43,6 +50,7 @@ class FormulaRecursion(Cycle):
         following: frozenset[PlanUnit],
         outside: Mapping[PlanUnit, object],
         negated: frozenset[PlanUnit],
+        counting: frozenset[PlanUnit],
         widths: Mapping[PlanUnit, int],
         limit: int,
         rules: Sequence[str],
@@ -56,7 +64,7 @@ class FormulaRecursion(Cycle):
         self.following = [cast(KnowledgeGoal, goal) for unit, goal in goals.items() if unit in following]
         self.outside = cast(Mapping[PlanUnit, KnowsHeld], outside)
         self.negated = negated
-        self.counting = {unit: goal for unit, goal in goals.items() if isinstance(goal, SupportsGoal)}
+        self.counting = {unit: cast(CountingGoal, goal) for unit, goal in goals.items() if unit in counting}
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
 

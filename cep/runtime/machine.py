@@ -141,8 +141,11 @@ class Machine:
             for unit in group.units
             if isinstance(unit, int) and (about := self.plan.nodes[unit].properties()).negated is not None
         )
+        counting = frozenset(
+            unit for unit in group.units if isinstance(unit, int) and self.plan.nodes[unit].properties().counts
+        )
         return FormulaRecursion(
-            readers, settling, timed, following, outside, negated, self.widths, max_derivations, rules
+            readers, settling, timed, following, outside, negated, counting, self.widths, max_derivations, rules
         )
 
     # --- stepping ---

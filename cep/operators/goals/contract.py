@@ -126,10 +126,6 @@ class FixpointGoal(RecursiveGoal, Protocol):
     @property
     def late(self) -> int: ...
 
-    def remaining(self) -> Table:
-        """Of what `shrink` gave what goes on nonetheless, as something else supports it."""
-        ...
-
     def settled(self) -> Table:
         """The changes that all of it comes to, against what holds before the stretch."""
         ...
@@ -140,6 +136,17 @@ class BoundedGoal(Goal, Protocol):
 
     def bound(self, first: int) -> None:
         """Nothing holds before this code; INFINITE: that is still to come."""
+        ...
+
+
+class CountingGoal(RecursiveGoal, Protocol):
+    """A goal that counts what supports its tuples. `first`: the code from which on they hold."""
+
+    @property
+    def first(self) -> int: ...
+
+    def remaining(self) -> Table:
+        """Of what `shrink` gave what goes on nonetheless, as something else supports it."""
         ...
 
 

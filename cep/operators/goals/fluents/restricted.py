@@ -219,8 +219,11 @@ class RestrictedGoal(NumberedState):
 
     # --- in a recursion ---
 
-    def open_stretch(self, first: int, last: int) -> None:
+    def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         self.stretch = (first, last)
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        return self.grow(inputs)
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         """Rows are intervals: each is asked with what is known in each part of it."""
