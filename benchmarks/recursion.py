@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("roads", nargs="*", type=int, default=[1000, 10_000, 100_000])
     for roads in parser.parse_args().roads:
         engine = engine_with(roads)
-        added = cost(engine, roads, 1000, lambda t, a: {"add": road(t, a + CHAIN, a + 100 * roads)})
+        added = cost(engine, roads, 1000, lambda t, a: {"add": road(t, a + CHAIN, -1 - a)})
         ended = cost(engine, roads, 2000, lambda t, a: {"cut": road(t, a + 2, a + 3)})
         print(f"{3 * roads:>9,} places reached: {added:6.2f} ms a road added, {ended:6.2f} ms a road cut")
 
