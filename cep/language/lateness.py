@@ -55,11 +55,12 @@ class Lateness:
 
     def everything(self, name: str) -> Iterator[Formula]:
         """All formulas of the rules of a fluent, and of the fluents that they speak of."""
-        stack = [whole(rule) for rule in self.rules.get(name, ())]
+        stack, seen = [whole(rule) for rule in self.rules.get(name, ())], {name}
         while stack:
             each = stack.pop()
             yield each
-            if isinstance(each, FormulaAtom):
+            if isinstance(each, FormulaAtom) and each.name not in seen:
+                seen.add(each.name)
                 stack += [whole(rule) for rule in self.rules.get(each.name, ())]
             stack += each.inside()
 

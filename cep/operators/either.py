@@ -87,8 +87,10 @@ class Either(Pattern):
         down, here = split(components)
         left, places = self.left.lower(builder, down, bounded)
         right, right_places = self.right.lower(builder, down, bounded)
-        order = tuple(right_places[v] for v in places)
-        node = builder.add(Union(left, right, order), tuple(places), self.span)
+        shared = tuple(v for v in places if v in right_places)  # times that `held` asks belong to one side alone
+        own = None if len(shared) == len(places) else tuple(places[v] for v in shared)
+        node = builder.add(Union(left, right, tuple(right_places[v] for v in shared), own), shared, self.span)
+        places = {v: number for number, v in enumerate(shared)}
         return decided(builder, node, places, here, self.span), places
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
@@ -123,19 +125,26 @@ class Either(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Union(Node):
-    """Occurrences of either side; `right_columns` puts the right side's columns in the left's order."""
+    """Occurrences of either side; `right_columns` puts the right side's columns in the left's order. `left_columns`:
+    those of the left that are given, None: all, in their order."""
 
     left: int
     right: int
     right_columns: tuple[int, ...]
+    left_columns: tuple[int, ...] | None = None
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """The left's and the right's column for each that is given."""
+        own = range(len(self.right_columns)) if self.left_columns is None else self.left_columns
+        return list(zip(own, self.right_columns, strict=True))
 
     def describe(self) -> NodeProperties:
-        shows = tuple(((0, column), (1, other)) for column, other in enumerate(self.right_columns))
+        shows = tuple(((0, column), (1, other)) for column, other in self.pairs())
         return NodeProperties("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER)
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]
-        pairs = [(left[column], right[other]) for column, other in enumerate(self.right_columns)]
+        pairs = [(left[column], right[other]) for column, other in self.pairs()]
         return tuple(inference.column(grown(one.type, two.type), one.optional or two.optional) for one, two in pairs)
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:

@@ -20,6 +20,7 @@ from cep.operators.goals.contract import (
     FixpointGoal,
     KnowledgeGoal,
     KnowsHeld,
+    RecordKeeper,
     RecursiveGoal,
     TimedGoal,
 )
@@ -36,8 +37,8 @@ recursion counts as one that never ends."""
 class FormulaRecursion(Cycle):
     """The goals of one cycle of formulas. `settling`: the units that give what the fluents of the cycle come to;
     `timed`: those of which time alone changes what they give, `following`: the knowledge does; `outside`: the goals
-    that what comes in comes from, `negated`: those of them that NOT asks; `counting`: the units that count what
-    supports their tuples.
+    that what comes in comes from, `negated`: those of them that NOT asks, `keepers`: those that keep records, which may
+    end later than any event; `counting`: the units that count what supports their tuples.
 
     The plan says what each goal promises; here, once, it is taken at its word.
     """
@@ -51,6 +52,7 @@ class FormulaRecursion(Cycle):
         outside: Mapping[PlanUnit, object],
         negated: frozenset[PlanUnit],
         counting: frozenset[PlanUnit],
+        keepers: Sequence[RecordKeeper],
         widths: Mapping[PlanUnit, int],
         limit: int,
         rules: Sequence[str],
@@ -63,7 +65,7 @@ class FormulaRecursion(Cycle):
         self.timed = [cast(TimedGoal, goal) for unit, goal in goals.items() if unit in timed]
         self.following = [cast(KnowledgeGoal, goal) for unit, goal in goals.items() if unit in following]
         self.outside = cast(Mapping[PlanUnit, KnowsHeld], outside)
-        self.negated = negated
+        self.negated, self.keepers = negated, keepers
         self.counting = {unit: cast(CountingGoal, goal) for unit, goal in goals.items() if unit in counting}
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
@@ -73,11 +75,12 @@ class FormulaRecursion(Cycle):
         first, last = self._first(outputs), decided(frontier, self.late)
         for unit in self.inside:
             outputs[unit] = empty(self.widths[unit])
-        if first > last:
+        if first > last or first == INFINITE:
             return
-        if not self._grow(outputs, first, last, frontier.latest):
+        latest = max([frontier.latest, *(keeper.latest for keeper in self.keepers)])
+        if not self._grow(outputs, first, last, latest):
             self.unending = True
-            frontier = frontier.until(frontier.latest + self.late)
+            frontier = frontier.until(latest + self.late)
             last = decided(frontier, self.late)
             if first > last:
                 return

@@ -17,7 +17,7 @@ from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import END, Table, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import FixpointGoal, Goal, Holder, Ints, Translation, demand
+from cep.operators.goals.contract import FixpointGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
 from cep.plan import order
 from cep.plan.lagged import Lagging, lagging, wholes_of_formulas
 from cep.plan.order import Group, PlanUnit
@@ -98,6 +98,7 @@ class Machine:
             outside,
             max(cast(FixpointGoal, goal).late for goal in extents),
             next(wholes_of_formulas(group.units, self.plan.nodes, self._reads), None) is not None,
+            self._record_keepers(),
         )
         return LaggedRecursion(cycle_, self.widths)
 
@@ -145,8 +146,26 @@ class Machine:
             unit for unit in group.units if isinstance(unit, int) and self.plan.nodes[unit].properties().counts
         )
         return FormulaRecursion(
-            readers, settling, timed, following, outside, negated, counting, self.widths, max_derivations, rules
+            readers,
+            settling,
+            timed,
+            following,
+            outside,
+            negated,
+            counting,
+            self._record_keepers(),
+            self.widths,
+            max_derivations,
+            rules,
         )
+
+    def _record_keepers(self) -> list[RecordKeeper]:
+        """The goals so far that keep records."""
+        return [
+            cast(RecordKeeper, goal)
+            for unit, goal in self.goals()
+            if isinstance(unit, int) and self.plan.nodes[unit].properties().records
+        ]
 
     # --- stepping ---
 

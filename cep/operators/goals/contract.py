@@ -199,7 +199,10 @@ class KnowledgeOverTime(Protocol):
 
 
 class RecordKeeper(Protocol):
-    """A goal of records, some without an end, which a later one may bring."""
+    """A goal of records, some without an end, which a later one may bring. `latest`: the last end of those that have
+    come, or before all time."""
+
+    latest: int
 
     def known_open(self) -> tuple[Ints, Ints]:
         """Records without an end: their arguments, a row each, and their starts."""

@@ -323,10 +323,9 @@ def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
 
 def union_of(node: either.Union, builder: GoalBuilder, number: int) -> UnionGoal:
     """The goal of a node."""
-    left, right, order = node.left, node.right, node.right_columns
-    wanted = builder.types(number)
+    left, right, wanted = node.left, node.right, builder.types(number)
     sides: list[list[Evaluation]] = []
-    for child, columns in ((left, range(len(order))), (right, order)):
+    for child, columns in zip((left, right), zip(*node.pairs()) if wanted else ((), ()), strict=True):
         types = builder.types(child)
         sides.append([builder.converted(f"v{c}", types[c], wanted[i]) for i, c in enumerate(columns)])
     return UnionGoal(sides[0], sides[1], (builder.types(left), builder.types(right)))

@@ -85,6 +85,7 @@ class RecordingGoal(NumberedState):
         self.held = NO_PIECES
         self.done = BEGINNING
         self.next = NEVER
+        self.latest = BEGINNING
 
     def begin(self, frontier: Frontier) -> None:
         self.done = frontier.watermark
@@ -97,6 +98,7 @@ class RecordingGoal(NumberedState):
         touched[self.held.slot[_over(self.held.end, watermark)]] = True
         mine = touched[self.held.slot]
         end, bounds, start = records[FIRST + width : FIRST + width + 3]
+        self.latest = max(self.latest, int(end.max(initial=BEGINNING)))
         closing = start != MISSING
         pieces = Pieces(
             slots,
@@ -211,6 +213,8 @@ class RecordingGoal(NumberedState):
         self.done = int(state["done"][0, 0])
         whole = _joined(self.held)
         self.next = int(_time(whole.end).min()) if len(whole.end) else NEVER
+        ends = _time(self.held.end[self.held.end != INFINITE])
+        self.latest = int(ends.max(initial=BEGINNING))
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         going = keys.going(0, state["tuples"])
