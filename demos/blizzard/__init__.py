@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("areas.cep")
+LASTING = Path(__file__).with_name("on.cep")
 OFFICIAL = Path(__file__).with_name("noaa.cep")
 
 

@@ -43,6 +43,13 @@ def merge(warnings: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame
     return sorted(storms, key=lambda storm: (storm.start, storm.station))
 
 
+def lasted(on: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame) -> list[Storm]:
+    """The storms that the fluent says were on, in the same order: each holds from just after its first warning."""
+    judged = settled(settling, readings)
+    rows = on.select("station", "start", "end").sort("start", "station").iter_rows()
+    return [_storm(station, start, end, judged) for station, start, end in rows]
+
+
 def settled(settling: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
     """The readings that met the rule's conditions: those of which a chain of one was derived."""
     met = settling.filter(pl.col("readings") == 1).select("station", "end").unique()
