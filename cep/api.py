@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import polars as pl
 
-from cep.compile import CompiledProgram, CompileOptions, ReadProgram, divided
+from cep.compile import CompiledProgram, CompileOptions, DataProgramKeywords, ReadProgram, divided
 from cep.core.errors import CepError, Warning
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
@@ -95,17 +95,33 @@ class Engine:
         self.inner = inner
 
     @classmethod
-    def from_text(cls, text: str, name: str = "<program>", *, lateness: Duration = "0 s", **options: Any) -> Engine:
-        """For a program text. `options` are those of `cep.compile.compile` and of `cep.engine.Engine`. Raises
-        CepError."""
-        facts = options.pop("facts", None)
+    def from_text(
+        cls,
+        text: str,
+        name: str = "<program>",
+        *,
+        lateness: Duration = "0 s",
+        facts: Mapping[str, Any] | None = None,
+        **options: Unpack[DataProgramKeywords],
+    ) -> Engine:
+        """For a program text. `facts`: {predicate: table}; `options` are those of `cep.compile.compile` and of
+        `cep.engine.Engine`. Raises CepError."""
         compiling, running = divided({**options, "lateness": _ticks(lateness)})
         return cls(Running(_compiled(text, name, facts, compiling), running))
 
     @classmethod
-    def from_file(cls, path: str | Path, **options: Any) -> Engine:
-        """The same for a file, whose name the messages quote."""
-        return cls.from_text(Path(path).read_text(encoding="utf-8"), **{"name": str(path), **options})
+    def from_file(
+        cls,
+        path: str | Path,
+        name: str | None = None,
+        *,
+        lateness: Duration = "0 s",
+        facts: Mapping[str, Any] | None = None,
+        **options: Unpack[DataProgramKeywords],
+    ) -> Engine:
+        """The same for a file, whose name the messages quote where they are given no other."""
+        text = Path(path).read_text(encoding="utf-8")
+        return cls.from_text(text, name or str(path), lateness=lateness, facts=facts, **options)
 
     def push(self, data: Data) -> Derived:
         """Take data, and give what they complete. Raises CepError where they do not fit the declarations."""

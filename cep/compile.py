@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
@@ -28,7 +28,7 @@ from cep.rules.static.datalog import Statics, close
 from cep.rules.terms import PolicyChoice, StaticRule
 from cep.runtime import snapshot
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of
-from cep.runtime.options import EngineOptions
+from cep.runtime.options import EngineKeywords, EngineOptions, UntimedEngineKeywords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,31 @@ class CompileOptions:
     alerts: bool = False
     dialect: str | None = None
     tick: int | None = None
+
+
+class FactlessCompileKeywords(TypedDict, total=False):
+    """Those of `CompileKeywords` but `facts`, which some take as tables of any library."""
+
+    knowledge: KnowledgeSource | Iterable[Any] | None
+    types: Mapping[str, tuple[str, ...]] | None
+    policy: str | None
+    alerts: bool
+    dialect: str | None
+    tick: int | None
+
+
+class CompileKeywords(FactlessCompileKeywords, total=False):
+    """The fields of `CompileOptions` as keyword arguments, for type checkers."""
+
+    facts: Mapping[str, pl.DataFrame] | None
+
+
+class ProgramKeywords(CompileKeywords, EngineKeywords, total=False):
+    """Those of `compile` and of an engine."""
+
+
+class DataProgramKeywords(FactlessCompileKeywords, UntimedEngineKeywords, total=False):
+    """Those of them that mean the same where data come as tables of any library."""
 
 
 COMPILED = frozenset(each.name for each in fields(CompileOptions))
@@ -140,7 +165,7 @@ class ReadProgram:
         return _compiled(self, options)
 
 
-def compile(text: str, name: str = "<program>", **options: Any) -> CompiledProgram:
+def compile(text: str, name: str = "<program>", **options: Unpack[CompileKeywords]) -> CompiledProgram:
     """A program text as a plan. `name`: for messages; the other arguments are those of `CompileOptions`. Raises
     CepError with all its mistakes."""
     return compiled(text, name, CompileOptions(**options))

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import polars as pl
 
-from cep.compile import CompiledProgram, CompileOptions, compiled, divided
+from cep.compile import CompiledProgram, CompileKeywords, CompileOptions, ProgramKeywords, compiled, divided
 from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, Frontier
 from cep.events import Event, Held, types_of
@@ -26,7 +26,7 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import as_records, tables_of
 from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
-from cep.runtime.options import EngineOptions
+from cep.runtime.options import EngineKeywords, EngineOptions
 from cep.runtime.output import Frames as Frames
 from cep.runtime.stepping import step, step_slices, update
 from cep.runtime.time_slices import TimeSlice, time_slices
@@ -45,7 +45,9 @@ class Engine(StatefulEngine):
     is `broken`: it takes, gives and saves nothing any more, and the last snapshot is what to go on from.
     """
 
-    def __init__(self, program: CompiledProgram, options: EngineOptions | None = None, **given: Any) -> None:
+    def __init__(
+        self, program: CompiledProgram, options: EngineOptions | None = None, **given: Unpack[EngineKeywords]
+    ) -> None:
         """`options`, or the same as keyword arguments: what `EngineOptions` names. Raises ValueError for a lateness
         that is none."""
         asked = replace(options or EngineOptions(), **given)
@@ -54,16 +56,15 @@ class Engine(StatefulEngine):
         self._recorded = tables_of(self.plan)
 
     @classmethod
-    def from_text(cls, text: str, name: str = "<program>", **options: Any) -> Engine:
+    def from_text(cls, text: str, name: str = "<program>", **options: Unpack[ProgramKeywords]) -> Engine:
         """An engine for a program text: `options` are those of `compile` and those of the engine. Raises CepError."""
         compiling, running = divided(options)
         return cls(compiled(text, name, compiling), running)
 
     @classmethod
-    def from_file(cls, path: str | Path, **options: Any) -> Engine:
-        """The same for a file, whose name the messages quote."""
-        options.setdefault("name", str(path))
-        return cls.from_text(Path(path).read_text(encoding="utf-8"), **options)
+    def from_file(cls, path: str | Path, name: str | None = None, **options: Unpack[ProgramKeywords]) -> Engine:
+        """The same for a file, whose name the messages quote where they are given no other."""
+        return cls.from_text(Path(path).read_text(encoding="utf-8"), name or str(path), **options)
 
     # --- running ---
 
@@ -176,7 +177,7 @@ def holds(
     *,
     start: int | None = None,
     until: int | None = None,
-    **options: Any,
+    **options: Unpack[CompileKeywords],
 ) -> list[Held]:
     """All maximal intervals of all fluents that a program's rules define or that come in, sorted by (type, args,
     start). An event whose type is a fluent is a piece of it, closed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from cep.core.time import FARTHEST
 
@@ -53,3 +53,22 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:
             raise ValueError("lateness is 0 to 2**60 microseconds; None: only `advance` moves the time")
+
+
+class UntimedEngineKeywords(TypedDict, total=False):
+    """Those of `EngineKeywords` but `lateness`, which some take as a text."""
+
+    explain: bool
+    remember: int | None
+    fast_recursion: bool
+    max_derivations: int
+    stage: int | None
+    before: PriorState | None
+    changes: bool
+    begins: bool
+
+
+class EngineKeywords(UntimedEngineKeywords, total=False):
+    """The fields of `EngineOptions` as keyword arguments, for type checkers."""
+
+    lateness: int | None
