@@ -25,12 +25,9 @@ class FormulaLowering:
     """Formulas whose names are resolved as patterns; their mistakes are reported to `fluents`."""
 
     def __init__(self, fluents: Fluents, known: KnowledgePatterns, lateness: Lateness) -> None:
-        self.fluents, self.known, self.late_of = fluents, known, lateness.late_of
+        self.fluents, self.known, self.late_of, self.error = fluents, known, lateness.late_of, fluents.error
         self.cycle: Names = frozenset()
         self.late, self.lagging = 0, False
-
-    def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
-        self.fluents.error(message, span, hint, code)
 
     def of_rule(self, formula: Formula, keep: Names, cycle: Names, late: int, lagging: bool) -> Pattern:
         """What a rule says. `cycle`: the fluents that its own and it define each other by, `lagging`: at the same time;

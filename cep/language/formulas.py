@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN, LASTS
 from cep.language.fluents import Fluents, transitions
 from cep.language.formula_lowering import FormulaLowering
@@ -41,7 +40,7 @@ class Formulas:
         known: KnowledgePatterns,
         atom: Callable[[ast.EventPattern, int | None], Atom],
     ) -> None:
-        self.fluents, self.atom = fluents, atom
+        self.fluents, self.atom, self.error = fluents, atom, fluents.error
         self.rules: dict[str, list[ast.WhileRule]] = {}
         for statement in program.statements:
             if isinstance(statement, ast.WhileRule) and statement.name in fluents.declared:
@@ -60,9 +59,6 @@ class Formulas:
                 schema = fluents.schemas[table]
                 assert schema.fluent is not None, "it is a fluent's"
                 fluents.schemas[table] = replace(schema, fluent=replace(schema.fluent, late=late))
-
-    def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
-        self.fluents.error(message, span, hint, code)
 
     def _recursive(self) -> set[str]:
         """The fluents that formulas define by themselves as cannot be, each refused; all others are put down with

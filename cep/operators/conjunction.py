@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
@@ -110,9 +110,6 @@ class ConjunctionPattern(Pattern):
         if self.negated:
             return PatternProperties((self.left,), (self.right,), (self.left,), goal=True)
         return PatternProperties((self.left, self.right), through=(self.left, self.right), goal=True)
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return replace(self, left=self.left.renamed(names), right=self.right.renamed(names))
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None

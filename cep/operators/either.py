@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
@@ -74,9 +74,6 @@ class Either(Pattern):
 
     def describe(self) -> PatternProperties:
         return PatternProperties((self.left, self.right), through=(self.left,), alternatives=True)
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return replace(self, left=self.left.renamed(names), right=self.right.renamed(names))
 
     def belongs_below(self, component: Component) -> bool:
         return of_parts(component)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.literals import say_duration
-from cep.operators.holding import HoldingPattern, asking, columns_of
+from cep.operators.holding import Holding, HoldingPattern
 from cep.plan.node import Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.rules.expressions.typed import a
@@ -59,34 +59,28 @@ class HeldAtPattern(HoldingPattern):
         take: tuple[int, ...],
         places: Mapping[str, int],
     ) -> Node:
-        at = places[self.at]
-        return HeldAt(left, right, key, kind, take, self.negated, at, self.back, len(places), self.name, self.time)
+        return HeldAt(
+            left, right, key, kind, take, self.negated, len(places), self.name, self.time,
+            at=places[self.at], back=self.back,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAt(Node):
-    """Occurrences of the left for which a fluent holds at the time in their column `at`, one for each of its tuples
-    with these keys; `negated`: for which it does not. What lies before the end by more than `back` is not given. Else
-    as Holding."""
+class HeldAt(Holding):
+    """Holding at the time in the left's column `at` instead of its end. What lies before the end by more than `back` is
+    not given. `name` of the fluent, and the `time` as it is written."""
 
-    left: int
-    right: int
-    key: tuple[tuple[int, int], ...]
-    kind: int
-    take: tuple[int, ...]
-    negated: bool
-    at: int
-    back: int | None
-    width: int = field(default=0, compare=False)
+    at: int = field(kw_only=True)
+    back: int | None = field(kw_only=True)
     name: str = field(default="", compare=False)
     time: str = field(default="", compare=False)
 
     def describe(self) -> NodeProperties:
-        properties = asking(self)
+        properties = Holding.describe(self)
         return replace(properties, looks=(*properties.looks, (0, self.at)))
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
-        given = columns_of(self, inference, number)
+        given = Holding.columns(self, inference, number)
         if self.at < len(given) and given[self.at].type not in ("time", "unknown"):
             inference.complain(
                 f"`held` asks what holds at a time, and `{self.time}` is {a(given[self.at].type)}",
@@ -94,9 +88,6 @@ class HeldAt(Node):
                 f"`start()`, `end() - 5 s`, or an attribute that is declared a time; `time({self.time})` makes one",
             )
         return given
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return parts[0]
 
     def unbounded(self) -> tuple[str, str] | None:
         if self.back is not None:

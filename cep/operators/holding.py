@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.event import Atom
@@ -44,9 +44,7 @@ class HoldingPattern(Pattern):
         return PatternProperties((self.pattern, self.fluent), through=(self.pattern, self.fluent), goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        fluent = self.fluent.renamed({**names, KIND: KIND})
-        assert isinstance(fluent, Atom), "it stays one"
-        return replace(self, pattern=self.pattern.renamed(names), fluent=fluent)
+        return Pattern.renamed(self, {**names, KIND: KIND})
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
@@ -108,10 +106,30 @@ class Holding(Node):
     width: int = field(default=0, compare=False)
 
     def describe(self) -> NodeProperties:
-        return asking(self)
+        mine = tuple(((0, column),) for column in range(self.width))
+        return NodeProperties(
+            "not (a fluent)" if self.negated else "a fluent",
+            "condition on a fluent",
+            remembers=True,
+            shows=(*mine, *(((1, column),) for column in self.take)),
+            looks=((1, self.kind),),
+            equal=() if self.negated else tuple(((0, mine), (1, other)) for mine, other in self.key),
+            negated=1 if self.negated else None,
+            forbids=tuple(((1, other), mine) for mine, other in self.key) if self.negated else (),
+            earlier=(1,),
+            completes=(0,),
+            waits=(1,),
+            meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
+            multiplies=bool(self.take),
+        )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
-        return columns_of(self, inference, number)
+        for mine, theirs in self.key:
+            inference.meet(number, (self.left, mine), (self.right, theirs))
+        right = inference.columns[self.right]
+        if len(right) <= max((*self.take, 0)):
+            return inference.columns[self.left]
+        return (*inference.columns[self.left], *(right[column] for column in self.take))
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return parts[0]
@@ -131,52 +149,3 @@ class Holding(Node):
         from cep.operators.goals.fluents.holding import holding_of
 
         return holding_of(self, builder)
-
-
-class Asking(Protocol):
-    """The fields of a node that asks a fluent."""
-
-    @property
-    def left(self) -> int: ...
-    @property
-    def right(self) -> int: ...
-    @property
-    def key(self) -> tuple[tuple[int, int], ...]: ...
-    @property
-    def kind(self) -> int: ...
-    @property
-    def take(self) -> tuple[int, ...]: ...
-    @property
-    def negated(self) -> bool: ...
-    @property
-    def width(self) -> int: ...
-
-
-def asking(node: Asking) -> NodeProperties:
-    """The properties of a node that asks a fluent."""
-    mine = tuple(((0, column),) for column in range(node.width))
-    return NodeProperties(
-        "not (a fluent)" if node.negated else "a fluent",
-        "condition on a fluent",
-        remembers=True,
-        shows=(*mine, *(((1, column),) for column in node.take)),
-        looks=((1, node.kind),),
-        equal=() if node.negated else tuple(((0, mine), (1, other)) for mine, other in node.key),
-        negated=1 if node.negated else None,
-        forbids=tuple(((1, other), mine) for mine, other in node.key) if node.negated else (),
-        earlier=(1,),
-        completes=(0,),
-        waits=(1,),
-        meeting=Meeting.AGAINST if node.negated else Meeting.PAIRS,
-        multiplies=bool(node.take),
-    )
-
-
-def columns_of(node: Asking, inference: Inference, number: int) -> tuple[ColumnType, ...]:
-    """The columns of such a node."""
-    for mine, theirs in node.key:
-        inference.meet(number, (node.left, mine), (node.right, theirs))
-    right = inference.columns[node.right]
-    if len(right) <= max((*node.take, 0)):
-        return inference.columns[node.left]
-    return (*inference.columns[node.left], *(right[column] for column in node.take))

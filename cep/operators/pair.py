@@ -60,13 +60,9 @@ class Pair(Pattern):
         return PatternProperties(sides, negated, sides, policy=self.policy, goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return replace(
-            self,
-            left=self.left.renamed(names),
-            right=self.right.renamed(names),
-            absent=None if self.absent is None else self.absent.renamed(names),
-            policy=rechosen(self.policy, names),
-        )
+        renamed = Pattern.renamed(self, names)
+        assert isinstance(renamed, Pair), "it stays one"
+        return replace(renamed, policy=rechosen(self.policy, names))
 
     def belongs_below(self, component: Component) -> bool:
         return of_parts(component) and any(component.variables <= variables(side) for side in (self.left, self.right))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
@@ -230,10 +230,6 @@ class TemporalPattern(Pattern):
     def describe(self) -> PatternProperties:
         both = (self.left,) if self.right is None else (self.left, self.right)
         return PatternProperties(both, through=both, goal=True)
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        right = None if self.right is None else self.right.renamed(names)
-        return replace(self, left=self.left.renamed(names), right=right)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None

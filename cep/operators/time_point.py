@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,6 @@ class Point(Pattern):
 
     def describe(self) -> PatternProperties:
         return PatternProperties()
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return self
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None

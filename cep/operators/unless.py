@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -45,9 +45,6 @@ class Unless(Pattern):
 
     def describe(self) -> PatternProperties:
         return PatternProperties((self.left,), (self.absent,), (self.left,), duration=self.duration, goal=True)
-
-    def renamed(self, names: Mapping[str, str]) -> Pattern:
-        return replace(self, left=self.left.renamed(names), absent=self.absent.renamed(names))
 
     def belongs_below(self, component: Component) -> bool:
         return of_parts(component)

@@ -131,7 +131,7 @@ class Node(WithProperties[NodeProperties]):
         try:
             return self._parts
         except AttributeError:
-            found = (getattr(self, name) for name in PART_FIELDS if name in self.__slots__)
+            found = (getattr(self, name) for name in PART_FIELDS if hasattr(self, name))
             object.__setattr__(self, "_parts", tuple(number for number in found if number is not None))
             return self._parts
 

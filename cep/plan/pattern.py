@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, cast
 
 from cep.core.errors import NOWHERE, Span
 from cep.plan.properties import WithProperties
@@ -77,9 +77,12 @@ class Pattern(WithProperties[PatternProperties]):
     within: int | None
     span: Span
 
-    @abstractmethod
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        """The pattern with its variables renamed."""
+        """The pattern with its variables renamed: those of its parts, where it names none itself."""
+        own: Any = self
+        parts = {each.name: getattr(self, each.name) for each in fields(own)}
+        made = replace(own, **{name: part.renamed(names) for name, part in parts.items() if isinstance(part, Pattern)})
+        return cast(Pattern, made)
 
     @abstractmethod
     def lower(

@@ -39,7 +39,6 @@ from cep.operators.goals.lineage import Lineage
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
-    from cep.operators.held_at import HeldAt
     from cep.operators.holding import Holding
     from cep.rules.expressions.evaluate import Evaluation
 
@@ -262,7 +261,7 @@ def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
 
 
 def spec_of(
-    node: Holding | HeldAt, builder: GoalBuilder
+    node: Holding, builder: GoalBuilder
 ) -> tuple[HoldingSpec, Sequence[Sequence[Evaluation]], Sequence[Sequence[str]]]:
     """What a goal does; the key columns that its inputs get appended, and their types without these."""
     left, right = builder.types(node.left), builder.types(node.right)
