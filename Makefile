@@ -4,6 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
+# Compiled modules are kept, also where a container's environment says no: tests start hundreds of processes, each of which
+# would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # How many times as many random programs `make fuzz` tries.
 FUZZ ?= 20
 

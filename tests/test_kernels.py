@@ -71,21 +71,26 @@ def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(copy: Pat
     assert {path.parent.name for path in kept(copy)} == {"__pycache__"}
 
 
+def read_again() -> None:
+    kernels._read.cache_clear()
+    made_of.cache_clear()
+
+
 def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "ROOT", copy)
 
     def changed(path: str) -> set[str]:
         """The modules whose kernels have to be compiled again when a file changes."""
         modules = (*(f"connectors.{one}" for one in ("cells", "csvscan", "lines")), "cep.operators.goals.pairs.pairing")
-        kernels._read.cache_clear()
+        read_again()
         before = {name: made_of(name) for name in modules}
         file = copy / path
         file.write_text(file.read_text() + "\n# changed\n")
-        kernels._read.cache_clear()
+        read_again()
         return {name for name in modules if made_of(name) != before[name]}
 
     assert changed("connectors/numbers.py") == {"connectors.cells", "connectors.csvscan"}
     assert changed("connectors/times.py") == {"connectors.cells", "connectors.csvscan", "connectors.lines"}
     assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairs.pairing"}
     assert changed("connectors/tcp.py") == changed("cep/command.py") == set()
-    kernels._read.cache_clear()
+    read_again()

@@ -80,6 +80,7 @@ class Locator(_CacheLocator):
         return None
 
 
+@cache
 def made_of(module: str) -> str:
     """A hash of the texts that the kernels of a module are made of: its own, those of the modules it takes kernels
     from, and so on, and those of the modules that these take constants from. Raises OSError."""
@@ -88,10 +89,8 @@ def made_of(module: str) -> str:
     while waiting:
         name = waiting.pop()
         if name not in found:
-            text, imported = _read(name)
-            found[name] = text
-            if _HOLDS_KERNELS.search(text):
-                waiting += imported
+            found[name], imported = _read(name)
+            waiting += imported
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(found):
         digest.update(f"{name} {len(found[name])} {found[name]}".encode())
@@ -100,12 +99,12 @@ def made_of(module: str) -> str:
 
 @cache
 def _read(module: str) -> tuple[str, list[str]]:
-    """The text of a module and the modules of ours that it imports from."""
+    """The text of a module, and the modules of ours that it imports from where it holds kernels."""
     path = ROOT.joinpath(*module.split("."))
     package = path.is_dir()
     text = (path / "__init__.py" if package else path.with_suffix(".py")).read_text(encoding="utf-8")
     imported: list[str] = []
-    for name, what in _IMPORT.findall(text):
+    for name, what in _IMPORT.findall(text) if _HOLDS_KERNELS.search(text) else ():
         inside = ROOT.joinpath(*name.split("."))
         below = [f"{name}.{one}" for one in re.findall(r"\w+", what) if (inside / f"{one}.py").is_file()]
         imported += below if inside.is_dir() else [name]
