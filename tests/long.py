@@ -17,9 +17,9 @@ from hypothesis import seed, settings
 
 from cep.core.room import CHECKED
 
-FEW = 6
+FEW = 12
 """How many times fewer examples a property has, and how many times fewer seeds a test, where no long ones run."""
-_LEAST = 6
+_LEAST, _LEAST_SEEDS = 6, 2
 TIMEOUT = 900
 """Seconds after which a long test is given up."""
 
@@ -64,9 +64,9 @@ def choose(share: Share, fuzz: int) -> None:
 
 
 def examples(number: int, few: int | None = None) -> Callable[[Any], Any]:
-    """So many, or a third of them in the checked run, or their part in a share, of a seed of its own.
+    """So many, or a third of them in the checked run, or in either their part in a share, of a seed of its own.
 
-    Where long tests are left out these are `few`, which is a sixth if nothing else is said, and no share tries fewer.
+    Where long tests are left out these are `few`, which is a twelfth if nothing else is said, and no share tries fewer.
     """
 
     def limited(test: Any) -> Any:
@@ -77,20 +77,20 @@ def examples(number: int, few: int | None = None) -> Callable[[Any], Any]:
 
 
 def some(values: Iterable[Any]) -> list[Any]:
-    """Values for `parametrize`: every sixth, from the first on, always runs, and those between are long tests."""
+    """Values for `parametrize`: every twelfth, from the first on, always runs, and those between are long tests."""
     return [pytest.param(each, marks=[pytest.mark.long] if at % FEW else []) for at, each in enumerate(values)]
 
 
 def seeds(number: int) -> list[Any]:
-    """So many numbers from 0 on, for `parametrize`: of those behind the first sixth each is a long test."""
-    few = max(_LEAST, number // FEW)
+    """So many numbers from 0 on, for `parametrize`: of those behind the first twelfth each is a long test."""
+    few = max(_LEAST_SEEDS, number // FEW)
     return [pytest.param(each, marks=[pytest.mark.long] if each >= few else []) for each in range(number)]
 
 
 def _count(number: int, few: int | None) -> int:
     if _fuzz:
         return number * _fuzz
-    if CHECKED:
+    if CHECKED and _chosen.of < 2:
         return number // 3
     least = min(number, max(_LEAST, number // FEW) if few is None else few)
     return max(least, number // _chosen.of) if _chosen.of else least

@@ -15,6 +15,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine, holds
 from cep.events import Held
 from tests import reference_fluents as reference
+from tests.long import seeds
 from tests.test_fluents import as_events, expected, random_model, random_records
 
 PROGRAM = """event velocity(vessel: string, speed: float) TIME time.
@@ -53,7 +54,7 @@ def test_changes_are_written_as_they_become_known(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_changes_are_the_ends_of_the_intervals(seed: int) -> None:
     rng = random.Random(5000 + seed)
     model = random_model(rng)

@@ -15,6 +15,7 @@ from cep.engine import Engine, holds
 from cep.events import Event, Held
 from cep.runtime.decode import events_of
 from cep.runtime.held import held_of
+from tests.long import seeds
 
 PROGRAM = """event ping(a: string) TIME time.
 fluent near(a: string, b: string) START s END e.
@@ -80,7 +81,7 @@ def random_pieces(rng: random.Random) -> list[Piece]:
     return list({piece[:3]: piece for piece in made}.values())
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_records_against_points_and_gaps(seed: int) -> None:
     rng = random.Random(seed)
     pieces = random_pieces(rng)

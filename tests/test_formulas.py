@@ -116,7 +116,7 @@ def check(case: Case, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("feature", sorted(FEATURES - NOT_YET))
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_each_operator(feature: str, seed: int) -> None:
     """By itself, over events and simple fluents."""
     rng = random.Random(f"{feature} {seed}")

@@ -46,10 +46,10 @@ def test_shares_together_try_all_examples(number: int, few: int | None, monkeypa
 
 def test_all_seeds_and_values_but_few_are_long() -> None:
     marked = [bool(each.marks) for each in long.seeds(60)]
-    assert marked == [False] * 10 + [True] * 50
+    assert marked == [False] * 5 + [True] * 55
     marked = [bool(each.marks) for each in long.some("abcdefghijklmn")]
-    assert [at for at, each in enumerate(marked) if not each] == [0, 6, 12]
-    assert [each.values for each in long.seeds(3)] == [(0,), (1,), (2,)] and not any(e.marks for e in long.seeds(3))
+    assert [at for at, each in enumerate(marked) if not each] == [0, 12]
+    assert [each.values for each in long.seeds(2)] == [(0,), (1,)] and not any(e.marks for e in long.seeds(2))
 
 
 @pytest.mark.xdist_group("one")

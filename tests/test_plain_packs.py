@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from connectors import plainpacks
+from tests.long import seeds
 from tests.sensor_packs import rows
 
 SENML = """event temp(n: string, u: string?, v: float?, vs: string?, vb: bool?, vd: string?)
@@ -71,7 +72,7 @@ def record(source: random.Random, odd: bool) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_packs_read_many_at_a_time(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(seed)
     packs = []
@@ -118,7 +119,7 @@ def observation(source: random.Random) -> dict[str, Any]:
     return made if source.random() < 0.98 else source.choice([{}, {"a": 1}])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_pages_read_many_at_a_time(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(seed)
     declaration = THINGS.format(*(source.choice(["string", "int", "float"]) for _ in range(3)))

@@ -14,6 +14,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine, holds
 from cep.events import Event, Held
 from cep.runtime.held import held_of
+from tests.long import seeds
 
 BOTH = """event hush(a: string) TIME time.
 event noise(a: string) TIME time.
@@ -56,7 +57,7 @@ def renamed(events: list[Event]) -> list[Event]:
     return [Event(names.get(each.type, each.type), each.args, each.start, each.end) for each in events]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_records_and_formulas_of_one_fluent_are_those_of_two(seed: int) -> None:
     rng = random.Random(seed)
     events = rows(rng)

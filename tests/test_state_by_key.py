@@ -58,7 +58,7 @@ class Moving(Buckets):
             return engines
 
 
-@examples(300, few=15)
+@examples(300, few=8)
 @given(keyed_programs(), st.data())
 def test_keys_move(program: Program, data: st.DataObject) -> None:
     events = in_order(program.events)
