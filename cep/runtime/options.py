@@ -64,6 +64,7 @@ class UntimedEngineKeywords(TypedDict, total=False):
     max_derivations: int
     stage: int | None
     before: PriorState | None
+    until: int | None
     changes: bool
     begins: bool
 
