@@ -159,13 +159,13 @@ class Writer:
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
         """The rows as text fields; of no table the header."""
         schema = self._schemas[type]
-        keys = [*_first(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
+        keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
         keys += [BECAUSE] if self._inputs is not None else []
         if table is None:
             found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
         else:
             table, calendar = self._timed(table), self.times == "iso"
-            columns = [_first_field(table[key], calendar) for key in _first(schema)]
+            columns = [_first_field(table[key], calendar) for key in time_columns(schema)]
             columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
             columns += [table[key] for key in _more(schema)]
             found = pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))
@@ -190,15 +190,15 @@ def json_lines(
     parts: list[TextPieces] = []
     schemas_of = [schemas[type] for type in tables]
     for (type, table), schema in zip(tables.items(), schemas_of):
-        keys = [*_first(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
-        columns = [as_json(table[key], "string" if key == EDGE else "time", calendar) for key in _first(schema)]
+        keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
+        columns = [as_json(table[key], "string" if key == EDGE else "time", calendar) for key in time_columns(schema)]
         columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
         columns += [as_json(table[key], "string", calendar) for key in _more(schema)]
         if lineage:
             keys.append(BECAUSE)
             columns.append(as_is(table[BECAUSE]))
         parts.append(lines(keys, type, columns))
-    times = [[key for key in _first(schema) if key != EDGE] for schema in schemas_of]
+    times = [[key for key in time_columns(schema) if key != EDGE] for schema in schemas_of]
     each = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
     end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in each])
@@ -207,13 +207,13 @@ def json_lines(
 
 def arrow(schema: Schema) -> pa.Schema:
     """The columns of an event in Parquet."""
-    fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in _first(schema)]
+    fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in time_columns(schema)]
     fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes]
     return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
 
 
-def _first(schema: Schema) -> list[str]:
-    """The columns before the attributes."""
+def time_columns(schema: Schema) -> list[str]:
+    """The columns before the attributes, which say when it was."""
     return [EDGE, "time"] if schema.fluent is not None and schema.fluent.part == CHANGES else ["start", "end"]
 
 
@@ -224,7 +224,7 @@ def _more(schema: Schema) -> list[str]:
 
 def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """A table of derived events as Parquet has it."""
-    columns = [table[key] if key == EDGE else table[key].cast(_ARROW_TIME) for key in _first(schema)]
+    columns = [table[key] if key == EDGE else table[key].cast(_ARROW_TIME) for key in time_columns(schema)]
     for attribute in schema.attributes:
         column = table[attribute.name]
         if attribute.type == "time":

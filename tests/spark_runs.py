@@ -112,7 +112,7 @@ def job(
     if updates:
         (folder / "updates.nq").write_text("".join(quads_of(*update) for update in updates))
         options["updates"] = (str(folder / "updates.nq"),)
-    return Job(program, tuple(inputs), *places, program.outputs, **{"format": "jsonl"} | options)
+    return Job(program, tuple(inputs), *places, tuple(program.outputs), **{"format": "jsonl"} | options)
 
 
 def quads_of(time: int, add: Sequence[Any], remove: Sequence[Any]) -> str:

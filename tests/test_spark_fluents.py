@@ -82,6 +82,44 @@ gone(A, K) <- END OF held(A, _) = K.
 
 @pytest.mark.long
 @pytest.mark.skipif(not THERE, reason=MISSING)
+def test_changes_of_fluents_and_a_stretch_on_spark(tmp_path: Path) -> None:
+    """What one process writes with the same options: when fluents begin and end; what lies in a stretch of time."""
+    rng = random.Random(7)
+    (tmp_path / "p.cep").write_text(PROGRAM)
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        lines = [
+            json.dumps({"type": "velocity", "vessel": f"v{rng.randrange(9)}", "speed": rng.choice((0.1, 3.0, 9.0)),
+                        "time": t}) + "\n"
+            for t in range(number * 60, number * 60 + 60)
+        ]  # fmt: skip
+        (tmp_path / "in" / f"{number}.jsonl").write_text("".join(lines))
+    program, records = str(tmp_path / "p.cep"), str(tmp_path / "in")
+    for number, (format, options) in enumerate((
+        ("jsonl", ["--changes"]), ("parquet", ["--changes"]), ("jsonl", ["--from", "20", "--until", "70"]),
+    )):  # fmt: skip
+        expected = sorted(run(program, "-i", records, *options).splitlines())
+        out = tmp_path / f"out{number}"
+        folders = ["-o", str(out), "--checkpoint", str(tmp_path / f"state{number}")]
+        run(program, "-i", records, "--on", "spark", "--master", "local[2]", "--buckets", "3", *folders,
+            "--output-format", format, *options)  # fmt: skip
+        if format == "jsonl":
+            found = [line for path in out.rglob("*.jsonl") for line in path.read_text().splitlines()]
+            assert sorted(found) == expected
+            continue
+        assert any('"@edge": "begins"' in line for line in expected) and any(
+            '"time": null' in line for line in expected
+        )
+        table = pl.concat([pl.read_parquet(path, hive_partitioning=True) for path in out.rglob("*.parquet")])
+        wanted = [json.loads(line) for line in expected if '"type": "mode"' in line]
+        columns = "@edge", pl.col("time").dt.epoch("s"), "vessel", "kind", "bounds"
+        assert sorted(table.filter(pl.col("type") == "mode").select(columns).rows(), key=str) == sorted(
+            ((row["@edge"], row["time"], row["vessel"], row["kind"], row["bounds"]) for row in wanted), key=str
+        )
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not THERE, reason=MISSING)
 def test_records_of_fluents_on_spark(tmp_path: Path) -> None:
     rng = random.Random(11)
     (tmp_path / "p.cep").write_text(RECORDED)

@@ -191,11 +191,7 @@ class RunOptions:
         """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
-        for option, given in (
-            ("--changes", self.sink.changes), ("--from", self.sink.since), ("--until", self.sink.until)
-        ):  # fmt: skip
-            if given:
-                raise refuse(f"{option} is not for Spark", "run it in one process, without `--on spark`")
+        self.sink.stretch()
         if not self.source.inputs:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
         if "-" in self.source.inputs:

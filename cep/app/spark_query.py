@@ -82,7 +82,7 @@ class JobRequest:
     @property
     def schemas(self) -> dict[str, Schema]:
         """The schemas of the events that are written."""
-        return {event: self.program.schemas[event] for event in self.wanted}
+        return {event: self.program.outputs[event] for event in self.wanted}
 
     @property
     def output(self) -> Path:
@@ -163,6 +163,7 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         lasting(options.spark.keep, "--keep"),
         options.knowledge.updates,
         beside=reads.beside,
+        stretch=options.sink.stretch(),
     )
 
 
@@ -233,6 +234,7 @@ def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints
         list(request.wanted),
         migration.StateLayout.of(engine, request.wanted),
         times=times,
+        changes=request.program.changes,
     )
 
 
@@ -294,7 +296,7 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:
     """The program as one engine, and the options from which workers make theirs."""
     pickled = None if source.known is None else pickle.dumps(source.known)
-    engine = source.engine(options.evaluation.engine)
+    engine = source.engine(replace(options.evaluation.engine, changes=options.sink.changes))
     engine.refuse_endless("what goes from batch to batch on Spark")
     engine.refuse_unending("Spark")
     if options.knowledge.updates and engine.changes is None:

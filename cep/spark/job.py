@@ -15,7 +15,7 @@ from cep.spark.disk import FILES, OUTGOING, holder
 from cep.spark.driver.query import watched
 from cep.spark.processor import stepped
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import WORLD
+from cep.spark.shuffle_blocks import WORLD, Stretch
 from cep.spark.sink.file_sink import FileSinkOptions, sink
 from cep.spark.source import kafka_connector
 from cep.spark.source.data_source import SparkSourceOptions, source
@@ -35,7 +35,7 @@ class Job:
     looks for more. `idle`: the time without input after which the watermark goes on by itself. `keep`: the span of
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: how they are written,
-    `iso` or `seconds`."""
+    `iso` or `seconds`. `stretch`: what is written lies there."""
 
     program: ShippedProgram
     inputs: tuple[str, ...]
@@ -57,6 +57,7 @@ class Job:
     mark: str = ""
     beside: Mapping[int, Input] = field(default_factory=dict)
     times: str = "iso"
+    stretch: Stretch = (None, None)
 
     @property
     def dead(self) -> str | None:
@@ -90,7 +91,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
     blocks = derived(records, job)
-    schemas = {event: job.program.schemas[event] for event in job.wanted}
+    schemas = {event: job.program.outputs[event] for event in job.wanted}
     folder, merged = Path(job.checkpoint), job.program.merged
     run, passing = holder(folder), Path(job.output) == folder / OUTGOING
     own, first = job.generation.spark(folder), job.generation.first
@@ -116,9 +117,8 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     beginning = None if start is None else GenerationStart(generation.number, start, generation.before(folder))
     for stage in job.program.stages:
         own = BucketStates(str(states), stage.number)
-        blocks = stepped(
-            blocks, StageWork(job.program, stage.number, run, job.wanted, job.dead, own, beginning, job.times)
-        )
+        out = job.wanted, job.dead, own, beginning, job.times, job.stretch
+        blocks = stepped(blocks, StageWork(job.program, stage.number, run, *out))
     return watched(blocks)
 
 

@@ -11,6 +11,7 @@ from io import BytesIO
 import polars as pl
 
 from cep.compile import CompileOptions, compiled
+from cep.core.fluents import EDGES, HOLDS
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
@@ -48,8 +49,9 @@ class ProgramOptions:
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
     """A text, cut into stages, each run in `buckets` engines, or in one. `schemas`: of all tables, `inputs`: of what is
-    read, `records`: of fluents that are read the tables of their records. `program`: the fingerprint of all of it;
-    `ticking`: the stages in which something happens at certain times without input."""
+    read, `outputs`: of what is written, `written`: under which of these names a table is written, if it is; `records`:
+    of fluents that are read the tables of their records. `program`: the fingerprint of all of it; `ticking`: the stages
+    in which something happens at certain times without input."""
 
     text: str
     name: str
@@ -58,7 +60,8 @@ class ShippedProgram:
     stages: tuple[Stage, ...]
     schemas: Mapping[str, Schema]
     inputs: Mapping[str, Schema]
-    outputs: tuple[str, ...]
+    outputs: Mapping[str, Schema]
+    written: Mapping[str, str]
     program: str
     ticking: frozenset[int]
     records: Mapping[str, str]
@@ -76,7 +79,8 @@ class ShippedProgram:
             stages,
             dict(engine.plan.schemas),
             engine.inputs,
-            tuple(engine.outputs),
+            engine.outputs,
+            written_names(engine),
             engine.program,
             frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
             tables_of(engine.plan),
@@ -93,6 +97,11 @@ class ShippedProgram:
         """The same without what only engines need."""
         return replace(self, options=ProgramOptions())
 
+    @property
+    def changes(self) -> bool:
+        """Whether of fluents it is written when they begin and end, and not their intervals."""
+        return any(name != table for table, name in self.written.items())
+
     def count(self, stage: Stage) -> int:
         """In how many buckets a stage runs."""
         return self.buckets if stage.keyed else 1
@@ -103,8 +112,21 @@ class ShippedProgram:
 
     @property
     def merged(self) -> frozenset[str]:
-        """The events of which several buckets may derive identical occurrences."""
-        return frozenset[str]().union(*(stage.merged for stage in self.stages))
+        """What is written of which several buckets may derive identical occurrences."""
+        found = frozenset[str]().union(*(stage.merged for stage in self.stages))
+        return frozenset(name for table, name in self.written.items() if table in found)
+
+
+def written_names(engine: Engine) -> dict[str, str]:
+    """The tables of a program that are written, and under which names: of fluents their intervals, or with `changes`
+    when they begin and end."""
+    outputs, part = engine.outputs, EDGES if engine.plan.changes else HOLDS
+    kinds = {name: schema.fluent for name, schema in engine.plan.schemas.items()}
+    return {
+        name: name if kind is None else kind.name
+        for name, kind in kinds.items()
+        if (name in outputs if kind is None else kind.part == part and kind.name in outputs)
+    }
 
 
 @lru_cache(maxsize=1)

@@ -14,6 +14,8 @@ import pyarrow as pa
 from cep.core.schema import ARRIVAL, TIE
 from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets, deal
+from cep.runtime.fluent_changes import as_changes
+from cep.runtime.held import clipped
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
 from connectors.arrow_bytes import pack
@@ -40,13 +42,16 @@ CHANGE = "#change"
 
 _ALL = 0xFFFFFFFF
 
+Stretch = tuple[int | None, int | None]
+"""What is written lies between these, in microseconds, both included; None: there is no bound."""
+
 ChangeLine = tuple[int, str, str, int]
 """Of the knowledge: from when (microseconds), what, and the file and line that say it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleBlock:
-    """`latest`: the last end among its rows."""
+    """`latest`: the last end among its rows; of what a stage made it is not asked for."""
 
     stage: int
     key: int
@@ -67,23 +72,35 @@ def from_outside(
 
 
 def from_stage(
-    program: ShippedProgram, stage: Stage, bucket: int, derived: Mapping[str, pl.DataFrame], wanted: Sequence[str]
+    program: ShippedProgram,
+    stage: Stage,
+    bucket: int,
+    derived: Mapping[str, pl.DataFrame],
+    wanted: Sequence[str],
+    stretch: Stretch = (None, None),
 ) -> Iterator[ShuffleBlock]:
-    """What a bucket made, for later stages, and where it is `wanted` for the sink."""
+    """What a bucket made, for later stages, and where it is `wanted` for the sink, as far as it lies in the
+    `stretch`."""
     place = (stage.number << 32) + bucket
     for later in program.stages[stage.number :]:
         mine = {event: table for event, table in derived.items() if event in later.inputs.keys() - later.outside}
         yield from _dealt(program, later, mine, place, None)
     keys = bucket_keys(program.buckets)
-    for event, table in derived.items():
+    for event, table in clipped(_as_written(program, derived), program.outputs, *stretch).items():
         if event not in wanted or not table.height:
             continue
         if event not in program.merged:
             yield _block(WORLD, keys[bucket], event, place, None, table.drop(ARRIVAL, TIE))
             continue
-        numbers = pl.Series("bucket", buckets(table, program.schemas[event], "whole", program.buckets))
+        numbers = pl.Series("bucket", buckets(table, program.outputs[event], "whole", program.buckets))
         for number in numbers.unique().sort().to_list():
             yield _block(WORLD, keys[number], event, place, None, table.filter(numbers == number))
+
+
+def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Of tables those that are written, as they are."""
+    found = {table: derived[table] for table in program.written if table in derived}
+    return as_changes(found, program.schemas, program.outputs) if program.changes else found
 
 
 def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
@@ -118,11 +135,8 @@ def _dealt(
 
 
 def _block(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> ShuffleBlock:
-    latest = table["end"].max()
-    if latest is None:  # fluents that hold at the end of the input
-        latest = table["start"].max() or 0
-    assert isinstance(latest, int), "there are rows, and their times are numbers"
-    return ShuffleBlock(stage, key, event, place, source, pack(table), latest)
+    latest = table["end"].max() if "end" in table.columns else None
+    return ShuffleBlock(stage, key, event, place, source, pack(table), latest if isinstance(latest, int) else 0)
 
 
 def batch(blocks: Iterable[ShuffleBlock]) -> pa.RecordBatch:

@@ -25,7 +25,7 @@ from cep.runtime.report import Report
 from cep.runtime.state_by_key import gather
 from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, report_block
+from cep.spark.shuffle_blocks import CHANGE, Stretch, bucket_keys, buckets_by_key, from_stage, report_block
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.migration import StartingPoint
 from connectors.arrow_bytes import unpack
@@ -60,7 +60,8 @@ class GenerationStart:
 class StageWork:
     """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
     again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
-    stage; `beginning`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`."""
+    stage; `beginning`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`; `stretch`: what
+    goes out lies there."""
 
     program: ShippedProgram
     number: int
@@ -70,6 +71,7 @@ class StageWork:
     states: BucketStates
     beginning: GenerationStart | None
     times: str = "iso"
+    stretch: Stretch = (None, None)
 
 
 class StageTask:
@@ -79,6 +81,7 @@ class StageTask:
         self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
         self.run, self.wanted, self.dead_letters, self.states = work.run, work.wanted, work.dead_letters, work.states
         self.store, self.bucket_of_key, self.times = store, buckets_by_key(self.program.buckets), work.times
+        self.stretch = work.stretch
         self.watermarks: dict[int, int] = {}
         self.recorded = frozenset(self.program.records.values())
         for key, (known, _) in list(_engines.items()):
@@ -137,7 +140,7 @@ class StageTask:
             dead=Counter(one.code for one in dead),
         )
         for one in (
-            *from_stage(self.program, self.stage, bucket, derived, self.wanted),
+            *from_stage(self.program, self.stage, bucket, derived, self.wanted, self.stretch),
             report_block(report, bucket_keys(1)[0]),
         ):
             yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)

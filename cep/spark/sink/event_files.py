@@ -17,7 +17,7 @@ from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.worker import freeze_garbage
 from connectors.arrow_bytes import unpack
 from connectors.sending import with_ids
-from connectors.writers import arrow, json_lines, typed
+from connectors.writers import arrow, json_lines, time_columns, typed
 
 if TYPE_CHECKING:  # which has tasks call this module
     from cep.spark.sink.file_sink import FileSinkOptions
@@ -32,6 +32,8 @@ _TYPES: Mapping[str, pa.DataType] = {
 
 BOUNDS = "bounds"
 """The column that says which ends belong to the intervals of fluents."""
+TIMES = ("start", "end", "time")
+"""The columns of times: of events and intervals, and of what begins and ends."""
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -83,8 +85,8 @@ def _columns(
 
 
 def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
-    """The latest end of all rows (microseconds)."""
-    ends = [table["end"].max() for table in tables]
+    """The latest end of all rows, of what begins and ends the latest time (microseconds)."""
+    ends = [table["end" if "end" in table.columns else "time"].max() for table in tables]
     return max((end for end in ends if isinstance(end, int)), default=None)
 
 
@@ -101,7 +103,8 @@ class ParquetLayout:
                 types.setdefault(attribute.name, set()).add(attribute.type)
         taken = {"type", "start", "end", BOUNDS}
         self.names: dict[str, dict[str, str]] = {}
-        fields = [("start", "time"), ("end", "time")]
+        first = dict.fromkeys(name for schema in schemas.values() for name in time_columns(schema))
+        fields = [(name, "time" if name in TIMES else "string") for name in first]
         for event, schema in schemas.items():
             self.names[event] = {}
             for attribute in schema.attributes:

@@ -35,7 +35,8 @@ class CheckpointInfo:
     """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge`: those of each.
     `output`, its `format` and the events that go there (`only`): the sink keeps its log there. `laid`: where the state
     is. `generation`: which folders are in use, and with what they begin. `name`: no other checkpoint has it. `times`:
-    how they are written, `iso` or `seconds`, as in the input when the run began."""
+    how they are written, `iso` or `seconds`, as in the input when the run began. `changes`: of fluents it is written
+    when they begin and end."""
 
     program: str
     text: str
@@ -50,6 +51,7 @@ class CheckpointInfo:
     generation: Generation = field(default=FIRST, compare=False)
     name: str = field(default="", compare=False)
     times: str = field(default="iso", compare=False)
+    changes: bool = False
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
@@ -178,7 +180,7 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
             lines.append(f"facts {name}: other rows")
     if before.knowledge != now.knowledge:
         lines.append("knowledge: another one")
-    lines += fixed(before, now)
+    lines += [*fixed(before, now), *_fluents(before, now)]
     if before.only != now.only:
         lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
     return "\n".join(lines or ["it was made by another version"])
@@ -200,7 +202,7 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
     what goes to a broker."""
     if before.output != now.output:
         return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
-    reasons = fixed(before, now, ("format",))
+    reasons = [*fixed(before, now, ("format",)), *_fluents(before, now)]
     if now.format == "parquet" and before.only != now.only and 1 in (len(before.only), len(now.only)):
         reasons.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}")
     if now.format == "parquet" and not reasons:
@@ -212,6 +214,12 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
         ]
     other = f"name another folder, `--output {now.output}-2`; what is in this one stays"
     return [f"--output: {one}: {other}" for one in reasons]
+
+
+def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
+    """How what is written of fluents differs."""
+    ways = {False: "their intervals", True: "`--changes`"}
+    return [] if before.changes == now.changes else [f"fluents: {ways[before.changes]} before, {ways[now.changes]} now"]
 
 
 def _listed(events: list[str]) -> str:
