@@ -142,12 +142,6 @@ class EngineView:
                     hint = "`cep run` and `cep serve` run it in one process"
                     raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
-    def refuse_fluents(self, place: str) -> None:
-        """CepError: the program has fluents, which are not known at this place yet."""
-        for name in self.plan.fluents:
-            hint = "`cep run` in one process writes JSON Lines, CSV and Parquet of them"
-            raise CepError(f"`{name}` is a fluent: {place} knows events alone", hint=hint, code="fluent")
-
     def open_intervals(self) -> dict[str, list[Table]]:
         """What fluents hold at the watermark and nothing has ended yet, by fluent; the rows of goals."""
         return self._machine.open(ended=False)

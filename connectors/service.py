@@ -120,7 +120,9 @@ class Relay(Service):
         self.alert_engine = alert_engine
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
-        events = self._new(batch)
+        events = {name: table for name, table in self._new(batch).items() if name in self.outputs}
+        if batch is not None and batch is not self._batch:
+            events |= batch.held
         self.engine.skip(self.alert_engine.watermark)
         self.stats.derived.update({name: table.height for name, table in events.items()})
         self._notify(batch, {}, {**events, **derived})

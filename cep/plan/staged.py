@@ -29,7 +29,7 @@ def staged(plan: Plan, number: int) -> Plan:
 def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
     """The part that makes the occurrences of alerts, over what the program derives: nothing of it remembers
     anything."""
-    dependencies, tables = Dependencies(plan), {alert.table for alert in alerts}
+    dependencies, tables = Dependencies(plan), {table for alert in alerts for table in alert.tables}
     rules = tuple(number for number, head in enumerate(plan.heads) if head.event in tables)
     read = frozenset[str]().union(*(dependencies.reads[rule] for rule in rules))
     derived = frozenset(plan.derived) - tables

@@ -35,7 +35,7 @@ def with_begun(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[st
             continue
         what = beside("what", [each.name for each in outputs[fluent.name].attributes])
         begun = table.filter(pl.col(what).is_in(BEGINNINGS))
-        start = pl.when(pl.col("start") == SINCE_EVER).then(None).otherwise(pl.col("start") - fluent.late)
+        start = pl.when(pl.col("start") == SINCE_EVER).then(None).otherwise(pl.col("start"))
         closed = pl.col(what) == BEGINS_AT
         bounds = pl.when(closed).then(pl.lit("[)")).otherwise(pl.lit("()"))
         begun = begun.with_columns(start.alias("start"), pl.lit(None, pl.Int64).alias("end"), bounds.alias("bounds"))
@@ -68,7 +68,8 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
         .otherwise(pl.lit(")")).alias("bounds"),
     )  # fmt: skip
     late = 0 if schema.fluent is None else schema.fluent.late
-    time = (table["end"].set(table["end"] == SINCE_EVER, None) - late).alias("time")
+    ever = (table["end"] == SINCE_EVER) | (table[what] == BEFORE)
+    time = (table["end"].set(ever, None) - late).alias("time")
     attributes = [table[attribute.name] for attribute in schema.attributes]
     known = {EDGE, "time", "bounds", what, "start", "end", *(each.name for each in attributes)}
     more = [table[name] for name in table.columns if name not in known]

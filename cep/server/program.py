@@ -14,6 +14,7 @@ from cep.app.opening import ProgramSource, open_batches
 from cep.app.program_thread import Acknowledgements, JournaledBatches
 from cep.app.terminal import announce_compiling, source_log, warn, warnings_of
 from cep.core.errors import CepError, reason_of
+from cep.core.fluents import EDGES
 from cep.core.suggest import astray
 from cep.core.tiers import compile_at_once
 from cep.engine import Engine
@@ -65,10 +66,8 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         begins=True,
     )
     engine = source.engine(running, alerts=True)
-    if options.place.on_spark:
-        engine.refuse_fluents("`cep serve --on spark`")
     alert_engine = source.engine(EngineOptions(lateness=None, stage=0), alerts=True) if options.place.on_spark else None
-    derived = None if alert_engine is None else SinkReader(options.source.inputs[0], engine.outputs)
+    derived = None if alert_engine is None else _derived(options, engine, alert_engine)
     found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
     live = any(one.size is None for one in found)
     if live:
@@ -101,6 +100,13 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     return ServedProgram(
         text, known, engine, alert_engine, live, journaled, changes, rest, sources, origins, folder, journal
     )
+
+
+def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> SinkReader:
+    """What a job on Spark writes. Its alerts take the tables of when fluents begin and end."""
+    taken = (schema for name, schema in alert_engine.plan.schemas.items() if name in alert_engine.plan.inputs)
+    edges = {each.fluent.name: each for each in taken if each.fluent is not None and each.fluent.part == EDGES}
+    return SinkReader(options.source.inputs[0], engine.outputs, edges)
 
 
 def _batches(

@@ -13,15 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from cep.core.errors import CepError, reason_of
+from cep.core.fluents import EDGE
 from cep.core.schema import Attribute, Schema
 from cep.spark.disk import SINK_LOG
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
+from cep.spark.sink.held_fluents import BOUNDS, TIMES, HeldFluents, OpenTimes, as_taken, with_far_times
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
-from connectors.jsonl import LineReader, read_jsonl
-from connectors.parquet import open_parquet, read_parquet
+from connectors.jsonl import LineReader, ReadsLines, read_jsonl
+from connectors.parquet import columns_of, open_parquet, read_batches, read_parquet
 from connectors.streams import ByteStream
 
 PAUSE = 0.5
@@ -34,12 +37,13 @@ _NUMBERED = re.compile(r"part-(\d+)-.*?(?:[-.]c(\d+))?\..*")
 
 
 class SinkReader:
-    """Reads the folder of a sink; `schemas`: of the events that its program derives. CepError: it is no such folder.
+    """Reads the folder of a sink; `schemas`: of the events and fluents that its program derives; `edges`: see
+    `HeldFluents`. CepError: it is no such folder.
 
     Micro-batches come in order, and no event ends in one that ends in another.
     """
 
-    def __init__(self, path: str, schemas: Mapping[str, Schema]) -> None:
+    def __init__(self, path: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema] | None = None) -> None:
         self.path = Path(path)
         self._schemas = schemas
         hint = "the folder that `cep run --on spark --output FOLDER` writes"
@@ -48,7 +52,10 @@ class SinkReader:
             raise CepError(f"{path}: the folder {message}", hint=hint, code="input")
         if not (self.path / SINK_LOG).is_dir() and any(self.path.iterdir()):
             raise CepError(f"{path}: there is no log of a sink, `{SINK_LOG}`", hint=hint, code="input")
-        self._lines = LineReader({name: _as_written(schema, {}) for name, schema in schemas.items()}, None, False)
+        fluents = {name: schema for name, schema in schemas.items() if schema.fluent is not None}
+        self._held = HeldFluents(path, fluents, edges or {})
+        lines = LineReader({name: _as_written(schema, {}) for name, schema in schemas.items()}, None, False)
+        self._lines: ReadsLines = OpenTimes(lines) if fluents else lines
         self._last = -1
         self._seen: set[str] = set()
         self._rows = 0
@@ -64,7 +71,7 @@ class SinkReader:
         while (files := self._next()) is not None:
             for group in micro_batches(files):
                 batch = self._read(group)
-                if batch.tables or batch.dead:
+                if batch.tables or batch.dead or batch.held:
                     yield batch
 
     def _next(self) -> list[str] | None:
@@ -107,8 +114,11 @@ class SinkReader:
                 blocks.append(block)
                 self._rows = block.beyond
         made = {event: pl.concat(tables).sort("end", "start", maintain_order=True) for event, tables in parts.items()}
-        reached = max((int(table["end"][-1]) for table in made.values()), default=None)
-        return Batch(made, dead, blocks, watermark=reached)
+        fluents = {event: made.pop(event) for event in [*made] if self._schemas[event].fluent is not None}
+        held, edges, latest = self._held.take(fluents)
+        ends = [int(table["end"][-1]) for table in made.values()]
+        reached = max(ends if latest is None else [*ends, latest], default=None)
+        return Batch(made | edges, dead, blocks, watermark=reached, held=held)
 
     def _file(self, name: str) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
         path = str(self.path / name)
@@ -118,7 +128,7 @@ class SinkReader:
                 schema = self._event(name, opened.schema_arrow.names)
                 columns = dict.fromkeys(opened.schema_arrow.names)
                 bound = _as_written(schema, {a.name: _column(schema.name, a.name, columns) for a in schema.attributes})
-                for table, dead, block in read_parquet(path, opened, bound, _ROWS, self._rows):
+                for table, dead, block in self._columns(path, opened, bound):
                     yield {schema.name: table}, dead, block
             else:
                 with closing(ByteStream(path)) as stream:
@@ -132,6 +142,27 @@ class SinkReader:
         except OSError as error:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 
+    def _columns(
+        self, path: str, opened: pq.ParquetFile, schema: Schema
+    ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
+        """The tables of a Parquet file."""
+        if schema.fluent is None:
+            yield from read_parquet(path, opened, schema, _ROWS, self._rows)
+            return
+        names = opened.schema_arrow.names
+        if EDGE in names:
+            schema = replace(schema, time="time")
+        else:
+            schema = replace(schema, start="start", end="end")
+            schema = replace(schema, attributes=tuple(each for each in schema.attributes if each.name != EDGE))
+        there = [each for each in names if each in columns_of(schema)]
+        for table, dead, block in read_batches(
+            path, with_far_times(opened.iter_batches(_ROWS, columns=there)), schema, self._rows
+        ):
+            if EDGE not in table.columns:
+                table = table.with_columns(pl.lit(None, pl.String).alias(EDGE))
+            yield table, dead, block
+
     def _event(self, name: str, columns: Sequence[str]) -> Schema:
         """The event that a Parquet file holds: each of several has its folder; a single one is known by its columns."""
         folder, slash, _ = name.rpartition("/")
@@ -140,8 +171,12 @@ class SinkReader:
                 return schema
             hint = "the rules are those that the job runs"
             raise CepError(f"{self.path / name}: no rule derives {folder.removeprefix(_TYPE)}", hint=hint, code="input")
-        there = set(columns) - {"start", "end"}
-        fitting = [one for one in self._schemas.values() if {a.name for a in one.attributes} == there]
+        there = set(columns) - {*TIMES, EDGE}
+        fitting = [
+            one
+            for one in self._schemas.values()
+            if {a.name for a in one.attributes} | ({BOUNDS} if one.fluent is not None else set()) == there
+        ]
         if len(fitting) == 1:
             return fitting[0]
         message = "no event has" if not fitting else f"{' and '.join(one.name for one in fitting)} have"
@@ -188,4 +223,5 @@ def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:
         Attribute(each.name, "string" if each.type == "iri" else each.type, True, source=columns.get(each.name))
         for each in schema.attributes
     )
-    return replace(schema, attributes=attributes, declared=True, point=False, time=None, start="start", end="end")
+    made = replace(schema, attributes=attributes, declared=True, point=False, time=None, start="start", end="end")
+    return made if schema.fluent is None else as_taken(made)

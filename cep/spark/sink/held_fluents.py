@@ -1,0 +1,150 @@
+"""Fluents in the folder that a query writes: how their rows are read, and which intervals these are of.
+
+A query writes of a fluent its intervals when they are complete, or with `--changes` each beginning and end when it is
+known. A server is given an interval when it begins, without an end, and when it is complete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.fluents import BEGINNING, BEGINS, EDGE, ENDING, ENDS
+from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.events import Value
+from connectors.batch import Block, DeadLetter
+from connectors.jsonl import ReadsLines
+from connectors.records import series
+from connectors.times import FIRST, LAST, iso
+
+BOUNDS = "bounds"
+TIMES = ("start", "end", "time")
+
+_FAR = {"start": FIRST, "time": FIRST, "end": LAST}
+"""The times that stand for those that are null: the first and the last that records can have."""
+_NULL = re.compile(rb'"(start|end|time)":\s*null')
+
+Tables = dict[str, pl.DataFrame]
+
+
+def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
+    """The columns of a fluent's rows besides its attributes and the times, of intervals or of what begins and ends."""
+    return () if schema.fluent is None else (Attribute(EDGE, "string", True), Attribute(BOUNDS, "string", True))
+
+
+class OpenTimes:
+    """Reads lines of JSON in which a time may be null. What reads records wants times: here they are very far."""
+
+    def __init__(self, lines: ReadsLines) -> None:
+        self._lines = lines
+
+    def read(
+        self, file: str, data: bytes, position: int, line: int, first: int
+    ) -> tuple[Tables, list[DeadLetter], Block]:
+        data = _NULL.sub(lambda found: b'"%b": "%b"' % (found[1], iso(_FAR[found[1].decode()]).encode()), data)
+        return self._lines.read(file, data, position, line, first)
+
+
+def with_far_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same of Parquet."""
+    for batch in batches:
+        for name, time in _FAR.items():
+            if name in batch.schema.names and (column := batch[name]).null_count:
+                far = pa.scalar(time, pa.int64()).cast(column.type)
+                batch = batch.set_column(batch.schema.names.index(name), name, column.fill_null(far))
+        yield batch
+
+
+class HeldFluents:
+    """What holds by the rows that came so far. `schemas`: of the fluents as they are written; `edges`: the tables of
+    when some of them begin and end that an engine takes, by fluent."""
+
+    def __init__(self, folder: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema]) -> None:
+        self._folder, self._schemas, self._edges = folder, schemas, edges
+        self._open: dict[str, dict[tuple[Value, ...], tuple[int, str]]] = {name: {} for name in schemas}
+
+    def take(self, tables: Mapping[str, pl.DataFrame]) -> tuple[Tables, Tables, int | None]:
+        """The rows of a micro-batch, by fluent: the intervals that they are of, as an engine gives them that is asked
+        for what begins; the tables for an engine; and the latest time at which one of the rows was known. CepError:
+        there are intervals alone of what an engine is to know the beginnings of."""
+        held, edges, latest = {}, {}, []
+        for name, table in tables.items():
+            schema = self._schemas[name]
+            late = 0 if schema.fluent is None else schema.fluent.late
+            whole = table.filter(pl.col(EDGE).is_null())
+            changes = table.filter(pl.col(EDGE).is_not_null())
+            if whole.height and name in self._edges:
+                message = f"{self._folder}: it has the intervals of `{name}`, which do not say when it begins to hold"
+                hint = "an alert is on it: run the job with `--changes`, which needs other folders"
+                raise CepError(message, hint=hint, code="input")
+            found = [each for each in (_intervals(whole, schema), self._changed(name, changes)) if each.height]
+            if found:
+                held[name] = pl.concat(found)
+            if name in self._edges and changes.height:
+                edges[self._edges[name].name] = _edges(changes, self._edges[name], late)
+            ends = table["end"].filter((table["end"] > FIRST) & (table["end"] < LAST))
+            if isinstance(last := ends.max(), int):
+                latest.append(last + late)
+        return held, edges, max(latest, default=None)
+
+    def _changed(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
+        """The intervals that begin, and those that end."""
+        schema, open = self._schemas[name], self._open[name]
+        begins = table[EDGE] == "begins"
+        closed = table[BOUNDS].is_in(["[", "]"])
+        place = 2 * table["end"] + (begins != closed).cast(pl.Int64)  # where it begins, or first does not hold
+        table = table.with_columns(begins.alias("begins"), place.alias("place")).sort("place", maintain_order=True)
+        columns = [table[each.name].to_list() for each in schema.attributes]
+        arguments = list(zip(*columns, strict=True)) if columns else [()] * table.height
+        rows: list[tuple[tuple[Value, ...], int, int | None, str]] = []
+        begun: dict[tuple[Value, ...], None] = {}
+        for key, what, time, bound in zip(
+            arguments, table["begins"].to_list(), table["end"].to_list(), table[BOUNDS].to_list(), strict=True
+        ):
+            if what:
+                open[key] = time, bound
+                begun[key] = None
+            elif key in open:  # else files have left the folder
+                start, first = open.pop(key)
+                begun.pop(key, None)
+                rows.append((key, start, time, first + bound))
+        rows += [(key, open[key][0], None, open[key][1] + ")") for key in begun]
+        return _table(rows, schema)
+
+
+def _table(rows: Sequence[tuple[tuple[Value, ...], int, int | None, str]], schema: Schema) -> pl.DataFrame:
+    made = [pl.Series("start", [start for _, start, _, _ in rows], dtype=pl.Int64)]
+    made.append(pl.Series("end", [end for _, _, end, _ in rows], dtype=pl.Int64))
+    for number, each in enumerate(schema.attributes):
+        made.append(series(each, [key[number] for key, *_ in rows]))
+    made.append(pl.Series(BOUNDS, [bounds for *_, bounds in rows], dtype=pl.String))
+    return _with_nulls(pl.DataFrame(made))
+
+
+def _intervals(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """Intervals that are complete, or that hold at the end of the input."""
+    return _with_nulls(table.select("start", "end", *(each.name for each in schema.attributes), BOUNDS))
+
+
+def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
+    start, end = pl.col("start"), pl.col("end")
+    return table.with_columns(pl.when(start > FIRST).then(start), pl.when(end < LAST).then(end))
+
+
+def _edges(table: pl.DataFrame, edges: Schema, late: int) -> pl.DataFrame:
+    """When a fluent begins and ends, as an engine takes it; what holds from before all time does not begin."""
+    codes = (BEGINNING, ENDING) if edges.fluent is not None and edges.fluent.defined else (BEGINS, ENDS)
+    table = table.filter(pl.col("end") > FIRST)
+    what = pl.when(pl.col(EDGE) == "begins").then(codes[0]).otherwise(codes[1]).cast(pl.Int64).alias(edges.attributes[-1].name)
+    times = [(pl.col(name) + late).alias(name) for name in ("start", "end")]
+    return table.select(*times, ARRIVAL, *(each.name for each in edges.attributes[:-1]), what)
+
+
+def as_taken(schema: Schema) -> Schema:
+    """A fluent as its rows are read: with `start` and `end`, or with `time`."""
+    return replace(schema, start=None, end=None, attributes=(*schema.attributes, *attributes_read(schema)))

@@ -1,0 +1,178 @@
+"""The folder of a job with fluents, read again by a server: the intervals and alerts that one process gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from cep.core.errors import CepError
+from cep.core.fluents import EDGES
+from cep.core.schema import Schema
+from cep.engine import Engine
+from cep.events import Event
+from cep.runtime.run_stats import RunStats
+from cep.spark.sink.commit_log import CommitLog, OutputFile
+from cep.spark.sink.event_files import ParquetLayout
+from cep.spark.sink.reader import SinkReader
+from connectors.alerts.listener import AlertListener
+from connectors.alerts.outbox import Outbox
+from connectors.identity import ID
+from connectors.service import Relay, Round, Service
+from connectors.writers import json_lines
+
+PROGRAM = """event reading(station: string, temp: float) TIME time.
+fluent warm(station: string).
+fluent level(station: string) = height: float.
+fluent mild(station: string).
+fluent long(station: string).
+fluent wet(station: string, by: string?) START s END e.
+initially warm(grz).
+initiate warm(S) <- reading(S, T) WHERE T > 20.
+terminate warm(S) <- reading(S, T) WHERE T <= 20.
+initiate level(S) = T <- reading(S, T).
+mild(S) WHILE ONCE[0, 3 s] warm(S) AND NOT wet(S, _).
+long(S) WHILE mild(S) LASTING >= 5 s.
+up(S, A, B) <- (reading(S, A) SEQ reading(S, B)) WITHIN 4 s WHERE B > A.
+"""
+ALERTS = """ALERT heat ON warm(S) SEVERITY "Minor" TITLE "{S} is warm" FOR 5 s.
+ALERT fine ON mild(S) WHERE S != vie SEVERITY "Minor" TITLE "{S} is mild" FOR 5 s.
+ALERT rise ON up(S, A, B) SEVERITY "Minor" TITLE "{S} rises to {B}" FOR 5 s KEYED BY S.
+"""
+SECOND = 1_000_000
+
+
+class Job:
+    """Writes micro-batches into a folder, as Spark's tasks do."""
+
+    def __init__(self, folder: Path, schemas: Mapping[str, Schema], format: str) -> None:
+        self.folder, self.schemas, self.format, self.number = folder, schemas, format, 0
+        folder.mkdir()
+
+    def batch(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        log, layout, files = CommitLog(self.folder), ParquetLayout(self.schemas), []
+        for task, (event, table) in enumerate(tables.items()):
+            if not table.height:
+                continue
+            parquet = self.format == "parquet"
+            folder = f"type={event}/" if parquet and not layout.single else ""
+            name = f"{folder}part-{task:05}-x{self.number}.{self.format}"
+            at = log.coming(name)
+            at.parent.mkdir(parents=True, exist_ok=True)
+            if parquet:
+                pq.write_table(layout.table(event, table), at)
+            else:
+                at.write_bytes(json_lines({event: table}, self.schemas, self.number % 2 == 0, False))
+            files.append(OutputFile.of(at, self.folder / name, {event: table.height}))
+        log.add(self.number, files)
+        self.number += 1
+
+
+def pushes(seed: int) -> list[list[Event]]:
+    """Events and records in the order of their times, cut anywhere; each is after all of those before it."""
+    rng = random.Random(seed)
+    found: list[list[Event]] = [[]]
+    for time in range(1, 90):
+        for station in rng.sample(["vie", "grz", "lnz"], rng.randrange(3)):
+            found[-1].append(Event("reading", (station, rng.choice((10.0, 25.0, 30.0))), time * SECOND, time * SECOND))
+        if rng.random() < 0.2:
+            end = time + rng.randrange(1, 9)
+            found[-1].append(
+                Event("wet", (rng.choice(["vie", "grz"]), rng.choice([None, "x"])), time * SECOND, end * SECOND)
+            )
+        if rng.random() < 0.3:
+            found.append([])
+    return [each for each in found if each]
+
+
+def edges_of(engine: Engine) -> dict[str, Schema]:
+    taken = (schema for name, schema in engine.plan.schemas.items() if name in engine.plan.inputs)
+    return {each.fluent.name: each for each in taken if each.fluent is not None and each.fluent.part == EDGES}
+
+
+def intervals(rounds: list[Round]) -> dict[str, list[tuple[object, ...]]]:
+    """What was given of each event and fluent, with its round."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    for one in rounds:
+        for name, table in one.derived.items():
+            columns = [column for column in table.columns if column != ID]
+            rows = table.select(*sorted(columns), ID).rows()
+            found.setdefault(name, []).extend((one.number, *row) for row in rows)
+    return {name: sorted(rows, key=str) for name, rows in sorted(found.items())}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_what_begins_and_ends_is_served_as_one_process_serves_it(tmp_path: Path, format: str, seed: int) -> None:
+    text = PROGRAM + ALERTS
+    here = Service(Engine.from_text(text, alerts=True, begins=True), text, "p", RunStats())
+    job_engine = Engine.from_text(PROGRAM, changes=True)
+    whole = Engine.from_text(text, alerts=True, begins=True)
+    alert_engine = Engine.from_text(text, alerts=True, lateness=None, stage=0)
+    there = Relay(whole, text, "p", RunStats(), alert_engine)
+    rounds: tuple[list[Round], list[Round]] = ([], [])
+    with closing(Outbox(None)) as mine, closing(Outbox(None)) as other:
+        for service, outbox, each in ((here, mine, rounds[0]), (there, other, rounds[1])):
+            service.listen(AlertListener(service.engine, outbox))
+            service.listen(each.append)
+        job = Job(tmp_path / "out", job_engine.outputs, format)
+        folder = SinkReader(str(tmp_path / "out"), whole.outputs, edges_of(alert_engine))
+        for each in pushes(seed):
+            watermark = each[-1].start - 1
+            here.engine.advance_only()
+            here.engine.receive(each)
+            here.take(None, here.engine.advance(watermark))
+            job_engine.advance_only()
+            job_engine.receive(each)
+            job.batch(job_engine.advance(watermark))
+            before = len(rounds[1])
+            for batch in folder.new():
+                assert not batch.dead
+                alert_engine.receive(batch.tables)
+                assert not alert_engine.take_dead()
+                reached = alert_engine.watermark if batch.watermark is None else batch.watermark
+                there.take(batch, alert_engine.advance(reached))
+            if len(rounds[1]) == before:  # nothing was written, so there is no round
+                there.take(None, {})
+        changes = [[entry.change for entry in outbox.between(0, outbox.last)] for outbox in (mine, other)]
+    expected = intervals(rounds[0])
+    assert set(expected) == {"warm", "level", "mild", "long", "wet", "up"}
+    assert intervals(rounds[1]) == expected
+    assert any(row[3] is None for row in expected["warm"])
+    for name in ("heat", "fine", "rise"):
+        own = [[(c.time, c.state, c.title) for c in each if c.name == name] for each in changes]
+        assert own[1] and own[1] == own[0][: len(own[1])], name
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_intervals_are_served_when_they_are_complete(tmp_path: Path, format: str) -> None:
+    engine = Engine.from_text(PROGRAM)
+    job = Job(tmp_path / "out", engine.outputs, format)
+    given: dict[str, list[tuple[object, ...]]] = {}
+    for each in pushes(3):
+        made = engine.push(each)
+        job.batch(made)
+        for name, table in made.items():
+            given.setdefault(name, []).extend(table.rows())
+    made = engine.close()
+    job.batch(made)
+    for name, table in made.items():
+        given.setdefault(name, []).extend(table.rows())
+    folder, found = SinkReader(str(tmp_path / "out"), engine.outputs), {}
+    for batch in folder.new():
+        assert not batch.dead
+        for name, table in (batch.tables | batch.held).items():
+            found.setdefault(name, []).extend(table.drop("@order", strict=False).rows())
+    assert {name: sorted(rows, key=str) for name, rows in found.items()} == {
+        name: sorted(rows, key=str) for name, rows in given.items() if rows
+    }
+    assert any(row[0] is None for row in found["warm"]) and any(row[1] is None for row in found["warm"])
+    alert_engine = Engine.from_text(PROGRAM + ALERTS, alerts=True, lateness=None, stage=0)
+    with pytest.raises(CepError, match="it has the intervals of `warm`, which do not say when it begins") as refused:
+        list(SinkReader(str(tmp_path / "out"), engine.outputs, edges_of(alert_engine)).new())
+    assert "run the job with `--changes`" in str(refused.value)
