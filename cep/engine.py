@@ -138,6 +138,11 @@ class Engine(StatefulEngine):
         """From now on only `advance` moves the watermark, whatever comes."""
         self._buffer.lateness = None
 
+    def reached_in_input(self, latest: int) -> None:
+        """The whole input has come to `latest` (microseconds), of which a stage's engine has a part."""
+        if self._buffer.of_input is not None:
+            self._buffer.of_input = max(self._buffer.of_input, latest)
+
     def count_up_to(self, position: int) -> None:
         """So many records have come, also those that became no event: what comes next has a higher position."""
         self._parts.position = max(self._parts.position, position)

@@ -12,6 +12,7 @@ from cep.compile import CompiledProgram, Written
 from cep.core.errors import NOWHERE, CepError, Warning
 from cep.core.relation import Table, concat
 from cep.core.schema import Schema
+from cep.core.time import BEGINNING
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
 from cep.plan.order import PlanUnit
@@ -52,13 +53,16 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
         changes = KnowledgeChanges(rules, program.knowledge, bound.known, bound.statics, facts, bound.pool)
         if remember is not None:
             changes.remember(remember)
+    buffer = ReorderBuffer(options.lateness, options.until)
+    if options.stage:
+        buffer.of_input = BEGINNING
     builder = GoalBuilder(
         plan, bound.statics.relations, bound.pool, None if history is None else history.lineage, changes
     )
     machine = Machine(plan, builder, options.fast_recursion, options.max_derivations)
     if remember is not None and options.stage is None:
         machine.give_transitions()
-    return EngineParts(plan, bound.pool, machine, ReorderBuffer(options.lateness, options.until), history, changes)
+    return EngineParts(plan, bound.pool, machine, buffer, history, changes)
 
 
 class EngineView:
@@ -123,9 +127,21 @@ class EngineView:
                 message, hint = found
                 raise CepError(f"{message}: {place} has none", self.plan.source, span, hint, "endless")
 
-    def refuse_unending(self, place: str) -> None:
-        """CepError: a recursion among formulas may go on by itself, to the latest time in the input, which this place
-        does not know."""
+    @property
+    def unending(self) -> frozenset[int]:
+        """The nodes of cycles among formulas that may go on by themselves, at the end of the input to the latest time
+        in it: engines of stages have to be told that (`reached_in_input`)."""
+        found: set[int] = set()
+        for group in self.plan.groups:
+            nodes = [unit for unit in group.units if isinstance(unit, int)]
+            own = [self.plan.nodes[unit].properties() for unit in nodes]
+            if group.recursive and any(one.timed for one in own) and any(one.settles for one in own):
+                found.update(nodes)
+        return frozenset(found)
+
+    def refuse_beginning(self, place: str) -> None:
+        """CepError: a cycle goes through NOT or AGGREGATE of formulas, which begins with the input, whose first time
+        this place does not know."""
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = [self.plan.nodes[unit].properties() for unit in nodes]
@@ -134,11 +150,6 @@ class EngineView:
                 whole = each.kind == "formula" and (each.negated is not None or each.needs_instant is not None)
                 if settles and whole and set(self.plan.nodes[unit].parts[each.negated or 0 :]) & set(nodes):
                     message = f"this {each.word} lies on a cycle, which begins with the input: {place} knows no first"
-                    hint = "`cep run` and `cep serve` run it in one process"
-                    raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
-            for unit, each in zip(nodes, own):
-                if settles and each.timed:
-                    message = f"this {each.word} lies on a cycle, which may go on by itself: {place} knows no end"
                     hint = "`cep run` and `cep serve` run it in one process"
                     raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 

@@ -27,6 +27,7 @@ class Buckets:
         self.inputs, self.schemas = whole.plan.inputs, whole.plan.schemas
         self.stages: tuple[Stage, ...] = partition(whole.plan)
         self.merged = {event for stage in self.stages for event in stage.merged}
+        self.latest = -(2**62)
         self.engines = [[self.engine(stage) for _ in range(count if stage.keyed else 1)] for stage in self.stages]
 
     def engine(self, stage: Stage) -> Engine:
@@ -35,6 +36,7 @@ class Buckets:
     def round(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> dict[str, pl.DataFrame]:
         """What the tables (with `order`) and all that ends up to the watermark give."""
         made: dict[str, list[pl.DataFrame]] = {}
+        self.latest = max([self.latest, *(table["end"].max() for table in tables.values() if table.height)])
         for stage, engines in zip(self.stages, self.engines, strict=True):
             taken = {event: table for event, table in tables.items() if event in stage.outside}
             taken |= {
@@ -45,6 +47,7 @@ class Buckets:
                 if event not in stage.outside and event in made
             }
             for bucket, rows in enumerate(deal(stage, taken, self.schemas, len(engines))):
+                engines[bucket].reached_in_input(self.latest)
                 assert not engines[bucket].push(rows), "nothing is decided before the watermark comes"
                 for event, table in engines[bucket].advance(watermark).items():
                     made.setdefault(event, []).append(table)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.relation import FIRST
-from cep.core.time import BEGINNING, END_OF_TIME, Frontier
+from cep.core.time import Frontier
 from cep.operators.goals.contract import demand, from_arrow, to_arrow
 from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import EngineParts, coded
@@ -26,9 +26,7 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
     header: dict[str, object] = {
         "explain": parts.history is not None,
         "position": parts.position,
-        "watermark": buffer.watermark,
-        "latest": buffer.latest,
-        "first": buffer.first,
+        **buffer.times(),
         "values": len(values),
         "knowledge": knowledge,
         "waiting": {name: [a.type for a in schemas[name].attributes] for name in buffer.waiting},
@@ -62,7 +60,7 @@ def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Reco
         parts.history.restore(records, lineage)
     if parts.changes is not None:
         parts.changes.restore(batches.pop())
-    parts.buffer.restore(from_arrow(batches[0]), header["watermark"], header["latest"], _first(header))
+    parts.buffer.restore(from_arrow(batches[0]), header)
     parts.machine.restore(batches[1:])
     parts.position = header["position"]
     check_restored(parts)
@@ -92,20 +90,13 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     for name, table in waiting.items():
         for row in where[name]:
             table[row] = moved(table[row])
-    parts.buffer.restore(waiting, header["watermark"], header["latest"], _first(header))
+    parts.buffer.restore(waiting, header)
     taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.buffer.watermark))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
         parts.changes.restore(state.changes)
     parts.position = header["position"]
     check_restored(parts)
     return taken
-
-
-def _first(header: Mapping[str, Any]) -> int:
-    """The time at which the first of the input counted; a snapshot of an earlier version does not say it."""
-    come = header["latest"] > BEGINNING
-    first: int = header.get("first", BEGINNING if come else END_OF_TIME)
-    return first
 
 
 def _table(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from cep.operators.goals.contract import demand
 
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
-    `until`: to where what goes on by itself goes at least at the end of the input.
+    `until`: to where what goes on by itself goes at least at the end of the input. `first` and `latest`: the first and the
+    last end of what has come here, `of_input`: the last of the whole input where that is dealt to several engines.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
     at least t - lateness - 1, since another of that very instant may follow (M9).
@@ -29,6 +31,7 @@ class ReorderBuffer:
         self.watermark = BEGINNING
         self.latest = BEGINNING
         self.first = END_OF_TIME
+        self.of_input: int | None = None
         self.waiting: dict[str, list[Table]] = {}
 
     def receive(self, tables: dict[str, Table]) -> None:
@@ -41,7 +44,8 @@ class ReorderBuffer:
 
     def frontier(self, watermark: int) -> Frontier:
         """How far time has come there."""
-        return Frontier.at(watermark, max(self.latest, self.until), self.first)
+        latest = self.latest if self.of_input is None else self.of_input
+        return Frontier.at(watermark, max(latest, self.until), self.first)
 
     def reached(self) -> int:
         """The watermark that what has come allows."""
@@ -88,8 +92,30 @@ class ReorderBuffer:
         """What waits, by type."""
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
-    def restore(self, waiting: dict[str, Table], watermark: int, latest: int, first: int = BEGINNING) -> None:
-        """Take on what waited then. CepError: it is no time."""
-        demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in (watermark, latest, first)))
+    def times(self) -> dict[str, int]:
+        """How far time has come, as `restore` takes it."""
+        found = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
+        return found if self.of_input is None else found | {"of_input": self.of_input}
+
+    def later(self, times: Mapping[str, Any]) -> None:
+        """What has come has also come to the latest of these times."""
+        self.latest = max(self.latest, times["latest"])
+        self.first = min(self.first, _first(times))
+        if self.of_input is not None:
+            self.of_input = max(self.of_input, times.get("of_input", self.of_input))
+
+    def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
+        """Take on what waited then, and how far time had come. CepError: there is no time."""
+        watermark, latest, first = times["watermark"], times["latest"], _first(times)
+        of_input = None if self.of_input is None else times.get("of_input", self.of_input)
+        known = [time for time in (watermark, latest, first, of_input) if time is not None]
+        demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in known))
         self.waiting = {name: [table] for name, table in waiting.items()}
-        self.watermark, self.latest, self.first = watermark, latest, first
+        self.watermark, self.latest, self.first, self.of_input = watermark, latest, first, of_input
+
+
+def _first(times: Mapping[str, Any]) -> int:
+    """The time at which the first of the input counted; a snapshot of an earlier version does not say it."""
+    come = times["latest"] > BEGINNING
+    first: int = times.get("first", BEGINNING if come else END_OF_TIME)
+    return first

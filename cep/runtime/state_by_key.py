@@ -259,17 +259,13 @@ class StateByKey:
         for (goal, _), state in zip(goals, states, strict=True):
             goal.recoded(state, seen)
         values = self.parts.pool.dump(live).to_arrow().combine_chunks().to_batches()
-        header = {
-            "position": self.parts.position,
-            "watermark": self.parts.buffer.watermark,
-            "latest": self.parts.buffer.latest,
-        }
+        header = {"position": self.parts.position, **self.parts.buffer.times()}
         return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
 
     def replace(self, keys: KeySelection, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
         """Put what was read in the place of all that is held of these keys."""
         if self._new():
-            self.parts.buffer.restore({}, header["watermark"], header["latest"])
+            self.parts.buffer.restore({}, header)
         values, (waiting, *states) = batches[: header["values"]], batches[header["values"] :]
         moved = np.empty(0, np.int64)
         if values:
@@ -287,7 +283,7 @@ class StateByKey:
             self.parts.buffer.waiting[name] = [*others, *([tables[name]] if name in tables else [])]
             if not self.parts.buffer.waiting[name]:
                 del self.parts.buffer.waiting[name]
-        self.parts.buffer.latest = max(self.parts.buffer.latest, header["latest"])
+        self.parts.buffer.later(header)
         self.parts.position = max(self.parts.position, header["position"])
 
     def _new(self) -> bool:

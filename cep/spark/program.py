@@ -16,6 +16,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, partition
+from cep.plan.staged import needed
 from cep.runtime.fluent_records import tables_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
@@ -51,7 +52,8 @@ class ShippedProgram:
     """A text, cut into stages, each run in `buckets` engines, or in one. `schemas`: of all tables, `inputs`: of what is
     read, `outputs`: of what is written, `written`: under which of these names a table is written, if it is; `records`:
     of fluents that are read the tables of their records. `program`: the fingerprint of all of it; `ticking`: the stages
-    in which something happens at certain times without input."""
+    in which something happens at certain times without input; `unending`: those in which something may go on by itself,
+    to the latest time in the input."""
 
     text: str
     name: str
@@ -64,6 +66,7 @@ class ShippedProgram:
     written: Mapping[str, str]
     program: str
     ticking: frozenset[int]
+    unending: frozenset[int]
     records: Mapping[str, str]
 
     @classmethod
@@ -83,6 +86,7 @@ class ShippedProgram:
             written_names(engine),
             engine.program,
             frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
+            frozenset(s.number for s in stages if engine.unending.intersection(needed(engine.plan, s))),
             tables_of(engine.plan),
         )
 

@@ -40,6 +40,9 @@ EVEN = 48
 CHANGE = "#change"
 """The `event` of blocks with changes of the knowledge; no event has such a name."""
 
+LATEST = "#latest"
+"""The `event` of blocks that say how far the input has come."""
+
 _ALL = 0xFFFFFFFF
 
 Stretch = tuple[int | None, int | None]
@@ -117,6 +120,13 @@ def change_blocks(program: ShippedProgram, found: Sequence[ChangeLine]) -> Itera
     for stage in program.stages:
         for key in bucket_keys(program.buckets)[: program.count(stage)]:
             yield ShuffleBlock(stage.number, key, CHANGE, 0, None, rows, 0)
+
+
+def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock]:
+    """How far the input has come (microseconds), to all buckets in which something may go on to there by itself."""
+    for stage in program.stages:
+        for key in bucket_keys(program.buckets)[: program.count(stage)] if stage.number in program.unending else ():
+            yield ShuffleBlock(stage.number, key, LATEST, 0, None, str(latest).encode(), 0)
 
 
 def report_block(report: Report, key: int) -> ShuffleBlock:

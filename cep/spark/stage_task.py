@@ -25,7 +25,7 @@ from cep.runtime.report import Report
 from cep.runtime.state_by_key import gather
 from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import CHANGE, Stretch, bucket_keys, buckets_by_key, from_stage, report_block
+from cep.spark.shuffle_blocks import CHANGE, LATEST, Stretch, bucket_keys, buckets_by_key, from_stage, report_block
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.migration import StartingPoint
 from connectors.arrow_bytes import unpack
@@ -111,7 +111,10 @@ class StageTask:
         version, engine = self.engine(bucket)
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
         dead = self.apply_changes(engine, rows, bucket, until)
-        tables, late = self.split_late([row for row in rows if row.event != CHANGE], bucket, until)
+        for row in rows:
+            if row.event == LATEST:
+                engine.reached_in_input(int(bytes(row.rows)))
+        tables, late = self.split_late([row for row in rows if row.event not in (CHANGE, LATEST)], bucket, until)
         dead += late
         derived: Mapping[str, pl.DataFrame] = {}
         if self.recorded.intersection(tables) and engine.watermark < until <= FARTHEST:

@@ -13,10 +13,12 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
+from cep.core.relation import END as END_ROW
 from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL
 from cep.core.values import Pool
 from cep.runtime.decode import table_frame
+from cep.runtime.encode import PushedColumns, admit
 from cep.runtime.fluent_records import as_records
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.report import Report
@@ -29,6 +31,7 @@ from cep.spark.shuffle_blocks import (
     bucket_keys,
     change_blocks,
     from_outside,
+    latest_blocks,
     report_block,
     wake_ups,
 )
@@ -97,6 +100,7 @@ def _packed(
     taken: Counter[str] = Counter()
     unread: list[str] = []
     latest: int | None = None
+    reached: int | None = None
     with dead_letter_file(dead_letters, name) as write_dead:
         for piece in pieces:
             dead.update(one.code for one in piece.dead)
@@ -110,8 +114,20 @@ def _packed(
             tables = as_records(numbered(piece, number), program.records)
             assert isinstance(tables, dict), "of tables it makes tables"
             yield batch(from_outside(program, tables, number, source))
+            if program.unending and (far := furthest(program, tables)) is not None:
+                reached = far if reached is None else max(far, reached)
     report = Report(read=taken, dead=dead, latest=latest, unread=unread)
-    yield batch([report_block(report, bucket_keys(1)[0])])
+    known = () if reached is None else latest_blocks(program, reached)
+    yield batch([*known, report_block(report, bucket_keys(1)[0])])
+
+
+def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int | None:
+    """The latest end among rows that an engine takes (microseconds), None: there are none."""
+    pool, ends = Pool(), []
+    for name, table in tables.items():
+        taken = admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW]
+        ends += [int(taken.max())] if taken.size else []
+    return max(ends, default=None)
 
 
 def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:
