@@ -14,6 +14,9 @@ from connectors.paths import elsewhere, from_message, has, path, source_of
 FEW = 10
 """Records of an event from which what all of them lack is told."""
 
+Lacking = Mapping[str, Mapping[str, str | None]]
+"""By event and attribute: where the value may be, None: nowhere."""
+
 
 @dataclass(slots=True)
 class NeverThere:
@@ -48,16 +51,28 @@ class NeverThere:
                 each for each in self._lacking[name] if table[each.name].null_count() == table.height
             ]
 
+    def lacking(self) -> Lacking:
+        """Of each event the attributes that none of its records has, and where the value may be."""
+        return {
+            name: {each.name: elsewhere(self._firsts[name], replace(each, source=source_of(each))) for each in lacking}
+            for name, lacking in self._lacking.items()
+            if self._records[name]
+        }
+
     def remarks(self) -> list[str]:
         """What is told of them where there are enough records."""
-        found = []
-        for name, lacking in sorted(self._lacking.items()):
-            for each in lacking if self._records[name] >= FEW else ():
-                source = source_of(each)
-                where = elsewhere(self._firsts[name], replace(each, source=source))
-                what = f"none of the {self._records[name]} records of `{name}` has a value at `{source}`"
-                found.append(f"{what}: `{each.name}` is missing in all of them{'' if where is None else f'; {where}'}")
-        return found
+        sources = {name: {each.name: source_of(each) for each in lacking} for name, lacking in self._lacking.items()}
+        return remarks(self.lacking(), self._records, sources)
+
+
+def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What is told of attributes that none of so many records has; `sources`: what they are read from."""
+    found = []
+    for name, each in sorted(lacking.items()):
+        for attribute, where in each.items() if records[name] >= FEW else ():
+            what = f"none of the {records[name]} records of `{name}` has a value at `{sources[name][attribute]}`"
+            found.append(f"{what}: `{attribute}` is missing in all of them{'' if where is None else f'; {where}'}")
+    return found
 
 
 def _written(found: Mapping[str, object], attribute: Attribute) -> bool:

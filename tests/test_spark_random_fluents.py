@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.xdist_group("spark"),
 ]
 
-PROGRAMS = int(os.environ.get("SEMCEP_PROGRAMS", "16"))
+PROGRAMS = int(os.environ.get("SEMCEP_PROGRAMS", "8"))
 LATENESS = 4000
 """Microseconds. The programs are made for a time in which a microsecond is a step: here a step is a millisecond, which
 is what Spark's watermark counts."""
@@ -80,10 +80,10 @@ def test_random_programs(buckets: int, tmp_path: Path) -> None:
     (tmp_path / "p.cep").write_text(text)
     schemas = Engine.from_text(text).inputs
     arriving = sorted((e for e in events if e.type in schemas), key=lambda e: e.end + random.randrange(LATENESS + 1))
-    (records,) = deliver(tmp_path / "in", arriving, 4, random, schemas)
+    (records,) = deliver(tmp_path / "in", arriving, 3, random, schemas)
     program = str(tmp_path / "p.cep")
     options = ["-i", records, "--lateness", "0.004 s"]
-    changes = [["--changes"]] if buckets == 2 else [[], ["--changes"]][: 1 + (PROGRAMS > 16)]
+    changes = [["--changes"]] if buckets == 2 else [[], ["--changes"]][: 1 + (PROGRAMS > 8)]
     for number, more in enumerate(changes):
         expected = sorted(run(program, *options, *more).splitlines())
         out = tmp_path / f"out{number}"

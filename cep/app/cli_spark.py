@@ -15,20 +15,23 @@ if TYPE_CHECKING:
     from cep.app.spark_query import JobInputs, JobRequest
     from cep.app.watch import Watch
     from cep.spark.driver.query import MicroBatch
+    from cep.spark.driver.remarks import InputRemarks
     from cep.spark.job import Job
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWatcher:
     """Passes each micro-batch on to a `watch`. `files`: how many files there are to read, None: the input has no
-    end."""
+    end; `remarks`: what looks wrong with the input."""
 
     watch: Watch
     files: int | None
+    remarks: InputRemarks
 
     def __call__(self, done: MicroBatch) -> None:
         self.watch.batch(done.reports, done.seconds, batch=done.number, phases=done.phases, store_bytes=done.stored)
         self.watch.show()
+        self.remarks.take(done.reports)
         if self.files and done.files is not None:
             self.watch.stats.done = min(1.0, done.files / self.files)
 
@@ -56,6 +59,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     from cep.spark import job
     from cep.spark.driver import query as queries
     from cep.spark.driver import session
+    from cep.spark.driver.remarks import InputRemarks
     from cep.spark.sink import file_sink
     from cep.spark.sink.commit_log import CommitLog
     from cep.spark.sink.relay import relaying
@@ -67,7 +71,8 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     earlier = written.totals()
     watch = Watch(charts(request.engine.plan, request.program.stages), RunStats(), options.log, 0)
     endless = options.spark.follow or reads.live or reads.beside
-    watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files))
+    remarks = InputRemarks(request.engine.inputs)
+    watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks)
     begins = {
         "program": str(options.rules),
         "inputs": [bare(one) for one in request.inputs],
@@ -96,7 +101,10 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
             options.log,
         )
     file_sink.finish_batches(output)
-    return _report(watch, written.totals() - earlier, options, stop.signal)
+    status = _report(watch, written.totals() - earlier, options, stop.signal)
+    for remark in remarks.all():
+        options.log("remark", f"warning: {remark}", "warning")
+    return status
 
 
 def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: int) -> int:

@@ -18,8 +18,8 @@ from cep.operators.goals.contract import demand
 
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
-    `until`: to where what goes on by itself goes at least at the end of the input. `first` and `latest`: the first and the
-    last end of what has come here, `of_input`: the last of the whole input where that is dealt to several engines.
+    `until`: to where what goes on by itself goes at least at the end of the input. `first` and `latest`: the first and
+    the last end of what has come here, `of_input`: the last of the whole input where that is dealt to several engines.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
     at least t - lateness - 1, since another of that very instant may follow (M9).

@@ -41,6 +41,8 @@ class Report:
     `read`: events from outside, by type; `latest`: the last end among them. `dead`: dead letters by code, those of
     `late` events, by type, among them, and whole files, which are `unread`, each with its reason. `derived`: by type,
     before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
+    `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records read has, by event,
+    with where the value may be.
     Times in microseconds, None: there is none (yet, or any more: after the end of the input).
     """
 
@@ -56,6 +58,8 @@ class Report:
     bytes: int = 0
     latest: int | None = None
     watermark: int | None = None
+    remarks: Sequence[str] = ()
+    lacking: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
 
     @classmethod
     def of(

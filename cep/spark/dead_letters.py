@@ -6,21 +6,26 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 import numpy as np
 import polars as pl
 
+from cep.core.fluents import RECORD_BOUNDS, RECORD_END
 from cep.core.schema import Schema
 from cep.spark.disk import sync, writing_to
 from connectors.batch import DeadLetter
+from connectors.paths import EACH, path, source_of
 from connectors.writers import json_lines
 
 OPTION = "--dead-letter"
 
 LINE_BITS = 36
 """The low bits of a row's `@order`, which hold its line (of Parquet its row, from 1); above is its file's number."""
+
+_OF_INTERVAL = {RECORD_END: "end", RECORD_BOUNDS: "bounds"}
+"""Columns of records of fluents, and of the intervals that they are of."""
 
 Write = Callable[[Iterable[DeadLetter]], None]
 
@@ -89,14 +94,34 @@ def _record(text: str | None) -> object:
     return found if isinstance(found, dict) else text
 
 
-def record_lines(table: pl.DataFrame, schema: Schema, times: str) -> list[str]:
+def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: str) -> list[str]:
     """Rows as records again, a line of JSON each, in their order: where a stage runs, the text that was read is not
-    known. `times`: how they are written, `iso` or `seconds`."""
+    known. `declared`: what it was read as, which has the names of a record; `times`: how they are written, `iso` or
+    `seconds`."""
     if not table.height:
         return []
     written = json_lines({schema.name: table}, {schema.name: schema}, times == "iso", False).decode().split("\n")
     order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # as it is written
     found = [""] * table.height
     for row, line in zip(order.tolist(), written):
-        found[row] = line
+        found[row] = json.dumps(_as_declared(json.loads(line), declared), ensure_ascii=False)
+    return found
+
+
+def _as_declared(record: dict[str, Any], declared: Schema) -> dict[str, Any]:
+    """An occurrence with the names and paths that its declaration gives."""
+    found = {"type": record["type"]}
+    if declared.time is not None:
+        found[declared.time] = record["start"]
+    else:
+        found |= {declared.start or "start": record["start"], declared.end or "end": record["end"]}
+    for each in declared.attributes:
+        value = record[_OF_INTERVAL.get(each.name, each.name)]
+        if each.name == RECORD_BOUNDS and value == "[]":
+            continue  # nothing need be said of it
+        *above, last = path(source_of(each))
+        place = found
+        for step in above if EACH not in above else ():
+            place = place.setdefault(step, {})
+        place[each.name if last == EACH or EACH in above else last] = value
     return found

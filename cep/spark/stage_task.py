@@ -263,8 +263,10 @@ class StageTask:
             return [""] * table.height
         schema = self.program.schemas[event]
         if event in self.recorded and schema.fluent is not None:
-            return record_lines(as_intervals(table), self.program.schemas[schema.fluent.name], self.times)
-        return record_lines(table, schema, self.times)
+            name = schema.fluent.name
+            intervals, schema = as_intervals(table), self.program.schemas[name]
+            return record_lines(intervals, schema, self.program.inputs[name], self.times)
+        return record_lines(table, schema, self.program.inputs[event], self.times)
 
 
 def _plain(change: str) -> str:

@@ -41,6 +41,7 @@ from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
 from connectors.messages import Inbox, Messages
+from connectors.never_there import NeverThere
 
 FILE = "file"
 """The code of the dead letter of a whole file."""
@@ -101,11 +102,14 @@ def _packed(
     unread: list[str] = []
     latest: int | None = None
     reached: int | None = None
+    never, remarks = NeverThere.of(program.inputs), dict[str, None]()
     with dead_letter_file(dead_letters, name) as write_dead:
         for piece in pieces:
             dead.update(one.code for one in piece.dead)
             unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
             write_dead(piece.dead)
+            never.take(piece)
+            remarks |= dict.fromkeys(piece.remarks)
             for event, table in piece.tables.items():
                 last = table["end"].max()
                 if isinstance(last, int):
@@ -116,7 +120,8 @@ def _packed(
             yield batch(from_outside(program, tables, number, source))
             if program.unending and (far := furthest(program, tables)) is not None:
                 reached = far if reached is None else max(far, reached)
-    report = Report(read=taken, dead=dead, latest=latest, unread=unread)
+    told = [*remarks], never.lacking()
+    report = Report(read=taken, dead=dead, latest=latest, unread=unread, remarks=told[0], lacking=told[1])
     known = () if reached is None else latest_blocks(program, reached)
     yield batch([*known, report_block(report, bucket_keys(1)[0])])
 
