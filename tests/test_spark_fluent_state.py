@@ -115,6 +115,7 @@ def test_killed_runs_give_every_interval_once(
         part(Path("days"), number, random, opened)
     options = ["--output", "derived", "--checkpoint", "state", "--buckets", "3", "--output-format", "jsonl"]
     options += ["--files", "1", "--lateness", "5 s", "--master", "local[2]", *changes]
+    options += ["--conf", "spark.python.authenticate.socketTimeout=60s"]  # of workers that start beside other tests
     command = [sys.executable, "-m", "cep", "run", "rules.cep", "--on", "spark", "--input", "days", *options]
     for _ in range(KILLS):
         killed(command, tmp_path / "state" / "spark", random)

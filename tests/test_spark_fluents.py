@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from tests.spark_runs import MISSING, THERE
+from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -37,8 +37,9 @@ def run(*arguments: str) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not THERE, reason=MISSING)
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_fluents_on_spark_in_one_two_and_seven_buckets(tmp_path: Path) -> None:
+    spark_runs.spark()
     rng = random.Random(5)
     (tmp_path / "p.cep").write_text(PROGRAM)
     (tmp_path / "in").mkdir()
@@ -81,9 +82,10 @@ gone(A, K) <- END OF held(A, _) = K.
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not THERE, reason=MISSING)
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_changes_of_fluents_and_a_stretch_on_spark(tmp_path: Path) -> None:
     """What one process writes with the same options: when fluents begin and end; what lies in a stretch of time."""
+    spark_runs.spark()
     rng = random.Random(7)
     (tmp_path / "p.cep").write_text(PROGRAM)
     (tmp_path / "in").mkdir()
@@ -119,8 +121,9 @@ def test_changes_of_fluents_and_a_stretch_on_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not THERE, reason=MISSING)
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_records_of_fluents_on_spark(tmp_path: Path) -> None:
+    spark_runs.spark()
     rng = random.Random(11)
     (tmp_path / "p.cep").write_text(RECORDED)
     (tmp_path / "in").mkdir()

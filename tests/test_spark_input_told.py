@@ -12,7 +12,7 @@ from cep.command import app
 from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.spark.driver.remarks import InputRemarks
-from tests.spark_runs import MISSING, THERE
+from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -26,8 +26,9 @@ seen(X) <- local(X).
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not THERE, reason=MISSING)
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_what_is_told_of_the_input(tmp_path: Path) -> None:
+    spark_runs.spark()
     (tmp_path / "p.cep").write_text(PROGRAM)
     (tmp_path / "in").mkdir()
 

@@ -18,8 +18,9 @@ from cep.command import app
 from cep.engine import Engine
 from cep.events import Event
 from tests import reference_fluents as simple
+from tests import spark_runs
 from tests.formula_maker import FEATURES
-from tests.spark_runs import MISSING, THERE, deliver
+from tests.spark_runs import deliver
 from tests.test_fluents import as_events, random_model, random_records
 from tests.test_formula_recursion import random_recursion
 from tests.test_formulas import random_case
@@ -27,7 +28,7 @@ from tests.test_formulas_in_events import Program
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(not THERE, reason=MISSING),
+    pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
     pytest.mark.xdist_group("spark"),
 ]
 
@@ -75,6 +76,7 @@ def run(*arguments: str) -> str:
 
 @pytest.mark.parametrize("buckets", [1, 2, 7])
 def test_random_programs(buckets: int, tmp_path: Path) -> None:
+    spark_runs.spark()
     random = Random(f"fluents {buckets}")
     text, events = programs(random, PROGRAMS)
     (tmp_path / "p.cep").write_text(text)
