@@ -140,15 +140,10 @@ def _edges(table: pl.DataFrame, edges: Schema, late: int) -> pl.DataFrame:
     """When a fluent begins and ends, as an engine takes it; what holds from before all time does not begin."""
     codes = (BEGINNING, ENDING) if edges.fluent is not None and edges.fluent.defined else (BEGINS, ENDS)
     table = table.filter(pl.col("end") > FIRST)
-    what = (
-        pl.when(pl.col(EDGE) == "begins")
-        .then(codes[0])
-        .otherwise(codes[1])
-        .cast(pl.Int64)
-        .alias(edges.attributes[-1].name)
-    )
+    *attributes, kind = (each.name for each in edges.attributes)
+    what = pl.when(pl.col(EDGE) == "begins").then(codes[0]).otherwise(codes[1]).cast(pl.Int64).alias(kind)
     times = [(pl.col(name) + late).alias(name) for name in ("start", "end")]
-    return table.select(*times, ARRIVAL, *(each.name for each in edges.attributes[:-1]), what)
+    return table.select(*times, ARRIVAL, *attributes, what)
 
 
 def as_taken(schema: Schema) -> Schema:
