@@ -26,7 +26,8 @@ from cep.runtime.counts import Count
 from cep.runtime.formula_recursion import FormulaRecursion
 from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import MachinePart, SingleGoal
-from cep.runtime.recursion import CyclePart, Reader, Recursion
+from cep.runtime.recursion import Cycle, CyclePart, Reader, Recursion
+from cep.runtime.stretch_recursion import StretchRecursion, undoable
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536
@@ -38,6 +39,7 @@ class Machine:
     def __init__(self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int) -> None:
         self.plan = plan
         self.builder = builder
+        self.fast = fast_recursion
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
         self.parts: list[MachinePart] = []
@@ -102,7 +104,7 @@ class Machine:
         )
         return LaggedRecursion(cycle_, self.widths)
 
-    def _recursion(self, group: Group, max_derivations: int) -> Recursion:
+    def _recursion(self, group: Group, max_derivations: int) -> Cycle:
         steps = {unit: self._single(unit) for unit in group.units}
         parts = [
             CyclePart(
@@ -112,6 +114,8 @@ class Machine:
             )
             for units, rounds in group.slices
         ]
+        if self.fast and self.builder.lineage is None and undoable(parts):
+            return StretchRecursion(parts, self.widths)
         inside = set(group.units)
         rules = [h.label or h.event for h in self.plan.heads if h.event in inside]
         return Recursion(parts, self.widths, max_derivations, rules)

@@ -50,8 +50,28 @@ class MachinePart(Protocol):
         ...
 
 
+class GoalByGoal:
+    """What is the same for all that runs goal by goal, each counted and named as its own unit."""
+
+    __slots__ = ()
+
+    @property
+    def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
+        """Each unit by itself."""
+        return {}
+
+    def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
+        """Those of the units."""
+        return {}
+
+    @property
+    def compiled(self) -> str | None:
+        """No event runs in a kernel of its own."""
+        return None
+
+
 @dataclass(slots=True)
-class SingleGoal:
+class SingleGoal(GoalByGoal):
     """One unit: its goal and the units it reads; for an event first its own input (`event`). `width`: its columns; for
     an event also those of its input."""
 
@@ -86,17 +106,3 @@ class SingleGoal:
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
         """See `MachinePart`."""
         return [(self.unit, self.goal)]
-
-    @property
-    def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """Its own."""
-        return {}
-
-    def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """The unit's."""
-        return {}
-
-    @property
-    def compiled(self) -> str | None:
-        """It is no recursion."""
-        return None

@@ -1,7 +1,8 @@
 """Recursion in general: slice by slice of equal end, in rounds where a cycle closes inside the instant (M6).
 
-The common iterative rule runs in a kernel of its own (`cep.operators.goals.pairs.linear_recursion`); this way is the
-reference for it.
+The common iterative rule runs in a kernel of its own (`cep.operators.goals.pairs.linear_recursion`), and a cycle of
+conditions on fluents goes by many instants at once (`cep.runtime.stretch_recursion`); this way is the reference for
+both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival, first_of_equal, take
 from cep.operators.goals.contract import Goal
 from cep.plan.order import PlanUnit
+from cep.runtime.machine_part import GoalByGoal
 
 Reader = tuple[PlanUnit, Goal, tuple[PlanUnit, ...], str | None]
 # Of what an instant may derive, so many deadlines may pass in a row without any input, besides those that were open: a
@@ -38,7 +40,7 @@ class CyclePart:
     later: frozenset[tuple[PlanUnit, int]] = frozenset()
 
 
-class Cycle(ABC):
+class Cycle(GoalByGoal, ABC):
     """Goals of a cycle, as the machine runs them."""
 
     def __init__(self, parts: Sequence[CyclePart]) -> None:
@@ -67,19 +69,19 @@ class Cycle(ABC):
         """See `cep.runtime.machine_part`."""
         return [(unit, goal) for part in self.parts for unit, goal, _, _ in part.units]
 
-    @property
-    def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """Each unit by itself."""
-        return {}
-
-    def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Those of the units."""
-        return {}
-
-    @property
-    def compiled(self) -> str | None:
-        """It runs goal by goal."""
-        return None
+    def from_outside(
+        self, inputs: Mapping[str, Table], outputs: Mapping[PlanUnit, Table]
+    ) -> dict[tuple[PlanUnit, int], Table]:
+        """What comes to each unit, at this place among what it reads, from where it does not lie on the cycle."""
+        outer: dict[tuple[PlanUnit, int], Table] = {}
+        for part in self.parts:
+            for unit, _, reads, event in part.units:
+                if event is not None and event in inputs:
+                    outer[unit, 0] = inputs[event]
+                for port, other in enumerate(reads, 1 if event is not None else 0):
+                    if other not in self.inside:
+                        outer[unit, port] = outputs[other]
+        return outer
 
 
 class Recursion(Cycle):
@@ -96,14 +98,7 @@ class Recursion(Cycle):
 
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
         """Add to `outputs` what every unit of the cycle gives."""
-        outer: dict[tuple[PlanUnit, int], Table] = {}
-        for part in self.parts:
-            for unit, _, reads, event in part.units:
-                if event is not None and event in inputs:
-                    outer[unit, 0] = inputs[event]
-                for port, other in enumerate(reads, 1 if event is not None else 0):
-                    if other not in self.inside:
-                        outer[unit, port] = outputs[other]
+        outer = self.from_outside(inputs, outputs)
         made: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.inside}
         alone = most = 0
         for instant, slice_ in self._instants(outer, frontier.watermark):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +90,19 @@ class Goal(Protocol):
     @property
     def size(self) -> tuple[int, int]:
         """Occurrences waiting, and the bytes they take."""
+        ...
+
+
+@runtime_checkable
+class UndoableGoal(Goal, Protocol):
+    """A goal that can try what its inputs would come to."""
+
+    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """As `step`, which it is unless `undo` follows."""
+        ...
+
+    def undo(self) -> None:
+        """Take the last `attempt` back, once and before anything else: what the goal keeps is what it was."""
         ...
 
 

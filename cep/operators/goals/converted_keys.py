@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Goal, RecursiveGoal
+from cep.operators.goals.contract import Goal, RecursiveGoal, UndoableGoal
 from cep.operators.goals.relational import columns_of
 from cep.rules.expressions.evaluate import Evaluation
 
@@ -25,9 +26,14 @@ class WithConvertedKeys:
         self.snapshot, self.restore = goal.snapshot, goal.restore
         self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded
         self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
+        if isinstance(goal, UndoableGoal):
+            self.attempt, self.undo = partial(self._attempt, goal), goal.undo
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         return self._narrow(self.goal.step(self._wide(inputs), frontier))
+
+    def _attempt(self, goal: UndoableGoal, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        return self._narrow(goal.attempt(self._wide(inputs), frontier))
 
     def _wide(self, inputs: Sequence[Table]) -> list[Table]:
         wide = []

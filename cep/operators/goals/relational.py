@@ -42,6 +42,13 @@ class Memoryless(Untimed, ABC):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """See `cep.operators.goals.contract`."""
 
+    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """See `cep.operators.goals.contract`. A time point, which is kept, reads nothing: it is on no cycle."""
+        return self.step(inputs, frontier)
+
+    def undo(self) -> None:
+        """Nothing was kept."""
+
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Nothing is kept."""
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
-from cep.core.hashtable import MISSING
+from cep.core.hashtable import MISSING, NO_ROOM
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, rows
 from cep.core.room import filled_room
@@ -108,6 +108,9 @@ class HeldAtGoal(HoldingGoal):
 
     def __init__(self, spec: HeldAtSpec, lineage: Lineage | None = None) -> None:
         super().__init__(spec, lineage)
+        self.before = (0, NO_ROOM, NO_ROOM, NO_ROOM, NO_ROOM, NO_ROOM)
+        """Before the last attempt: how many intervals; its keys, and the newest interval of each; its tuples, the
+        latest of each, and the ends of these."""
 
     def _begin(self) -> None:
         self.keys = Keys(len(self.spec.right_key))
@@ -117,12 +120,22 @@ class HeldAtGoal(HoldingGoal):
         self.newest = np.full((0, 1), -1, np.int64)
         self.latest = np.full((0, 1), -1, np.int64)
 
-    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+    def undo(self) -> None:
+        """See `cep.operators.goals.contract`."""
+        self.count, slots, newest, tuples, latest, ends = self.before
+        self.newest[slots, 0], self.latest[tuples, 0] = newest, latest
+        self.cells[latest[latest >= 0], LAST] = ends
+
+    def _met(self, inputs: Sequence[Table], tried: bool) -> Table:
         left, right, spec = contiguous(inputs[0]), in_turn(inputs[1], self.spec.kind), self.spec
+        slots = self.keys.slots(right, self.right_key)
+        tuples = self.tuples.slots(right, self.columns, True, True)
+        self._room(self.count + rows(right))
+        if tried:
+            known, latest = slots[slots >= 0], self.latest[tuples, 0]
+            ends = self.cells[latest[latest >= 0], LAST]
+            self.before = (self.count, known, self.newest[known, 0], tuples, latest, ends)
         if rows(right):
-            slots = self.keys.slots(right, self.right_key)
-            tuples = self.tuples.slots(right, self.columns, True, True)
-            self._room(self.count + rows(right))
             self.count = _absorb(
                 right, tuples, slots, FIRST + spec.kind, self.cells, self.count, self.newest, self.latest
             )

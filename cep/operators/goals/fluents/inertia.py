@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.fluents import KINDS
+from cep.core.hashtable import NO_ROOM
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
@@ -91,11 +92,35 @@ class InertiaGoal(NumberedState):
         self.state = np.zeros((0, CELLS), np.int64)
         self.heap = np.zeros((0, 3), np.int64)
         self.counts = np.zeros(4, np.int64)
+        self.before = (NO_ROOM, self.state, self.heap, self.counts)
+        """Before the last attempt: the keys that it changes, their cells, deadlines waiting, the counts."""
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        transitions, spec = contiguous(inputs[0]), self.spec
+        transitions = contiguous(inputs[0])
+        return self._decided(transitions, self._slots(transitions), frontier)
+
+    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """See `cep.operators.goals.contract`."""
+        transitions = contiguous(inputs[0])
+        slots = self._slots(transitions)
+        heap = self.heap[: self.counts[S_HEAP]].copy()
+        touched = np.concatenate([slots, heap[heap[:, WHEN] <= frontier.watermark, SLOT]])
+        self.before = (touched, self.state[touched], heap, self.counts.copy())
+        return self._decided(transitions, slots, frontier)
+
+    def undo(self) -> None:
+        """See `cep.operators.goals.contract`. Keys that nothing holds of may stay."""
+        touched, state, heap, self.counts = self.before
+        self.state[touched] = state
+        self.heap[: len(heap)] = heap
+
+    def _slots(self, transitions: Table) -> Ints:
         slots = self.keys.slots(transitions, self.places, True, True)
         self._room(rows(transitions))
+        return slots
+
+    def _decided(self, transitions: Table, slots: Ints, frontier: Frontier) -> Table:
+        spec = self.spec
         self.counts[S_GIVEN] = 0
         value = FIRST + spec.keys if spec.valued else -1
         given = inertia(
