@@ -23,7 +23,8 @@ from cep.plan.order import PlanUnit
 from cep.runtime.recursion import Cycle, CyclePart
 
 LEAST, FEW, MOST = 8, 4, 16
-"""Instants of the shortest stretch; of passes so few that the next stretch is longer, and how many are too many."""
+"""Instants of the shortest stretch; of passes so few that the next stretch is longer, and how many are too many: more
+than a shortest stretch ever takes, which is its instants and two."""
 
 Place = tuple[PlanUnit, int]
 """A unit, and a place among what it reads."""
@@ -55,8 +56,9 @@ class StretchRecursion(Cycle):
             now = frontier if last == len(ends) else frontier.until(int(ends[last - 1]))
             stops = {place: slice_until(table, now.watermark) for place, table in outer.items()}
             pieces = {place: table[:, taken[place] : stops[place]] for place, table in outer.items()}
-            found = self._settled(pieces, now, MOST if last - first > LEAST else None)
+            found = self._settled(pieces, now)
             if found is None:
+                assert last - first > LEAST, "a pass makes at least one instant more right"
                 self.most = max(LEAST, (last - first) // 4)
                 continue
             for unit, goal, _, _ in self.readers:
@@ -69,17 +71,15 @@ class StretchRecursion(Cycle):
         for unit, tables in made.items():
             outputs[unit] = concat(tables) if tables else self.nothing[unit]
 
-    def _settled(
-        self, outer: Mapping[Place, Table], frontier: Frontier, most: int | None
-    ) -> dict[PlanUnit, Table] | None:
-        """What each unit gives of a stretch, which ends at `frontier`. None: it takes more than `most` passes, and no
-        goal has taken anything."""
+    def _settled(self, outer: Mapping[Place, Table], frontier: Frontier) -> dict[PlanUnit, Table] | None:
+        """What each unit gives of a stretch, which ends at `frontier`. None: it takes too many passes, and no goal has
+        taken anything."""
         found = {unit: self.nothing[unit] for unit in self.inside}
         seen: dict[PlanUnit, list[Table]] = {}
         passes = 0
         while self._pass(found, seen, outer, frontier):
             passes += 1
-            if passes == most:
+            if passes == MOST:
                 for unit, goal, _, _ in self.readers:
                     if unit in seen:
                         goal.undo()
