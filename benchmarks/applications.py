@@ -1,7 +1,8 @@
 """Applications of RTEC's kind: event descriptions of `applications/`, as RTEC writes them and in our own words, over
 streams that are made up. Both give the same; what is measured is both, columns in to columns out.
 
-RTEC itself makes 38 to 160 thousand rows a second of such, 5 to 17 thousand of a fleet with wide windows.
+RTEC itself makes 38 to 160 thousand rows a second of such, 5 to 17 thousand of a fleet with wide windows. Contacts are
+no application of its, but a cycle of fluents across keys.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ SECOND = 1_000_000
 A_SECOND = 100
 """Rows that come in a second of the events' time."""
 AT_LEAST = 20 * 160_000
-AT_LEAST_FLEET = 20 * 17_000
+AT_LEAST_OF = {"fleet": 20 * 17_000, "contacts": 20_000}
+"""Of contacts each row is an instant, in which what happens to one person follows from what happened to others."""
 
 Columns = dict[str, np.ndarray[Any, Any]]
 
@@ -126,12 +128,13 @@ def velocity(draws: Draws) -> Columns:
 @dataclass(frozen=True, slots=True)
 class Application:
     """An event description, its events, and its facts for a number of keys. `together`: events that come at
-    the instants of a part of another's: (event, of whose)."""
+    the instants of a part of another's: (event, of whose). `a_second`: rows that come in a second."""
 
     name: str
     kinds: Kinds
     facts: Callable[[int], dict[str, list[tuple[str | float, ...]]]] = lambda keys: {}
     together: tuple[tuple[str, str], ...] = ()
+    a_second: int = A_SECOND
 
     def program(self, dialect: str) -> Path:
         return FOLDER / f"{self.name}{DIALECTS[dialect]}"
@@ -139,7 +142,7 @@ class Application:
     def stream(self, rows: int, keys: int) -> Stream:
         """Events in order of time, `@n` their attributes by position."""
         random = np.random.default_rng(1)
-        seconds = np.sort(random.integers(0, max(1, rows // A_SECOND), rows))
+        seconds = np.sort(random.integers(0, max(1, rows // self.a_second), rows))
         weights = np.array([weight for weight, _ in self.kinds.values()], float)
         kind = random.choice(len(weights), rows, p=weights / weights.sum())
         tables: Batch = {}
@@ -251,6 +254,15 @@ applications = {
             },
             together=(("close_to_gas", "fuel_level"),),
         ),
+        Application(
+            "contacts",
+            {
+                "meet": (20, lambda draws: columns(one=draws.key("p"), other=draws.key("p"))),
+                "infect": (1, one("p")),
+                "cure": (2, one("p")),
+            },
+            a_second=1,
+        ),
     )
 }  # fmt: skip
 
@@ -323,7 +335,7 @@ def lines(quick: bool, only: str) -> Iterator[Line]:
         rows = ROWS // 10 if quick else ROWS
         sides = {dialect: _in_process(application.name, dialect, rows) for dialect in DIALECTS}
         same = Target("same", sides["rtec"]["sum"] == sides["own"]["sum"])
-        least = AT_LEAST_FLEET if application.name == "fleet" else AT_LEAST
+        least = AT_LEAST_OF.get(application.name, AT_LEAST)
         for dialect, found in sides.items():
             rate = found["rows"] / found["seconds"]
             yield Line(

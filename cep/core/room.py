@@ -26,6 +26,7 @@ def filled_room(array: NDArray[np.int64], needed: int, fill: int) -> NDArray[np.
     """The array, or a larger one with its rows, so that `needed` rows fit; the new ones hold `fill`."""
     if needed <= len(array):
         return array
-    larger = np.full((roomy(needed, 2 * len(array)), array.shape[1]), fill, np.int64)
+    shape = (roomy(needed, 2 * len(array)), array.shape[1])
+    larger = np.full(shape, fill, np.int64) if fill else np.zeros(shape, np.int64)  # of zeros no page is written yet
     larger[: len(array)] = array
     return larger

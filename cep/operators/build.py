@@ -61,7 +61,13 @@ class GoalBuilder:
             optional = self.optional(self.plan.columns[head.child])
             evaluations = [compile_expression(argument, self.pool, optional) for argument in arguments]
             heads.append((self.types(head.child), evaluations, plain))
-        return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage)
+        distinct = len(rules) == 1 and self._distinct(self.plan.heads[rules[0]].child, heads[0][2])
+        return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage, distinct)
+
+    def _distinct(self, child: int, columns: Sequence[int] | None) -> bool:
+        """Whether these columns of a node never show an occurrence twice: all of one that gives none twice."""
+        every = set(range(len(self.plan.columns[child])))
+        return columns is not None and every <= set(columns) and self.plan.nodes[child].properties().distinct
 
     def cycle(self, group: Group) -> Loop | None:
         """What runs a cycle in a kernel of its own, where there is one for it."""

@@ -73,6 +73,7 @@ class Inertia(Node):
             multiplies=True,
             needs_instant="a fluent",
             after=True,
+            distinct=True,
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

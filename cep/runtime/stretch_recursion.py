@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from cep.core.hashtable import NO_ROOM
-from cep.core.relation import END, Table, concat, empty, rows, slice_until
+from cep.core.relation import END, Table, concat, contiguous, empty, rows, slice_until
 from cep.core.time import Frontier
 from cep.operators.goals.contract import UndoableGoal
 from cep.plan.order import PlanUnit
@@ -55,7 +55,7 @@ class StretchRecursion(Cycle):
             last = min(first + self.most, len(ends))
             now = frontier if last == len(ends) else frontier.until(int(ends[last - 1]))
             stops = {place: slice_until(table, now.watermark) for place, table in outer.items()}
-            pieces = {place: table[:, taken[place] : stops[place]] for place, table in outer.items()}
+            pieces = {place: contiguous(table[:, taken[place] : stops[place]]) for place, table in outer.items()}
             found = self._settled(pieces, now)
             if found is None:
                 assert last - first > LEAST, "a pass makes at least one instant more right"

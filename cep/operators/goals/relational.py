@@ -210,7 +210,8 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
 class Project(Memoryless):
     """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
 
-    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several.
+    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several. `distinct`: there is one
+    head, and what it is given is a set already.
     """
 
     def __init__(
@@ -219,8 +220,10 @@ class Project(Memoryless):
         heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]],
         rules: Sequence[int] = (),
         lineage: Lineage | None = None,
+        distinct: bool = False,
     ) -> None:
         self.width = width
+        self.distinct = distinct
         self.heads = heads
         self.rules = rules
         self.lineage = lineage
@@ -249,7 +252,7 @@ class Project(Memoryless):
                 made[-1], by[len(made) - 1] = self._named(made[-1], self.lineage), rule
         if not made:
             return empty(self.width)
-        found = as_set(made)
+        found = made[0] if self.distinct and not rows(inputs[0]) else as_set(made)
         if self.lineage is not None and self.several:
             self._link(made, by, found, self.lineage)
         return found

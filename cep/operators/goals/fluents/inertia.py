@@ -91,7 +91,7 @@ class InertiaGoal(NumberedState):
         self.keys = Keys(spec.keys)
         self.state = np.zeros((0, CELLS), np.int64)
         self.heap = np.zeros((0, 3), np.int64)
-        self.counts = np.zeros(4, np.int64)
+        self.counts = np.zeros(3, np.int64)
         self.before = (NO_ROOM, self.state, self.heap, self.counts)
         """Before the last attempt: the keys that it changes, their cells, deadlines waiting, the counts."""
 
@@ -211,7 +211,7 @@ class InertiaGoal(NumberedState):
         heap = heap[np.lexsort((heap[:, TURN], heap[:, WHEN]))]  # sorted, it is a heap
         self.heap = heap.copy()
         self.heap[:, TURN] = np.arange(len(heap))
-        self.counts = np.array([len(heap), len(heap), 0, 0], np.int64)
+        self.counts = np.array([len(heap), len(heap), 0], np.int64)
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         table = np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1)

@@ -15,11 +15,13 @@ from cep.operators.goals.keys import grow
 # of each key: what holds, since when, when it is due (NEVER: not), the name of what began it, its order of arrival
 HOLDS, VALUE, SINCE, DUE, NAME, ARRIVAL = range(6)
 KEPT = 6
-# and of the instant at hand: which one it is, how many values were initiated (2: several), the first, its name; whether
-# the present one was initiated, whether it ends; whether the first initiated is terminated, or all are; the order of
-# arrival, and the name of what ends it
-STAMP, STARTED, NEXT, NEXT_NAME, AGAIN, STOPS, CANCELLED, FIRST_ORDER, STOPPER = range(KEPT, KEPT + 9)
-CELLS = KEPT + 9
+# and its place among those of the instant at hand, where it is one of them
+PLACE = KEPT
+CELLS = KEPT + 1
+# of each key of the instant at hand: which it is, how many values were initiated (2: several), the first, its name;
+# whether the present one was initiated, whether it ends; whether the first initiated is terminated, or all are; the
+# order of arrival, and the name of what ends it
+OF, STARTED, NEXT, NEXT_NAME, AGAIN, STOPS, CANCELLED, FIRST_ORDER, STOPPER = range(9)
 AHEAD = 16
 """Rows: the cells of a key are asked for before its turn comes."""
 
@@ -32,8 +34,8 @@ WHEN, TURN, SLOT = range(3)
 # whether it is renewed
 D_ONE, D_VALUE, D_DURATION, D_NEXT, D_BECOMES, D_RENEWED = range(6)
 
-# what a step changes besides arrays: deadlines waiting, the turn of the next, rows given, instants met
-S_HEAP, S_TURN, S_GIVEN, S_STAMP = range(4)
+# what a step changes besides arrays: deadlines waiting, the turn of the next, rows given
+S_HEAP, S_TURN, S_GIVEN = range(3)
 
 
 @njit(cache=True)
@@ -46,38 +48,41 @@ def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _touch(state, touched, count, slot, stamp, order):  # type: ignore[no-untyped-def]
-    """The key takes part in the instant; gives how many do."""
-    if state[slot, STAMP] == stamp:
+def _touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
+    """The key takes part in the instant; gives how many do. The places of others are from earlier instants, and wrong
+    (Briggs, Torczon: An efficient representation for sparse sets, 1993)."""
+    place = state[slot, PLACE]
+    if place < count and now[place, OF] == slot:
         return count
-    state[slot, STAMP] = stamp
-    state[slot, STARTED] = 0
-    state[slot, NEXT_NAME] = 0
-    state[slot, AGAIN] = 0
-    state[slot, STOPS] = 0
-    state[slot, CANCELLED] = 0
-    state[slot, FIRST_ORDER] = order
-    state[slot, STOPPER] = 0
-    touched[count] = slot
+    state[slot, PLACE] = count
+    now[count, OF] = slot
+    now[count, STARTED] = 0
+    now[count, NEXT_NAME] = 0
+    now[count, AGAIN] = 0
+    now[count, STOPS] = 0
+    now[count, CANCELLED] = 0
+    now[count, FIRST_ORDER] = order
+    now[count, STOPPER] = 0
     return count + 1
 
 
 @njit(cache=True)
-def _initiated(state, slot, value, name):  # type: ignore[no-untyped-def]
+def _initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
     """A value is initiated at the instant at hand."""
-    if state[slot, STARTED] == 0:
-        state[slot, STARTED] = 1
-        state[slot, NEXT] = value
-        state[slot, NEXT_NAME] = name
-    elif state[slot, NEXT] != value:
-        state[slot, STARTED] = 2
+    place = state[slot, PLACE]
+    if now[place, STARTED] == 0:
+        now[place, STARTED] = 1
+        now[place, NEXT] = value
+        now[place, NEXT_NAME] = name
+    elif now[place, NEXT] != value:
+        now[place, STARTED] = 2
     if state[slot, HOLDS]:
         if state[slot, VALUE] == value:
-            state[slot, AGAIN] = 1
+            now[place, AGAIN] = 1
         else:  # it ends what holds, whatever becomes of it
-            state[slot, STOPS] = 1
-            if state[slot, STOPPER] == 0:
-                state[slot, STOPPER] = name
+            now[place, STOPS] = 1
+            if now[place, STOPPER] == 0:
+                now[place, STOPPER] = name
 
 
 @njit(cache=True)
@@ -100,7 +105,7 @@ def inertia(  # type: ignore[no-untyped-def]
     slots, `heap` for a deadline more a row of `transitions`. Gives the rows given, (start, end, order, name, other
     name, slot, value, kind), which grow as they must; three at most a key and instant."""
     n = transitions.shape[1]
-    touched = np.empty(n + counts[S_HEAP] + 1, np.int64)
+    keys = np.empty((n + counts[S_HEAP] + 1, STOPPER + 1), np.int64)
     i = 0
     while True:
         # deadlines of what has ended, or was renewed, are none any more
@@ -116,52 +121,52 @@ def inertia(  # type: ignore[no-untyped-def]
             now = min(now, heap[0, WHEN])
         if now == NEVER or (i == n and now > watermark):
             break
-        counts[S_STAMP] += 1
-        stamp = counts[S_STAMP]
         first = i
         among = 0
         while i < n and transitions[END, i] == now:
             if i + AHEAD < n:
                 prefetch(state, slots[i + AHEAD])
             slot = slots[i]
-            among = _touch(state, touched, among, slot, stamp, transitions[ORDER, i])
+            among = _touch(state, keys, among, slot, transitions[ORDER, i])
             if transitions[kind_row, i] == INITIATED:
-                _initiated(state, slot, 0 if value_row < 0 else transitions[value_row, i], transitions[IDENTITY, i])
+                value = 0 if value_row < 0 else transitions[value_row, i]
+                _initiated(state, keys, slot, value, transitions[IDENTITY, i])
             i += 1
         while counts[S_HEAP] > 0 and heap[0, WHEN] == now:
             slot = heap[0, SLOT]
             counts[S_HEAP] = drop_timer(heap, counts[S_HEAP], True)
             if not state[slot, HOLDS] or state[slot, DUE] != now:
                 continue
-            among = _touch(state, touched, among, slot, stamp, state[slot, ARRIVAL])
+            among = _touch(state, keys, among, slot, state[slot, ARRIVAL])
             state[slot, DUE] = NEVER
             d = _deadline_of(deadlines, state[slot, VALUE])
-            if deadlines[d, D_RENEWED] and state[slot, AGAIN]:
+            if deadlines[d, D_RENEWED] and keys[state[slot, PLACE], AGAIN]:
                 continue
             if deadlines[d, D_NEXT]:
-                _initiated(state, slot, deadlines[d, D_BECOMES], 0)
+                _initiated(state, keys, slot, deadlines[d, D_BECOMES], 0)
             else:
-                state[slot, STOPS] = 1
+                keys[state[slot, PLACE], STOPS] = 1
         for j in range(first, i):
             if transitions[kind_row, j] == INITIATED:
                 continue
             slot = slots[j]
+            place = state[slot, PLACE]
             every = transitions[kind_row, j] == ENDED_ALL
             value = 0 if value_row < 0 else transitions[value_row, j]
             if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
-                state[slot, STOPS] = 1
-                if state[slot, STOPPER] == 0:
-                    state[slot, STOPPER] = transitions[IDENTITY, j]
-            if state[slot, STARTED] == 1 and (every or value == state[slot, NEXT]):
-                state[slot, CANCELLED] = 1
+                keys[place, STOPS] = 1
+                if keys[place, STOPPER] == 0:
+                    keys[place, STOPPER] = transitions[IDENTITY, j]
+            if keys[place, STARTED] == 1 and (every or value == keys[place, NEXT]):
+                keys[place, CANCELLED] = 1
         given = grow(given, counts[S_GIVEN] + 3 * among) if given.shape[0] < counts[S_GIVEN] + 3 * among else given
         for t in range(among):
-            slot = touched[t]
-            order = state[slot, FIRST_ORDER]
+            slot = keys[t, OF]
+            order = keys[t, FIRST_ORDER]
             held = state[slot, HOLDS]
-            if held and state[slot, STOPS]:
+            if held and keys[t, STOPS]:
                 value, since = state[slot, VALUE], state[slot, SINCE]
-                name, other = state[slot, NAME], state[slot, STOPPER]
+                name, other = state[slot, NAME], keys[t, STOPPER]
                 if wanted[ENDS]:
                     _give(given, counts[S_GIVEN], now, now, order, name, other, slot, value, ENDS)
                     counts[S_GIVEN] += 1
@@ -171,19 +176,19 @@ def inertia(  # type: ignore[no-untyped-def]
                     counts[S_GIVEN] += 1
                 state[slot, HOLDS] = 0
                 state[slot, DUE] = NEVER
-            begins = state[slot, STARTED] == 1 and not state[slot, CANCELLED] and not state[slot, AGAIN]
+            begins = keys[t, STARTED] == 1 and not keys[t, CANCELLED] and not keys[t, AGAIN]
             if begins:
                 state[slot, HOLDS] = 1
-                state[slot, VALUE] = state[slot, NEXT]
+                state[slot, VALUE] = keys[t, NEXT]
                 state[slot, SINCE] = now
-                state[slot, NAME] = state[slot, NEXT_NAME]
+                state[slot, NAME] = keys[t, NEXT_NAME]
                 state[slot, ARRIVAL] = order
                 state[slot, DUE] = NEVER
                 kind = BEFORE if now == SINCE_EVER else BEGINS
                 if wanted[kind]:
                     _give(given, counts[S_GIVEN], now, now, order, state[slot, NAME], 0, slot, state[slot, VALUE], kind)
                     counts[S_GIVEN] += 1
-            if state[slot, HOLDS] and now != SINCE_EVER and (begins or state[slot, AGAIN]):
+            if state[slot, HOLDS] and now != SINCE_EVER and (begins or keys[t, AGAIN]):
                 d = _deadline_of(deadlines, state[slot, VALUE])
                 if d >= 0 and (begins or deadlines[d, D_RENEWED]):
                     due = now + deadlines[d, D_DURATION]
