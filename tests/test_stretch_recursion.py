@@ -8,6 +8,7 @@ import pytest
 
 from cep.engine import Engine
 from cep.events import Event, Held
+from cep.plan.explain import explain
 from cep.runtime import stretch_recursion
 from cep.runtime.decode import events_of
 from cep.runtime.held import held_of
@@ -112,6 +113,8 @@ def test_many_instants_at_once_are_as_one_by_one(seed: int, monkeypatch: pytest.
 def test_a_cycle_of_conditions_on_fluents_goes_by_stretches() -> None:
     program = DECLARED + "initiate f(K) <- a(K, L, X) WHERE not f(L).\nterminate f(K) <- b(K, L, X) WHERE f(K), f(L)."
     assert cycles(Engine.from_text(program)) == [StretchRecursion]
+    plan = Engine.from_text(program).plan
+    assert "many instants at once, in passes until nothing changes" in " ".join(explain(plan, ()).split())
     assert cycles(Engine.from_text(program, fast_recursion=False)) == [Recursion]
 
 

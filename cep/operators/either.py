@@ -137,7 +137,7 @@ class Union(Node):
 
     def describe(self) -> NodeProperties:
         shows = tuple(((0, column), (1, other)) for column, other in self.pairs())
-        return NodeProperties("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER)
+        return NodeProperties("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER, undoable=True)
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]

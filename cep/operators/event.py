@@ -119,7 +119,8 @@ class Scan(Node):
     take: tuple[int, ...]
 
     def describe(self) -> NodeProperties:
-        return NodeProperties(self.event, event=self.event, takes=self.take, shows=((),) * len(self.take))
+        shows = ((),) * len(self.take)
+        return NodeProperties(self.event, event=self.event, takes=self.take, shows=shows, undoable=True)
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         attributes = inference.schemas[self.event].attributes

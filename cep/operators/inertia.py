@@ -74,6 +74,7 @@ class Inertia(Node):
             needs_instant="a fluent",
             after=True,
             distinct=True,
+            undoable=True,
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -183,6 +183,7 @@ class Select(Node):
             binds=self.binds,
             completes=(0,),
             within=self.within,
+            undoable=True,
             multiplies=bool(self.binds),
             selects=True,
             follows=self.kind is not None,

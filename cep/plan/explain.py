@@ -14,7 +14,7 @@ from cep.plan.algebra import Head, Triples
 from cep.plan.goal_names import labels, rules, units
 from cep.plan.horizon import horizon
 from cep.plan.node import Meeting, Node
-from cep.plan.order import Group
+from cep.plan.order import Group, by_stretches
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.render import LONGEST, Rendering, counted, listed
@@ -138,7 +138,10 @@ class _Listing:
         if self.compiled is None:
             return "what it makes waits for something later"
         compiled = all(event in self.compiled for event in events)
-        return "compiled, one pass in order of arrival" if compiled else "instant by instant"
+        if compiled:
+            return "compiled, one pass in order of arrival"
+        stretches = by_stretches(group, self.plan.nodes)
+        return "many instants at once, in passes until nothing changes" if stretches else "instant by instant"
 
     def rules(self, numbers: Iterable[int]) -> str:
         return rules(self.plan, numbers)

@@ -72,11 +72,12 @@ class NodeProperties:
     occurrence may make several that arrive together; `one_at_once`: whether it gives at most one for an instant and
     group. `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself
     there; this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `once`:
-    it has the one occurrence that time alone makes; `distinct`: it gives no occurrence twice. `settles`: it gives what
-    the formulas of a fluent come to, so that a cycle of formulas goes through it; `timed`: time alone changes what a
-    formula gives, `follows`: the knowledge does; `lag`: by how many microseconds at least that is later than what it
-    asks; `counts`: it counts what supports its tuples; `after`: what it gives begins and ends just after what it takes.
-    `records`: its part's rows are records of a fluent, of which its goal keeps those without an end (a `RecordKeeper`).
+    it has the one occurrence that time alone makes; `distinct`: it gives no occurrence twice; `undoable`: its goal can
+    take a step back (an `UndoableGoal`). `settles`: it gives what the formulas of a fluent come to, so that a cycle of
+    formulas goes through it; `timed`: time alone changes what a formula gives, `follows`: the knowledge does; `lag`: by
+    how many microseconds at least that is later than what it asks; `counts`: it counts what supports its tuples;
+    `after`: what it gives begins and ends just after what it takes. `records`: its part's rows are records of a fluent,
+    of which its goal keeps those without an end (a `RecordKeeper`).
     """
 
     word: str
@@ -115,6 +116,7 @@ class NodeProperties:
     after: bool = False
     records: bool = False
     distinct: bool = False
+    undoable: bool = False
 
 
 class Node(WithProperties[NodeProperties]):

@@ -82,6 +82,13 @@ def order(
     return tuple(groups), errors
 
 
+def by_stretches(group: Group, nodes: Sequence[Node]) -> bool:
+    """Whether a cycle goes by many instants at once: nothing of it is a cycle inside an instant, and each goal takes
+    back what it tried."""
+    undoable = (nodes[unit].properties().undoable for unit in group.units if isinstance(unit, int))
+    return not any(rounds for _, rounds in group.slices) and all(undoable)
+
+
 def reads(node: Node) -> list[PlanUnit]:
     """What a node reads: other nodes, or an event."""
     event = node.properties().event

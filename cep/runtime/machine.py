@@ -27,7 +27,7 @@ from cep.runtime.formula_recursion import FormulaRecursion
 from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import MachinePart, SingleGoal
 from cep.runtime.recursion import Cycle, CyclePart, Reader, Recursion
-from cep.runtime.stretch_recursion import StretchRecursion, undoable
+from cep.runtime.stretch_recursion import StretchRecursion
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536
@@ -114,7 +114,7 @@ class Machine:
             )
             for units, rounds in group.slices
         ]
-        if self.fast and self.builder.lineage is None and undoable(parts):
+        if self.fast and self.builder.lineage is None and order.by_stretches(group, self.plan.nodes):
             return StretchRecursion(parts, self.widths)
         inside = set(group.units)
         rules = [h.label or h.event for h in self.plan.heads if h.event in inside]

@@ -30,13 +30,8 @@ Place = tuple[PlanUnit, int]
 """A unit, and a place among what it reads."""
 
 
-def undoable(parts: Sequence[CyclePart]) -> bool:
-    """Whether a cycle can go so: nothing of it is a cycle inside an instant, and each goal takes back what it tried."""
-    return all(not part.rounds and isinstance(goal, UndoableGoal) for part in parts for _, goal, _, _ in part.units)
-
-
 class StretchRecursion(Cycle):
-    """The goals of one cycle that is `undoable`."""
+    """The goals of one cycle that goes `by_stretches` (`cep.plan.order`)."""
 
     def __init__(self, parts: Sequence[CyclePart], widths: Mapping[PlanUnit, int]) -> None:
         super().__init__(parts)
