@@ -76,14 +76,14 @@ def given(engine: Engine, tables: dict) -> list[Held | Event]:
 
 
 def cycles(engine: Engine) -> list[type]:
-    return [type(part) for part in engine._parts.machine.parts if isinstance(part, Recursion | StretchRecursion)]
+    return [type(part) for part in engine._parts.machine.parts if isinstance(part, Recursion)]
 
 
 @pytest.mark.parametrize("seed", seeds(150))
 def test_many_instants_at_once_are_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two engines take the same pushes, and their states are exchanged now and then."""
     rng = random.Random(seed)
-    least, few, most = rng.choice(((1, 1, 3), (2, 2, 5), (8, 4, 16)))
+    least, few, most = rng.choice(((1, 1, 2), (1, 1, 3), (2, 2, 5), (8, 4, 16)))
     monkeypatch.setattr(stretch_recursion, "LEAST", least)
     monkeypatch.setattr(stretch_recursion, "FEW", few)
     monkeypatch.setattr(stretch_recursion, "MOST", most)

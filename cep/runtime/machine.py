@@ -26,7 +26,7 @@ from cep.runtime.counts import Count
 from cep.runtime.formula_recursion import FormulaRecursion
 from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import MachinePart, SingleGoal
-from cep.runtime.recursion import Cycle, CyclePart, Reader, Recursion
+from cep.runtime.recursion import CyclePart, Reader, Recursion
 from cep.runtime.stretch_recursion import StretchRecursion
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
@@ -104,7 +104,7 @@ class Machine:
         )
         return LaggedRecursion(cycle_, self.widths)
 
-    def _recursion(self, group: Group, max_derivations: int) -> Cycle:
+    def _recursion(self, group: Group, max_derivations: int) -> Recursion:
         steps = {unit: self._single(unit) for unit in group.units}
         parts = [
             CyclePart(
@@ -114,11 +114,12 @@ class Machine:
             )
             for units, rounds in group.slices
         ]
+        make = Recursion
         if self.fast and self.builder.lineage is None and order.by_stretches(group, self.plan.nodes):
-            return StretchRecursion(parts, self.widths)
+            make = StretchRecursion
         inside = set(group.units)
         rules = [h.label or h.event for h in self.plan.heads if h.event in inside]
-        return Recursion(parts, self.widths, max_derivations, rules)
+        return make(parts, self.widths, max_derivations, rules)
 
     def _settles(self, unit: PlanUnit) -> bool:
         return not isinstance(unit, str) and self.plan.nodes[unit].properties().settles

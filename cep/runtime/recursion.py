@@ -100,6 +100,16 @@ class Recursion(Cycle):
         """Add to `outputs` what every unit of the cycle gives."""
         outer = self.from_outside(inputs, outputs)
         made: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.inside}
+        self.one_by_one(outer, made, frontier)
+        for part in self.parts:
+            for unit, goal, _, _ in part.units:
+                outputs[unit] = concat(made[unit]) if made[unit] else empty(self.widths[unit])
+                goal.evict(frontier)
+
+    def one_by_one(
+        self, outer: Mapping[tuple[PlanUnit, int], Table], made: dict[PlanUnit, list[Table]], frontier: Frontier
+    ) -> None:
+        """Add to `made` what every unit gives, instant by instant."""
         alone = most = 0
         for instant, slice_ in self._instants(outer, frontier.watermark):
             if slice_:
@@ -116,10 +126,6 @@ class Recursion(Cycle):
                     made[unit].append(table)
             for goal in self.goals:
                 goal.evict(now_at)
-        for part in self.parts:
-            for unit, goal, _, _ in part.units:
-                outputs[unit] = concat(made[unit]) if made[unit] else empty(self.widths[unit])
-                goal.evict(frontier)
 
     def _instants(
         self, outer: Mapping[tuple[PlanUnit, int], Table], watermark: int

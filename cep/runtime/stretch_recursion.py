@@ -20,21 +20,23 @@ from cep.core.relation import END, Table, concat, contiguous, empty, rows, slice
 from cep.core.time import Frontier
 from cep.operators.goals.contract import UndoableGoal
 from cep.plan.order import PlanUnit
-from cep.runtime.recursion import Cycle, CyclePart
+from cep.runtime.recursion import CyclePart, Recursion
 
 LEAST, FEW, MOST = 8, 4, 16
 """Instants of the shortest stretch; of passes so few that the next stretch is longer, and how many are too many: more
-than a shortest stretch ever takes, which is its instants and two."""
+than a shortest stretch takes, which is its instants and two, unless deadlines make others, one after the other."""
 
 Place = tuple[PlanUnit, int]
 """A unit, and a place among what it reads."""
 
 
-class StretchRecursion(Cycle):
+class StretchRecursion(Recursion):
     """The goals of one cycle that goes `by_stretches` (`cep.plan.order`)."""
 
-    def __init__(self, parts: Sequence[CyclePart], widths: Mapping[PlanUnit, int]) -> None:
-        super().__init__(parts)
+    def __init__(
+        self, parts: Sequence[CyclePart], widths: Mapping[PlanUnit, int], max_derivations: int, rules: Sequence[str]
+    ) -> None:
+        super().__init__(parts, widths, max_derivations, rules)
         self.nothing = {unit: empty(width) for unit, width in widths.items()}
         self.readers = [(u, cast(UndoableGoal, goal), reads, e) for part in parts for u, goal, reads, e in part.units]
         self.most = 8 * LEAST
@@ -52,14 +54,16 @@ class StretchRecursion(Cycle):
             stops = {place: slice_until(table, now.watermark) for place, table in outer.items()}
             pieces = {place: contiguous(table[:, taken[place] : stops[place]]) for place, table in outer.items()}
             found = self._settled(pieces, now)
-            if found is None:
-                assert last - first > LEAST, "a pass makes at least one instant more right"
+            if found is None and last - first > LEAST:
                 self.most = max(LEAST, (last - first) // 4)
                 continue
-            for unit, goal, _, _ in self.readers:
-                if rows(found[unit]):
-                    made[unit].append(found[unit])
-                goal.evict(now)
+            if found is None:
+                self.one_by_one(pieces, made, now)
+            else:
+                for unit, goal, _, _ in self.readers:
+                    if rows(found[unit]):
+                        made[unit].append(found[unit])
+                    goal.evict(now)
             if last == len(ends):
                 break
             taken, first = stops, last
