@@ -46,7 +46,7 @@ def _ends(table: pl.DataFrame, order: NDArray[np.int64] | None, late: int) -> li
     start = table["start"].set(table["start"] == SINCE_EVER, None)
     end = table["end"].set(table["end"] == END_OF_TIME, None) - late
     if order is not None:
-        return [start, end, pl.Series("bounds", np.array(BOUNDS)[order], dtype=pl.String)]
+        return [start, end, pl.Series("bounds", BOUNDS, dtype=pl.String).gather(order)]
     bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
     return [start, end, bounds.set(end.is_null(), "()")]
 

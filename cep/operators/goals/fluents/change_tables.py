@@ -13,18 +13,22 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, FOREVER, SINCE_EVER
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, FOREVER, KINDS, SINCE_EVER
 from cep.core.interval_sets import FAR, INFINITE
-from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.fluents.changes import stable_order
 
 NOTHING = -INFINITE - 1
 """Decided up to here: nothing."""
-_CHANGES = np.isin(np.arange(16), (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT))
-_BEGIN = np.isin(np.arange(16), (BEGINS, BEFORE, BEGINS_AT)).astype(np.int64)
-_AFTER = np.isin(np.arange(16), (BEGINS, ENDS)).astype(np.int64)
+_LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
+"""Of a kind of rows: from just after the instant on; it begins; it is a change at all; from before all time on."""
+_CHANGES = np.zeros(KINDS, np.int64)
+_CHANGES[[BEGINS, BEGINS_AT, ENDS, ENDS_AT]] = _CHANGE
+_CHANGES[[BEGINS, BEGINS_AT]] |= _BEGIN
+_CHANGES[[BEGINS, ENDS]] |= _LATER
+_CHANGES[BEFORE] = _CHANGE | _BEGIN | _EVER
 
 
 def decided(frontier: Frontier, late: int) -> int:
@@ -49,25 +53,67 @@ def delay_of(late: int) -> int:
 
 def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
     """The changes of a table, their codes, and whether the tuple holds from there on."""
-    kinds = table[kind_row]
-    chosen = _CHANGES[kinds]
-    if not chosen.all():
-        table = np.ascontiguousarray(table[:, chosen])
-        kinds = table[kind_row]
-    code = 2 * table[START] + _AFTER[kinds]
-    code[kinds == BEFORE] = -INFINITE
-    return table, code, _BEGIN[kinds]
+    code, begins = np.empty(rows(table), np.int64), np.empty(rows(table), np.int64)
+    table = contiguous(table)
+    count = _codes(table, kind_row, _CHANGES, code, begins)
+    if count < rows(table):
+        table = _of_changes(table, kind_row, _CHANGES, count)
+    return table, code[:count], begins[:count]
+
+
+@njit(linear=True, cache=True)
+def _codes(table, kind_row, kinds, code, begins):  # type: ignore[no-untyped-def]
+    """Codes and beginnings of the changes among the rows, which are as many at most; gives how many."""
+    count = 0
+    for i in range(table.shape[1]):
+        change = kinds[table[kind_row, i]]
+        if change:
+            code[count] = -INFINITE if change & _EVER else 2 * table[START, i] + (change & _LATER)
+            begins[count] = 1 if change & _BEGIN else 0
+            count += 1
+    return count
+
+
+@njit(linear=True, cache=True)
+def _of_changes(table, kind_row, kinds, count):  # type: ignore[no-untyped-def]
+    """The rows that are changes: so many."""
+    made = np.empty((table.shape[0], count), np.int64)
+    for row in range(table.shape[0]):
+        place = 0
+        for i in range(table.shape[1]):
+            if kinds[table[kind_row, i]]:
+                made[row, place] = table[row, i]
+                place += 1
+    return made
 
 
 def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: int = 0) -> None:
     """Write codes and what begins there into a table; it is known `delay` microseconds later."""
-    ever = code == -INFINITE
-    times = np.where(ever, SINCE_EVER, code >> 1)
-    table[START], table[END] = times, times + delay if delay else times
-    table[START + 2 : FIRST] = 0
-    after = (code & 1) == 1
-    kinds = np.where(begins == 1, np.where(after, BEGINS, BEGINS_AT), np.where(after, ENDS, ENDS_AT))
-    table[kind_row] = np.where(ever, BEFORE, kinds)
+    _put(table, kind_row, code, begins, delay)
+
+
+@njit(linear=True, cache=True)
+def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
+    """A row of `code` for each of the table."""
+    for i in range(table.shape[1]):
+        at = code[i]
+        later = at & 1
+        time = at >> 1
+        kind = (BEGINS if later else BEGINS_AT) if begins[i] == 1 else (ENDS if later else ENDS_AT)
+        if at == -INFINITE:
+            time, kind = SINCE_EVER, BEFORE
+        table[START, i], table[END, i] = time, time + delay
+        table[ORDER, i] = table[IDENTITY, i] = 0
+        table[kind_row, i] = kind
+
+
+@njit(linear=True, cache=True)
+def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-def]
+    """Into the columns from `first` on those of the tuples of these numbers, from `column` on: a key for each row of
+    the table."""
+    for at in range(column, known.shape[1]):
+        for i in range(len(keys)):
+            table[first + at - column, i] = known[keys[i], at]
 
 
 class PendingChanges:
@@ -89,7 +135,7 @@ class PendingChanges:
         self._first: int | None = None
 
     def take(self, inputs: Sequence[Table], frontier: Frontier) -> list[tuple[Table, Ints, Ints]]:
-        """Of each input the changes that are decided now, sorted by code."""
+        """Of each input the changes that are decided now, in order of arrival, so almost in that of their codes."""
         until = decided(frontier, self.late)
         found = []
         first = INFINITE
@@ -102,13 +148,10 @@ class PendingChanges:
                 ready = code <= until
                 self.tables[number] = table[:, ~ready]
                 first = min(first, int(code[~ready].min()))
-                table, code, begins = table[:, ready], code[ready], begins[ready]
+                table, code, begins = contiguous(table[:, ready]), code[ready], begins[ready]
             else:
                 self.tables[number] = empty(self.widths[number])
-            if not sorted_rows(code):
-                order = stable_order(code)
-                table, code, begins = table[:, order], code[order], begins[order]
-            found.append((np.ascontiguousarray(table), code, begins))
+            found.append((table, code, begins))
         self._first = None if first == INFINITE else first
         return found
 

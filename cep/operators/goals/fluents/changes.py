@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.interval_sets import INFINITE
-from cep.core.kernels import njit
 
 Ints = NDArray[np.int64]
 
-_FEW = 1 << 12
-_DIGIT = 11
-_DIGITS = 1 << _DIGIT
+_WORD = 63
+"""Bits of a number that is not negative."""
 
 
 class Changes(NamedTuple):
@@ -37,44 +35,45 @@ def no_changes() -> Changes:
 
 
 def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
-    """Rows sorted by key, then code, as changes."""
-    order = stable_order(code)
-    return Changes(key[order], code[order], begins[order])
+    """Rows in any order as changes; no two are of one key and code, and no key is negative."""
+    if len(key) < 2:
+        return Changes(key, code, begins)
+    low, high = _span(code)
+    bits = int(key.max()).bit_length()
+    if (high - low).bit_length() + bits + 1 > _WORD:
+        order = np.lexsort((key, code))
+        return Changes(key[order], code[order], begins[order])
+    words = ((np.clip(code, low, high) - low) << bits | key) << 1 | begins
+    words.sort()
+    made = (words >> (bits + 1)) + low
+    if int(code.min()) < low:
+        made[made == low] = -INFINITE
+    if int(code.max()) > high:
+        made[made == high] = INFINITE
+    return Changes(words >> 1 & ((1 << bits) - 1), made, words & 1)
 
 
 def stable_order(values: Ints) -> Ints:
-    """The rows in the order of these values, equal ones as they come: int64 positions. By digits, where there are many
-    rows, since to compare them would take as long as all else."""
-    if len(values) <= _FEW:
+    """The rows in the order of these values, equal ones as they come: int64 positions. Words of both are sorted, which
+    takes a tenth of the time that positions take."""
+    if len(values) < 2:
+        return np.arange(len(values))
+    low, high = _span(values)
+    bits = (len(values) - 1).bit_length()
+    if (high - low).bit_length() + bits > _WORD:
         return np.argsort(values, kind="stable")
-    finite = values[(values > -INFINITE) & (values < INFINITE)]
-    low, high = (int(finite.min()), int(finite.max())) if len(finite) else (0, 0)
-    order: Ints = _by_digits(values, low - 1, (high - low + 2).bit_length())
+    words = (np.clip(values, low, high) - low) << bits | np.arange(len(values))
+    words.sort()
+    order: Ints = words & ((1 << bits) - 1)
     return order
 
 
-@njit(linear=True, cache=True)
-def _by_digits(values, lowest, bits):  # type: ignore[no-untyped-def]
-    """Positions sorted by `values`, least digit first. Values lie above `lowest`, so that the difference has so many
-    `bits`, or are infinite. As many positions as rows: each pass writes each once."""
-    n = len(values)
-    places, others = np.empty(n, np.int64), np.empty(n, np.int64)
-    digits, other_digits = np.empty(n, np.int64), np.empty(n, np.int64)
-    for i in range(n):
-        places[i] = i
-        digits[i] = 0 if values[i] <= lowest else values[i] - lowest if values[i] < INFINITE else (1 << bits) - 1
-    for shift in range(0, bits, _DIGIT):
-        counts = np.zeros(_DIGITS + 1, np.int64)
-        for i in range(n):
-            counts[((digits[i] >> shift) & (_DIGITS - 1)) + 1] += 1
-        for d in range(_DIGITS):
-            counts[d + 1] += counts[d]
-        for i in range(n):
-            d = (digits[i] >> shift) & (_DIGITS - 1)
-            place = counts[d]
-            counts[d] = place + 1
-            others[place] = places[i]
-            other_digits[place] = digits[i]
-        places, others = others, places
-        digits, other_digits = other_digits, digits
-    return places
+def _span(values: Ints) -> tuple[int, int]:
+    """The least and the greatest of what is finite, and one farther for what is not."""
+    low, high = int(values.min()), int(values.max())
+    if low > -INFINITE and high < INFINITE:
+        return low, high
+    finite = values[(values > -INFINITE) & (values < INFINITE)]
+    if not len(finite):
+        return -1, 1
+    return int(finite.min()) - (low <= -INFINITE), int(finite.max()) + (high >= INFINITE)

@@ -236,7 +236,8 @@ class GroupingGoal(NumberedState):
         before = self.tuples.count
         tuples = self.tuples.slots(table, self.columns, True, True)
         self._reserve(before)
-        order = stable_order(slots)
+        order = stable_order(code)
+        order = order[stable_order(slots[order])]
         given, count = _regroup(
             order, slots, code, begins, tuples, self.kinds, self.parameters, self.turn, self.state, self.chains,
             self.groups, self.values, self.ranks,

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from cep.core.fluents import BEGINNING as BEGINNING_OF
 from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, KINDS, WHOLE
-from cep.core.interval_sets import INFINITE, coalesce
+from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
+from cep.core.room import filled_room, roomy
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import MISSING
-from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.arrival import by_arrival, take
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
@@ -32,6 +33,38 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
+from cep.operators.goals.fluents.change_tables import sorted_rows
+from cep.operators.goals.fluents.changes import stable_order
+from cep.operators.goals.fluents.record_pieces import (
+    NEVER,
+    NO_PIECES,
+    Pieces,
+    closed,
+    maximal,
+    over,
+    time_by,
+    time_of,
+    within,
+)
+from cep.operators.goals.fluents.recording_kernel import (
+    C_END,
+    C_NAME,
+    C_ORDER,
+    C_START,
+    C_TIMER,
+    CELLS,
+    I_END,
+    I_SLOT,
+    N_HELD,
+    N_TIMERS,
+    N_WIDTH,
+    NOTHING,
+    joined,
+    keep,
+    next_end,
+    put_rows,
+    settled,
+)
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -40,27 +73,10 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.recording import Recording
 
-NEVER = 2 * END_OF_TIME
-
-
-class Pieces(NamedTuple):
-    """Columns of one length: the slot of the tuple, codes of the ends (INFINITE: open), the order of arrival and the
-    name of the record."""
-
-    slot: Ints
-    start: Ints
-    end: Ints
-    order: Ints
-    name: Ints
-
-    def at(self, chosen: Ints | Bools) -> Pieces:
-        return Pieces(*(column[chosen] for column in self))
-
-    def with_(self, other: Pieces) -> Pieces:
-        return Pieces(*(np.concatenate(both) for both in zip(self, other)))
-
-
-NO_PIECES = Pieces(*(np.empty(0, np.int64) for _ in range(5)))
+_OF_BEGINNING, _OF_END = [BEGINS, BEGINNING_OF], [ENDS, ENDING, WHOLE, GIVEN]
+_TURN = np.zeros(KINDS, np.int64)
+"""In which order of rows of one interval and instant those of a kind come."""
+_TURN[[BEGINS, BEGINS_AT, BEGINNING_OF, ENDS, ENDS_AT, ENDING, WHOLE, GIVEN]] = [0, 0, 1, 2, 2, 3, 4, 5]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +97,24 @@ class RecordingGoal(NumberedState):
         self.spec = spec
         self.lineage = lineage
         self.places = np.arange(spec.width)
-        self.keys = Keys(spec.width)
-        self.held = NO_PIECES
+        self.wanted = np.zeros(KINDS, np.bool_)
+        self.wanted[list(spec.wanted)] = True
+        self.wanted[BEGINS] |= self.wanted[BEGINS_AT]
+        self.wanted[ENDS] |= self.wanted[ENDS_AT]
         self.done = BEGINNING
+        self._clear()
+
+    def _clear(self) -> None:
+        """Nothing is held. Of a tuple either pieces are `held`, or it has one interval, in its cells."""
+        self.keys = Keys(self.spec.width)
+        self.held = NO_PIECES
         self.next = NEVER
         self.latest = BEGINNING
+        self._empty()
+
+    def _empty(self) -> None:
+        self.cells, self.heap = np.empty((0, CELLS), np.int64), np.empty((0, 2), np.int64)
+        self.counts = np.zeros(N_WIDTH, np.int64)
 
     def begin(self, frontier: Frontier) -> None:
         self.done = frontier.watermark
@@ -93,10 +122,6 @@ class RecordingGoal(NumberedState):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         records, watermark, width = contiguous(inputs[0]), frontier.watermark, self.spec.width
         slots = self.keys.slots(records, self.places, True, True)
-        touched = np.zeros(self.keys.count, np.bool_)
-        touched[slots] = True
-        touched[self.held.slot[_over(self.held.end, watermark)]] = True
-        mine = touched[self.held.slot]
         end, bounds, start = records[FIRST + width : FIRST + width + 3]
         self.latest = max(self.latest, int(end.max(initial=BEGINNING)))
         closing = start != MISSING
@@ -107,26 +132,102 @@ class RecordingGoal(NumberedState):
             records[ORDER],
             records[IDENTITY],
         )
+        if self._one_each(pieces, closing):
+            made = self._step_each(pieces.at(~closing) if closing.any() else pieces, watermark)
+        else:
+            made = self._step_pieces(pieces, closing, watermark)
+        self.done = max(self.done, watermark)
+        return made
+
+    def _one_each(self, pieces: Pieces, closing: Bools) -> bool:
+        """Whether each tuple has one interval at most, which no record closes; if so, it is in its cells."""
+        if not self.spec.final and (closing.any() or (pieces.end == INFINITE).any()):
+            return False
+        if not len(self.held.slot):
+            return True
+        if not self.spec.final and (self.held.end == INFINITE).any():
+            return False
+        whole = maximal(self.held.with_(self._current()))
+        if not (np.diff(whole.slot) > 0).all():
+            return False
+        self.held = NO_PIECES
+        self._empty()
+        self._reserve(len(whole.slot))
+        keep(*whole, self.cells, self.heap, self.counts)
+        return True
+
+    def _reserve(self, timers: int) -> None:
+        """Room for all tuples, and so many timers more."""
+        if self.keys.count > len(self.cells):
+            cells: Ints = np.zeros((roomy(self.keys.count, 2 * len(self.cells)), CELLS), np.int64)
+            cells[:, C_END], cells[:, C_TIMER] = NOTHING, INFINITE
+            cells[: len(self.cells)] = self.cells
+            self.cells = cells
+        self.heap = filled_room(self.heap, int(self.counts[N_TIMERS]) + timers, 0)
+
+    def _current(self) -> Pieces:
+        """What is in cells."""
+        slots = np.flatnonzero(self.cells[:, C_END] != NOTHING)
+        cells = self.cells[slots]
+        return Pieces(slots, *(cells[:, place].copy() for place in (C_START, C_END, C_ORDER, C_NAME)))
+
+    def _all(self) -> Pieces:
+        """All pieces that are not over."""
+        return self.held.with_(self._current()) if self.counts[N_HELD] else self.held
+
+    def _step_each(self, pieces: Pieces, watermark: int) -> Table:
+        if not sorted_rows(pieces.start):
+            pieces = pieces.at(stable_order(pieces.start))
+        self._reserve(len(pieces.slot))
+        begun, ended = joined(*pieces, self.done, watermark, self.cells, self.heap, self.counts)
+        self.next = time_of(int(next_end(self.cells, self.heap, self.counts)))
+        by_end = stable_order(ended[:, I_SLOT])
+        by_end = by_end[stable_order((ended[by_end, I_END] + 1) >> 1)]
+        wanted = self.wanted
+        first, last = np.count_nonzero(wanted[_OF_BEGINNING]), np.count_nonzero(wanted[_OF_END])
+        table = np.empty((FIRST + self.spec.width + 1, first * len(begun) + last * len(ended)), np.int64)
+        put_rows(begun, ended, by_end, wanted, self.keys.known, table)
+        if not settled(table, _TURN):
+            order = stable_order(table[ORDER] << 4 | _TURN[table[-1]])
+            for column in (START, END):
+                order = order[stable_order(table[column, order])]
+            table = take(table, order)
+        return self._named(table) if rows(table) else empty(self.spec.width + 1)
+
+    def _named(self, table: Table) -> Table:
+        if self.lineage is not None:
+            records = table[IDENTITY].copy()
+            self.lineage.link(self.lineage.name(table), records)
+        return table
+
+    def _step_pieces(self, pieces: Pieces, closing: Bools, watermark: int) -> Table:
+        """Where records have no end yet, and others close them."""
+        if self.counts[N_HELD]:
+            self.held = self._all()
+        self._empty()
+        touched = np.zeros(self.keys.count, np.bool_)
+        touched[pieces.slot] = True
+        touched[self.held.slot[over(self.held.end, watermark)]] = True
+        mine = touched[self.held.slot]
         new, closers = pieces.at(~closing), pieces.at(closing)
         held = self.held.at(mine)
-        every = held.with_(new) if self.spec.final else _closed(held, new, closers)
-        whole = _joined(every)
-        ended = _over(whole.end, watermark)
+        every = held.with_(new) if self.spec.final else closed(held, new, closers)
+        whole = maximal(every)
+        ended = over(whole.end, watermark)
         made = self._edges(whole, (whole.start >> 1) > self.done, ended)
-        going = every.at(~ended[_within(every, whole)])
+        going = every.at(~ended[within(every, whole)])
         lasting = going.end == INFINITE
-        self.held = self.held.at(~mine).with_(going.at(lasting)).with_(_joined(going.at(~lasting)))
-        self.next = min((int(_time(whole.end[~ended]).min()) if (~ended).any() else NEVER), self._least(~mine))
-        self.done = max(self.done, watermark)
+        self.held = self.held.at(~mine).with_(going.at(lasting)).with_(maximal(going.at(~lasting)))
+        self.next = min((int(time_by(whole.end[~ended]).min()) if (~ended).any() else NEVER), self._least(~mine))
         return made
 
     def _least(self, untouched: Bools) -> int:
         ends = self.held.end[: int(untouched.sum())]
-        return int(_time(ends).min()) if len(ends) else NEVER
+        return int(time_by(ends).min()) if len(ends) else NEVER
 
     def _edges(self, whole: Pieces, begins: Bools, ended: Bools) -> Table:
         """The rows that tell of maximal intervals."""
-        starts, stops = whole.start >> 1, _time(whole.end)
+        starts, stops = whole.start >> 1, time_by(whole.end)
         opening, closing = 1 - (whole.start & 1), 2 - 2 * (whole.end & 1)
         wanted = self.spec.wanted
         since, until = whole.at(begins), whole.at(ended)
@@ -150,21 +251,20 @@ class RecordingGoal(NumberedState):
         width = self.spec.width
         bounds = np.cumsum([0, *(len(start) for _, start, _, _ in given)]).tolist()
         table = np.empty((FIRST + width + 1, bounds[-1]), np.int64)
-        known = np.ascontiguousarray(self.keys.known.T)
+        known = self.keys.known
         for (pieces, start, end, what), low, high in zip(given, bounds, bounds[1:]):
             part = table[:, low:high]
             part[START], part[END], part[ORDER], part[IDENTITY] = start, end, pieces.order, pieces.name
             for column in range(width):
-                np.take(known[column], pieces.slot, out=part[FIRST + column])
+                part[FIRST + column] = known[pieces.slot, column]
             part[-1] = what
-        if self.lineage is not None and named and rows(table):
-            records = table[IDENTITY].copy()
-            self.lineage.link(self.lineage.name(table), records)
+        if named and rows(table):
+            self._named(table)
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
         """What still holds: its intervals, with an end after every time."""
-        whole = _joined(self.held)
+        whole = maximal(self._all())
         if not len(whole.slot):
             return empty(self.spec.width)
         last = np.full(len(whole.slot), END_OF_TIME)
@@ -177,21 +277,22 @@ class RecordingGoal(NumberedState):
 
     def pending(self) -> int:
         """At most how many intervals end."""
-        return int((self.held.end != INFINITE).sum())
+        return int((self.held.end != INFINITE).sum() + self.counts[N_HELD])
 
     def _numbers(self) -> int:
         return self.keys.count
 
     def known_open(self) -> tuple[Ints, Ints]:
         """Records without an end: their arguments, a row each, and their starts."""
-        held = self.held.at(self.held.end == INFINITE)
+        held = self._all()
+        held = held.at(held.end == INFINITE)
         return self.keys.known[held.slot], held.start >> 1
 
     # --- state ---
 
     def _state(self) -> Arrays:
-        order = np.lexsort((self.held.order, self.held.end, self.held.start, self.held.slot))
-        held = self.held.at(order)
+        held = self._all()
+        held = held.at(np.lexsort((held.order, held.end, held.start, held.slot)))
         return {
             "tuples": self.keys.known[held.slot],
             "pieces": np.stack(held[1:], axis=1),
@@ -205,15 +306,15 @@ class RecordingGoal(NumberedState):
         return arrays
 
     def _become(self, state: Arrays) -> None:
-        self.keys = Keys(self.spec.width)
+        self._clear()
         table = np.zeros((FIRST + self.spec.width, len(state["tuples"])), np.int64)
         table[FIRST:] = state["tuples"].T
         slots = self.keys.slots(table, self.places, True, True)
         self.held = Pieces(slots, *(np.ascontiguousarray(column) for column in state["pieces"].T))
         self.done = int(state["done"][0, 0])
-        whole = _joined(self.held)
-        self.next = int(_time(whole.end).min()) if len(whole.end) else NEVER
-        ends = _time(self.held.end[self.held.end != INFINITE])
+        whole = maximal(self.held)
+        self.next = int(time_by(whole.end).min()) if len(whole.end) else NEVER
+        ends = time_by(self.held.end[self.held.end != INFINITE])
         self.latest = int(ends.max(initial=BEGINNING))
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
@@ -234,76 +335,17 @@ class RecordingGoal(NumberedState):
         return [self.keys.known[:, column] for column in self.spec.codes]
 
     def coded(self) -> list[Ints]:
-        return [self.keys.known[self.held.slot][:, column] for column in self.spec.codes]
+        held = self._all()
+        return [self.keys.known[held.slot][:, column] for column in self.spec.codes]
 
     def names(self) -> list[Ints]:
-        return [self.held.name]
+        return [self._all().name]
 
     @property
     def size(self) -> tuple[int, int]:
-        return len(self.held.slot), int(sum(column.nbytes for column in self.held) + self.keys.nbytes)
-
-
-def _time(end: Ints) -> Ints:
-    """The time of an end by its code; of one that is open none that there is."""
-    return np.where(end == INFINITE, NEVER, (end + 1) >> 1)
-
-
-def _over(end: Ints, watermark: int) -> Bools:
-    over: Bools = (end != INFINITE) & (_time(end) <= watermark)
-    return over
-
-
-def _numbered(*columns: Ints) -> Ints:
-    """A number for each row, in the order of their values and the same for equal ones."""
-    order = np.lexsort(columns[::-1])
-    changes = np.zeros(len(order), np.bool_)
-    for column in columns:
-        changes[1:] |= np.diff(column[order]) != 0
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(changes)
-    return numbers
-
-
-def _closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
-    """All pieces, where an open one ends that a record of its tuple and start closes: one that came at its instant, or
-    of those that came later the one that ends first."""
-    every = held.with_(new)
-    is_open = every.end == INFINITE
-    if not is_open.any() or not (len(closers.slot) or len(new.slot)):
-        return every
-    n = len(every.slot)
-    both = every.with_(closers)
-    number = _numbered(both.slot, both.start >> 1)
-    first = np.full(int(number.max()) + 1, INFINITE)
-    np.minimum.at(first, number[n:], closers.end)
-    at_once = np.zeros(len(first), np.bool_)
-    at_once[number[len(held.slot) : n][new.end != INFINITE]] = True
-    end = np.where(is_open, first[number[:n]], every.end)
-    return every._replace(end=end).at(~(is_open & at_once[number[:n]]))
-
-
-def _joined(pieces: Pieces) -> Pieces:
-    """The maximal intervals, each with the order and name of its first piece."""
-    made = coalesce(pieces.slot, pieces.start, pieces.end)
-    order = np.lexsort((pieces.order, pieces.start, pieces.slot))
-    ordered = pieces.at(order)
-    if len(made.key) == len(order):  # none meets another
-        return Pieces(made.key, made.start, made.end, ordered.order, ordered.name)
-    both = _numbered(np.concatenate([ordered.slot, made.key]), np.concatenate([ordered.start, made.start]))
-    firsts = np.searchsorted(both[: len(order)], both[len(order) :])
-    return Pieces(made.key, made.start, made.end, ordered.order[firsts], ordered.name[firsts])
-
-
-def _within(pieces: Pieces, whole: Pieces) -> Ints:
-    """The maximal interval of each piece."""
-    n = len(pieces.slot)
-    if len(whole.slot) == n:  # each is one
-        place = np.empty(n, np.int64)
-        place[np.lexsort((pieces.start, pieces.slot))] = np.arange(n)
-        return place
-    both = _numbered(np.concatenate([pieces.slot, whole.slot]), np.concatenate([pieces.start, whole.start]))
-    return np.searchsorted(both[n:], both[:n], side="right") - 1
+        arrays = (*self.held, self.cells, self.heap)
+        held = len(self.held.slot) + int(self.counts[N_HELD])
+        return held, int(sum(array.nbytes for array in arrays) + self.keys.nbytes)
 
 
 def _chosen(state: Arrays, chosen: Bools) -> Arrays:

@@ -50,6 +50,7 @@ from cep.operators.goals.fluents.change_tables import (
     due,
     phased,
     put_changes,
+    put_tuples,
     sorted_rows,
 )
 from cep.operators.goals.fluents.changes import stable_order
@@ -128,11 +129,11 @@ class SupportsGoal(NumberedState, SupportsStretches):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
+        slots = self.tuples.slots(table, self.columns, True, True)
         ordered = phased(code, 1 - begins)
         if not sorted_rows(ordered):
             order = stable_order(ordered)
-            table, code, begins = np.ascontiguousarray(table[:, order]), code[order], begins[order]
-        slots = self.tuples.slots(table, self.columns, True, True)
+            slots, code, begins = slots[order], code[order], begins[order]
         self.state = filled_room(self.state, self.tuples.count, 0)
         if self.first > -INFINITE:
             slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))
@@ -148,6 +149,8 @@ class SupportsGoal(NumberedState, SupportsStretches):
         spec, width = self.spec, len(self.spec.take)
         chosen = [FIRST + column for column in spec.take]
         if spec.kind is not None:
+            if (*spec.take, spec.kind) == tuple(range(spec.width)):
+                return table
             return table[[*range(FIRST), *chosen, FIRST + spec.kind]]
         if spec.within is not None and rows(table):
             table = table[:, table[END] - table[START] <= spec.within]
@@ -160,7 +163,7 @@ class SupportsGoal(NumberedState, SupportsStretches):
     def _changes(self, slots: Ints, code: Ints, begins: Ints) -> Table:
         width = len(self.spec.take)
         made = np.empty((FIRST + width + 1, len(slots)), np.int64)
-        made[FIRST:-1] = self.tuples.known[slots].T
+        put_tuples(made, FIRST, self.tuples.known, slots, 0)
         put_changes(made, FIRST + width, code, begins, self.spec.delay)
         return made
 

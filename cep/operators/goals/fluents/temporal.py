@@ -30,8 +30,8 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes
-from cep.operators.goals.fluents.changes import Changes
+from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes, put_tuples, sorted_rows
+from cep.operators.goals.fluents.changes import Changes, by_code
 from cep.operators.goals.fluents.stretches import GrowingIntervals, held_in, table_of
 from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 from cep.operators.goals.keyed_state import NumberedState, Parts
@@ -83,15 +83,17 @@ class TemporalGoal(NumberedState):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier, ahead: Frontier | None = None) -> Table:
         taken = self.waiting.take([self._read_in(n, table) for n, table in enumerate(inputs)], frontier)
-        changes = [
-            Changes(self.tuples.slots(table, self.columns, True, True), code, begins) for table, code, begins in taken
-        ]
+        changes = []
+        for table, code, begins in taken:
+            key = self.tuples.slots(table, self.columns, True, True)
+            in_order = sorted_rows(code)
+            changes.append(Changes(key, code, begins) if in_order else by_code(key, code, begins))
         until = max(decided(frontier, self.waiting.late), self.evaluation.decided)
         made, _ = self.evaluation.step(changes, until, None if ahead is None else decided(ahead, self.waiting.late))
         if not len(made.key):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(made.key)), np.int64)
-        table[FIRST:-1] = self.tuples.known[made.key].T
+        put_tuples(table, FIRST, self.tuples.known, made.key, 0)
         put_changes(table, FIRST + self.spec.width, made.code, made.begins)
         if self.lineage is not None:
             self.lineage.name(table)
@@ -101,7 +103,10 @@ class TemporalGoal(NumberedState):
         convert = self.spec.converted[number]
         if convert is not None:
             return project(table, self.spec.types[number], convert)
-        return table[[*range(FIRST), *(FIRST + column for column in self.spec.take[number])]]
+        take = self.spec.take[number]
+        if take == tuple(range(self.spec.widths[number])):
+            return table
+        return table[[*range(FIRST), *(FIRST + column for column in take)]]
 
     # --- in a recursion ---
 

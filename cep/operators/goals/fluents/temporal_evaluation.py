@@ -20,7 +20,7 @@ import numpy as np
 from cep.core.interval_sets import INFINITE, Intervals, Reach, first_reached, reach
 from cep.core.room import roomy
 from cep.core.temporal_operators import LAST, TEMPORAL
-from cep.operators.goals.fluents.changes import Changes, Ints, by_code, no_changes, stable_order
+from cep.operators.goals.fluents.changes import Changes, Ints, by_code, no_changes
 from cep.operators.goals.fluents.stretches import changes_against, stretch_of
 from cep.operators.goals.fluents.temporal_kernels import (
     BEGUN,
@@ -44,10 +44,10 @@ from cep.operators.goals.fluents.temporal_kernels import (
     WAITING,
     advance,
     due_keys,
-    edges_of,
     intervals_kept,
     keep_intervals,
     next_due,
+    touch,
 )
 
 BEFORE_ALL = -INFINITE - 1
@@ -95,20 +95,21 @@ class TemporalEvaluation:
         assert len(inputs) == self.inputs and decided >= self.decided, "inputs go on"
         self.decided = decided
         self.given = max(self.given, min(self._known(decided), decided if until is None else until))
-        keyed = [_by_key(each) for each in inputs]
-        left, right = keyed[0], keyed[-1] if self.inputs == 2 else no_changes()
-        due = np.sort(due_keys(self._state, self._pool, self._heap, self._counts, self.given))
+        left, right = inputs[0], inputs[-1] if self.inputs == 2 else no_changes()
+        due = due_keys(self._state, self._pool, self._heap, self._counts, self.given)
         some = len(left.key) + len(right.key)
         if not some and not len(due):
             return no_changes(), self.given
-        self._reserve(
-            max((int(keys[-1]) + 1 for keys in (left.key, right.key) if len(keys)), default=0), some, len(due)
-        )
-        rows = ((left.key, left.begins), (right.key, right.begins), (due, np.zeros_like(due)))
-        room = sum(int(edges_of(self._state, *each)) for each in rows)
+        self._reserve(max((int(keys.max()) + 1 for keys in (left.key, right.key) if len(keys)), default=0), some)
+        touched: Ints = np.empty(some + len(due), np.int64)
+        count, room = 0, 2 * int(left.begins.sum() + right.begins.sum())
+        for keys in (due, left.key, right.key):
+            count, room = touch(self._state, keys, touched, count, room)
+        self._heap = _grown(self._heap, int(self._counts[C_TIMERS]), count)
         made = advance(
-            self._rule, *left, *right, due, self.given, room, self._state, self._pool, self._counts, self._heap
-        )
+            self._rule, *left, *right, touched[:count], self.given, room, self._state, self._pool, self._counts,
+            self._heap,
+        )  # fmt: skip
         if self._counts[C_TIMERS] > self._watched:
             self._sweep()
         return by_code(*made), self.given
@@ -209,7 +210,8 @@ class TemporalEvaluation:
         key, cells = state["key"], state["cells"]
         if not len(key):
             return
-        self._reserve(int(key.max()) + 1, len(state["intervals"]), len(key))
+        self._reserve(int(key.max()) + 1, len(state["intervals"]))
+        self._heap = _grown(self._heap, int(self._counts[C_TIMERS]), len(key))
         self._state[key[:, None], [FLAGS, OPENED, WAITING]] = cells
         keep_intervals(self._state, self._pool, self._heap, self._counts, key, state["intervals"])
 
@@ -218,15 +220,14 @@ class TemporalEvaluation:
         left = np.setdiff1d(self.kept(), keys)
         self.restore(self.snapshot(left))
 
-    def _reserve(self, keys: int, intervals: int, timers: int) -> None:
-        """Room for so many keys, so many intervals more, and timers for as many changes and so many more."""
+    def _reserve(self, keys: int, intervals: int) -> None:
+        """Room for so many keys, and so many intervals more."""
         if keys > len(self._state):
             fresh: Ints = np.zeros((roomy(keys, 2 * len(self._state)), CELLS), np.int64)
             fresh[:, [HEAD, TAIL]], fresh[:, TIMER] = -1, INFINITE
             fresh[: len(self._state)] = self._state
             self._state = fresh
         self._pool = _grown(self._pool, int(self._counts[C_USED]), intervals)
-        self._heap = _grown(self._heap, int(self._counts[C_TIMERS]), intervals + timers)
 
     def _sweep(self) -> None:
         """Drops timers of what waits for another code now."""
@@ -235,14 +236,6 @@ class TemporalEvaluation:
         self._heap[: len(heap)] = heap
         self._counts[C_TIMERS] = len(heap)
         self._watched = max(1024, 2 * len(heap))
-
-
-def _by_key(changes: Changes) -> Changes:
-    """The same sorted by key, then code."""
-    if len(changes.key) < 2 or (changes.key[1:] >= changes.key[:-1]).all():
-        return changes
-    order = stable_order(changes.key)
-    return Changes(*(column[order] for column in changes))
 
 
 def _grown(rows: Ints, used: int, more: int) -> Ints:

@@ -11,7 +11,8 @@ import numpy as np
 
 from cep.core.interval_sets import INFINITE, dilated_end, dilated_start, eroded_end, eroded_start
 from cep.core.kernels import njit
-from cep.core.temporal_operators import DILATE, ERODE, SINCE, UNTIL
+from cep.core.prefetch import prefetch
+from cep.core.temporal_operators import DILATE, ERODE, LAST, SINCE, UNTIL
 from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_timer
 
 R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
@@ -20,8 +21,11 @@ R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
 FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, CELLS = range(7)
 """A key: what holds; the first and last of its intervals and how many there are; when it is next looked at (INFINITE:
 never); since when the left holds, with its end."""
-LEFT, RIGHT, OPEN, BEGUN = 1, 2, 4, 8
-"""The left holds, the right does; the last interval has no end yet; the beginning of the first was given."""
+LEFT, RIGHT, OPEN, BEGUN, TOUCHED = 1, 2, 4, 8, 16
+"""The left holds, the right does; the last interval has no end yet; the beginning of the first was given; within a
+step, that the key is looked at."""
+AHEAD = 16
+"""Changes: so far ahead the state of a key is asked for."""
 
 P_START, P_END, P_NEXT, P_BEFORE, P_WIDTH = range(5)
 """An interval of the pool."""
@@ -277,60 +281,77 @@ def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-un
             counts[C_TIMERS] += 1
 
 
+@njit(cache=True, inline="always")
+def _known(rule, code):  # type: ignore[no-untyped-def]
+    """Up to where the result is decided when the inputs are up to just before a code."""
+    low = rule[R_LOW]
+    if rule[R_KIND] == LAST:
+        return min(2 * ((code >> 1) - rule[R_LEAST]) + 1, code - 1)
+    known = -INFINITE - 1 if low == -INFINITE else code + low - (code & low & 1) - 1
+    return min(known, code - 1) if rule[R_KIND] >= SINCE else known
+
+
 @njit(linear=True, cache=True)
-def edges_of(state, keys, begins):  # type: ignore[no-untyped-def]
-    """How many changes at most the changes of these keys make: two for each interval that begins, or waits already."""
-    count = 0
+def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
+    """Puts those of the keys that are not there yet behind the first `count` of `touched`, which has a place for each;
+    gives how many they are then, and `room` with two changes more for each interval that waits of those."""
     for i in range(len(keys)):
-        count += 2 * begins[i]
-        if i == 0 or keys[i] != keys[i - 1]:
-            count += 2 * state[keys[i], WAITING]
-    return count
+        if i + AHEAD < len(keys):
+            prefetch(state, keys[i + AHEAD])
+        key = keys[i]
+        if not state[key, FLAGS] & TOUCHED:
+            state[key, FLAGS] |= TOUCHED
+            touched[count] = key
+            count += 1
+            room += 2 * state[key, WAITING]
+    return count, room
 
 
 @njit(linear=True, cache=True)
 def advance(  # type: ignore[no-untyped-def]
-    rule, left_key, left_code, left_begins, right_key, right_code, right_begins, due, until, room,
+    rule, left_key, left_code, left_begins, right_key, right_code, right_begins, touched, until, room,
     state, pool, counts, heap,
 ):  # fmt: skip
-    """Takes changes, sorted by key, then code, and gives those of the result up to `until`, sorted so, too.
+    """Takes changes, sorted by code, and gives those of the result up to `until`, in no order. `touched`: the keys of
+    the changes and those that are due, each once and so marked.
 
     Of equal codes that of the right goes first at a point, that of the left in a gap: so what holds between two points
-    holds with its ends, where the right may have held. `pool` has room for an interval more a change, `heap` for a
-    timer more a change and key of `due`; as many as `room` changes are made at most (`edges_of`).
+    holds with its ends, where the right may have held. Before a change is taken what it leaves as it is is given.
+    `pool` has room for an interval more a change, `heap` for a timer more a key of `touched`. As many as `room` changes
+    are made at most: two for each interval that waited (`touch`) and for each that begins.
     """
     keys, codes, begins = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    n, m, d = len(left_key), len(right_key), len(due)
+    n, m = len(left_key), len(right_key)
     two = rule[R_KIND] >= SINCE
-    i = j = t = 0
+    i = j = 0
     counts[C_GIVEN] = 0
-    while i < n or j < m or t < d:
-        key = np.int64(INFINITE)
-        if i < n:
-            key = left_key[i]
-        if j < m:
-            key = min(key, right_key[j])
-        if t < d:
-            key = min(key, due[t])
-        if t < d and due[t] == key:
-            t += 1
-        while True:
-            some = i < n and left_key[i] == key
-            others = j < m and right_key[j] == key
-            if some and others:
-                code = left_code[i]
-                some = code < right_code[j] or (code == right_code[j] and code & 1)
-            if some:
-                if two:
-                    _left(state, pool, counts, key, left_code[i], left_begins[i], rule)
-                else:
-                    _alone(state, pool, counts, key, left_code[i], left_begins[i], rule)
-                i += 1
-            elif others:
-                _right(state, pool, counts, key, right_code[j], right_begins[j], rule)
-                j += 1
-            else:
-                break
+    while i < n or j < m:
+        first = j == m
+        if i < n and not first:
+            first = left_code[i] < right_code[j] or (left_code[i] == right_code[j] and left_code[i] & 1)
+        if first:
+            if i + AHEAD < n:
+                prefetch(state, left_key[i + AHEAD])
+            key, code, begun = left_key[i], left_code[i], left_begins[i]
+            i += 1
+        else:
+            if j + AHEAD < m:
+                prefetch(state, right_key[j + AHEAD])
+            key, code, begun = right_key[j], right_code[j], right_begins[j]
+            j += 1
+        if state[key, HEAD] >= 0:
+            _give(state, pool, counts, key, min(until, _known(rule, code)), keys, codes, begins)
+        if not first:
+            _right(state, pool, counts, key, code, begun, rule)
+        elif two:
+            _left(state, pool, counts, key, code, begun, rule)
+        else:
+            _alone(state, pool, counts, key, code, begun, rule)
+    for t in range(len(touched)):
+        if t + AHEAD < len(touched):
+            prefetch(state, touched[t + AHEAD])
+        key = touched[t]
+        state[key, FLAGS] &= ~TOUCHED
         following = _give(state, pool, counts, key, until, keys, codes, begins)
         if following < state[key, TIMER]:
             state[key, TIMER] = following
