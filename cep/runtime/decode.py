@@ -35,7 +35,7 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
         kind = schemas[name].fluent
         if kind is not None and kind.part == HOLDS:
-            order = concat(tables)[ORDER] if kind.defined else None
+            order = np.concatenate([table[ORDER] for table in tables]) if kind.defined else None
             found[name] = found[name].with_columns(*_ends(found[name], order, kind.late))
     return found
 

@@ -79,8 +79,8 @@ class StoredState(KeyedState):
 
 
 class NumberedState(KeyedState):
-    """A state of keys or tuples by number. Of many nothing is kept after a while: when the numbers given are twice
-    those in use, all that is kept gets new ones."""
+    """A state of keys or tuples by number. Of many nothing is kept after a while: when the numbers given are four
+    times those in use, all that is kept gets new ones."""
 
     watched = 1024
     """From how many numbers on the state is looked at."""
@@ -93,7 +93,7 @@ class NumberedState(KeyedState):
         """See `cep.operators.goals.contract`."""
         if wholly or self._numbers() > self.watched:
             self._become(self._state())
-            self.watched = max(1024, 2 * self._numbers())
+            self.watched = max(1024, 4 * self._numbers())
 
 
 @dataclass(frozen=True, slots=True)

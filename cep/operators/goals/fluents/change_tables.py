@@ -18,6 +18,7 @@ from cep.core.interval_sets import FAR, INFINITE
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.arrival import take
 from cep.operators.goals.contract import Ints
 
 NOTHING = -INFINITE - 1
@@ -53,37 +54,38 @@ def delay_of(late: int) -> int:
 
 def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
     """The changes of a table, their codes, and whether the tuple holds from there on."""
-    code, begins = np.empty(rows(table), np.int64), np.empty(rows(table), np.int64)
-    table = contiguous(table)
-    count = _codes(table, kind_row, _CHANGES, code, begins)
-    if count < rows(table):
-        table = _of_changes(table, kind_row, _CHANGES, count)
-    return table, code[:count], begins[:count]
+    places, code, begins = _changes(table, kind_row)
+    return (table if len(code) == rows(table) else take(contiguous(table), places)), code, begins
+
+
+def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints]:
+    """Where the changes of a table are, their codes, and whether the tuple holds from there on."""
+    made = np.empty((3, rows(table)), np.int64)
+    count = _codes(contiguous(table), kind_row, _CHANGES, made)
+    return made[0, :count], made[1, :count], made[2, :count]
 
 
 @njit(linear=True, cache=True)
-def _codes(table, kind_row, kinds, code, begins):  # type: ignore[no-untyped-def]
-    """Codes and beginnings of the changes among the rows, which are as many at most; gives how many."""
+def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
+    """Places, codes and beginnings of the changes among the rows, which are as many at most; gives how many. No row is
+    written before as many were read."""
     count = 0
     for i in range(table.shape[1]):
         change = kinds[table[kind_row, i]]
-        if change:
-            code[count] = -INFINITE if change & _EVER else 2 * table[START, i] + (change & _LATER)
-            begins[count] = 1 if change & _BEGIN else 0
-            count += 1
+        made[0, count] = i
+        made[1, count] = -INFINITE if change & _EVER else 2 * table[START, i] + (change & _LATER)
+        made[2, count] = change >> 1 & 1
+        count += change >> 2 & 1
     return count
 
 
 @njit(linear=True, cache=True)
-def _of_changes(table, kind_row, kinds, count):  # type: ignore[no-untyped-def]
-    """The rows that are changes: so many."""
-    made = np.empty((table.shape[0], count), np.int64)
-    for row in range(table.shape[0]):
-        place = 0
-        for i in range(table.shape[1]):
-            if kinds[table[kind_row, i]]:
-                made[row, place] = table[row, i]
-                place += 1
+def _arguments(table, places):  # type: ignore[no-untyped-def]
+    """A table with the arguments of these rows, and nothing else."""
+    made = np.empty((table.shape[0], len(places)), np.int64)
+    for row in range(FIRST, table.shape[0]):
+        for i in range(len(places)):
+            made[row, i] = table[row, places[i]]
     return made
 
 
@@ -135,22 +137,23 @@ class PendingChanges:
         self._first: int | None = None
 
     def take(self, inputs: Sequence[Table], frontier: Frontier) -> list[tuple[Table, Ints, Ints]]:
-        """Of each input the changes that are decided now, in order of arrival, so almost in that of their codes."""
+        """Of each input the changes that are decided now, in order of arrival, so almost in that of their codes: the
+        arguments (of the tables nothing else counts), codes, and what begins."""
         until = decided(frontier, self.late)
         found = []
         first = INFINITE
         for number, (table, kind) in enumerate(zip(inputs, self.kinds, strict=True)):
             waiting = self.tables[number]
-            if rows(waiting):
-                table = concat([waiting, table])
-            table, code, begins = changes_in(table, kind)
+            table = contiguous(concat([waiting, table]) if rows(waiting) else table)
+            places, code, begins = _changes(table, kind)
+            self.tables[number] = empty(self.widths[number])
             if len(code) and int(code.max()) > until:
                 ready = code <= until
-                self.tables[number] = table[:, ~ready]
+                self.tables[number] = table[:, places[~ready]]
                 first = min(first, int(code[~ready].min()))
-                table, code, begins = contiguous(table[:, ready]), code[ready], begins[ready]
-            else:
-                self.tables[number] = empty(self.widths[number])
+                places, code, begins = places[ready], code[ready], begins[ready]
+            if len(code) < rows(table):
+                table = _arguments(table, places)
             found.append((table, code, begins))
         self._first = None if first == INFINITE else first
         return found

@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.interval_sets import INFINITE
+from cep.core.kernels import njit
 
 Ints = NDArray[np.int64]
 
 _WORD = 63
 """Bits of a number that is not negative."""
+_NEAR = 32
+"""So far rows are moved by insertion."""
 
 
 class Changes(NamedTuple):
@@ -51,6 +54,29 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
     if int(code.max()) > high:
         made[made == high] = INFINITE
     return Changes(words >> 1 & ((1 << bits) - 1), made, words & 1)
+
+
+def in_order(key: Ints, code: Ints, begins: Ints) -> Changes:
+    """Rows almost in the order of their codes as changes; those of one code may be in any order of keys."""
+    n = len(code)
+    if n < 2 or bool((code[1:] >= code[:-1]).all()):
+        return Changes(key, code, begins)
+    made = np.empty((3, n), np.int64)
+    return Changes(*made) if _settled(key, code, begins, made) else by_code(key, code, begins)
+
+
+@njit(linear=True, cache=True)
+def _settled(key, code, begins, made):  # type: ignore[no-untyped-def]
+    """The rows into `made`, which has room for them, sorted by insertion. False: some are too far from their places."""
+    for i in range(len(code)):
+        at = i
+        while at > 0 and made[1, at - 1] > code[i]:
+            if i - at == _NEAR:
+                return False
+            made[0, at], made[1, at], made[2, at] = made[0, at - 1], made[1, at - 1], made[2, at - 1]
+            at -= 1
+        made[0, at], made[1, at], made[2, at] = key[i], code[i], begins[i]
+    return True
 
 
 def stable_order(values: Ints) -> Ints:

@@ -30,8 +30,8 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes, put_tuples, sorted_rows
-from cep.operators.goals.fluents.changes import Changes, by_code
+from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes, put_tuples
+from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import GrowingIntervals, held_in, table_of
 from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 from cep.operators.goals.keyed_state import NumberedState, Parts
@@ -85,9 +85,7 @@ class TemporalGoal(NumberedState):
         taken = self.waiting.take([self._read_in(n, table) for n, table in enumerate(inputs)], frontier)
         changes = []
         for table, code, begins in taken:
-            key = self.tuples.slots(table, self.columns, True, True)
-            in_order = sorted_rows(code)
-            changes.append(Changes(key, code, begins) if in_order else by_code(key, code, begins))
+            changes.append(in_order(self.tuples.slots(table, self.columns, True, True), code, begins))
         until = max(decided(frontier, self.waiting.late), self.evaluation.decided)
         made, _ = self.evaluation.step(changes, until, None if ahead is None else decided(ahead, self.waiting.late))
         if not len(made.key):

@@ -18,7 +18,7 @@ from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_tim
 R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
 """A rule: what is done, displacements from low to high (negative: ahead), the least length in microseconds."""
 
-FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, CELLS = range(7)
+FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, _, CELLS = range(8)
 """A key: what holds; the first and last of its intervals and how many there are; when it is next looked at (INFINITE:
 never); since when the left holds, with its end."""
 LEFT, RIGHT, OPEN, BEGUN, TOUCHED = 1, 2, 4, 8, 16
@@ -332,11 +332,13 @@ def advance(  # type: ignore[no-untyped-def]
         if first:
             if i + AHEAD < n:
                 prefetch(state, left_key[i + AHEAD])
+                prefetch(pool, state[left_key[i + AHEAD // 2], HEAD])
             key, code, begun = left_key[i], left_code[i], left_begins[i]
             i += 1
         else:
             if j + AHEAD < m:
                 prefetch(state, right_key[j + AHEAD])
+                prefetch(pool, state[right_key[j + AHEAD // 2], HEAD])
             key, code, begun = right_key[j], right_code[j], right_begins[j]
             j += 1
         if state[key, HEAD] >= 0:
@@ -350,6 +352,7 @@ def advance(  # type: ignore[no-untyped-def]
     for t in range(len(touched)):
         if t + AHEAD < len(touched):
             prefetch(state, touched[t + AHEAD])
+            prefetch(pool, state[touched[t + AHEAD // 2], HEAD])
         key = touched[t]
         state[key, FLAGS] &= ~TOUCHED
         following = _give(state, pool, counts, key, until, keys, codes, begins)
