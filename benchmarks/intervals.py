@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.interval_sets import INFINITE, Intervals
-from cep.operators.goals.fluents.changes import Changes, stable_order
+from cep.core.stable_order import stable_order
+from cep.operators.goals.fluents.changes import Changes
 
 
 def changes_of(held: Intervals) -> Changes:

@@ -42,6 +42,7 @@ class GoalBuilder:
             self.heads.setdefault(head.event, []).append(number)
         self.users = Counter(child for node in plan.nodes for child in node.parts)
         self.users.update(head.child for head in plan.heads)
+        self.on_cycles = frozenset(unit for group in plan.groups if group.recursive for unit in group.units)
 
     def node(self, number: int) -> Goal:
         """The goal of a node."""

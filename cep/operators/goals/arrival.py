@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, ORDER, START, Table, concat, rows
+from cep.core.stable_order import stable_order
 from cep.operators.goals.intrinsics import bare, bare_linear
 from cep.operators.goals.keys import mix
 
@@ -26,6 +27,17 @@ def _disorder(table):  # type: ignore[no-untyped-def]
         ):
             worst = 1
     return worst
+
+
+@njit(cache=True)
+def _unsorted(table, first, last):  # type: ignore[no-untyped-def]
+    """Whether rows of one end are not sorted by (start, order)."""
+    for i in range(first + 1, last):
+        if table[START, i] < table[START, i - 1] or (
+            table[START, i] == table[START, i - 1] and table[ORDER, i] < table[ORDER, i - 1]
+        ):
+            return True
+    return False
 
 
 @njit(cache=True)
@@ -52,7 +64,7 @@ def _sort_instants(table):  # type: ignore[no-untyped-def]
                     permutation[j + 1] = permutation[j]
                     j -= 1
                 permutation[j + 1] = row
-        else:
+        elif _unsorted(table, first, last):
             run = first + np.argsort(table[ORDER, first:last], kind="mergesort")
             permutation[first:last] = run[np.argsort(table[START][run], kind="mergesort")]
         first = last
@@ -85,7 +97,7 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
     if disorder == 1:
         permutation: NDArray[np.int64] = _sort_instants(table)
         return permutation
-    by_end = np.argsort(table[END], kind="stable")
+    by_end = stable_order(table[END])
     within: NDArray[np.int64] = by_end[_sort_instants(take(table[: ORDER + 1], by_end))]
     return within
 

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.interval_sets import INFINITE
+from cep.core.interval_sets import FAR, INFINITE
 from cep.core.kernels import njit
+from cep.core.stable_order import WORD, span, stable_order
 
 Ints = NDArray[np.int64]
 
-_WORD = 63
-"""Bits of a number that is not negative."""
 _NEAR = 32
 """So far rows are moved by insertion."""
 
@@ -41,9 +40,9 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
     """Rows in any order as changes; no two are of one key and code, and no key is negative."""
     if len(key) < 2:
         return Changes(key, code, begins)
-    low, high = _span(code)
+    low, high = span(code)
     bits = int(key.max()).bit_length()
-    if (high - low).bit_length() + bits + 1 > _WORD:
+    if (high - low).bit_length() + bits + 1 > WORD:
         order = np.lexsort((key, code))
         return Changes(key[order], code[order], begins[order])
     words = ((np.clip(code, low, high) - low) << bits | key) << 1 | begins
@@ -56,50 +55,26 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
     return Changes(words >> 1 & ((1 << bits) - 1), made, words & 1)
 
 
-def in_order(key: Ints, code: Ints, begins: Ints) -> Changes:
-    """Rows almost in the order of their codes as changes; those of one code may be in any order of keys."""
-    n = len(code)
-    if n < 2 or bool((code[1:] >= code[:-1]).all()):
-        return Changes(key, code, begins)
-    made = np.empty((3, n), np.int64)
-    return Changes(*made) if _settled(key, code, begins, made) else by_code(key, code, begins)
+def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
+    """Rows almost in the order of their codes sorted by these; of those of one code what begins is `first` (1), or what
+    ends (0)."""
+    made = np.empty((3, len(code)), np.int64)
+    if not _settled(key, code, begins, first, made):
+        order = stable_order(2 * np.maximum(code, -FAR - 1) + (begins ^ first))
+        return Changes(key[order], code[order], begins[order])
+    return Changes(*made)
 
 
 @njit(linear=True, cache=True)
-def _settled(key, code, begins, made):  # type: ignore[no-untyped-def]
+def _settled(key, code, begins, first, made):  # type: ignore[no-untyped-def]
     """The rows into `made`, which has room for them, sorted by insertion. False: some are too far from their places."""
     for i in range(len(code)):
         at = i
-        while at > 0 and made[1, at - 1] > code[i]:
+        now, later = code[i], begins[i] ^ first
+        while at > 0 and (made[1, at - 1] > now or (made[1, at - 1] == now and made[2, at - 1] ^ first > later)):
             if i - at == _NEAR:
                 return False
             made[0, at], made[1, at], made[2, at] = made[0, at - 1], made[1, at - 1], made[2, at - 1]
             at -= 1
-        made[0, at], made[1, at], made[2, at] = key[i], code[i], begins[i]
+        made[0, at], made[1, at], made[2, at] = key[i], now, begins[i]
     return True
-
-
-def stable_order(values: Ints) -> Ints:
-    """The rows in the order of these values, equal ones as they come: int64 positions. Words of both are sorted, which
-    takes a tenth of the time that positions take."""
-    if len(values) < 2:
-        return np.arange(len(values))
-    low, high = _span(values)
-    bits = (len(values) - 1).bit_length()
-    if (high - low).bit_length() + bits > _WORD:
-        return np.argsort(values, kind="stable")
-    words = (np.clip(values, low, high) - low) << bits | np.arange(len(values))
-    words.sort()
-    order: Ints = words & ((1 << bits) - 1)
-    return order
-
-
-def _span(values: Ints) -> tuple[int, int]:
-    """The least and the greatest of what is finite, and one farther for what is not."""
-    low, high = int(values.min()), int(values.max())
-    if low > -INFINITE and high < INFINITE:
-        return low, high
-    finite = values[(values > -INFINITE) & (values < INFINITE)]
-    if not len(finite):
-        return -1, 1
-    return int(finite.min()) - (low <= -INFINITE), int(finite.max()) + (high >= INFINITE)

@@ -6,21 +6,20 @@ goal(P, Q):  of both what holds now, by the variables that they share; each chan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from cep.core.fluents import KINDS
 from cep.core.kernels import njit
+from cep.core.prefetch import prefetch
 from cep.core.relation import FIRST, Table, empty
 from cep.core.room import filled_room
+from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
-from cep.operators.goals.coded_columns import codes_of, others
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
-    Goal,
     Ints,
     StateKeys,
     Translation,
@@ -30,9 +29,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.converted_keys import RecursiveWithConvertedKeys
 from cep.operators.goals.fluents.change_tables import PendingChanges, phased, put_changes
-from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.conjunction_stretches import (
     AFTER,
     BEFORE,
@@ -43,15 +40,13 @@ from cep.operators.goals.fluents.conjunction_stretches import (
     TURN,
     ConjunctionSpec,
     ConjunctionStretches,
-    Side,
 )
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
 
-if TYPE_CHECKING:
-    from cep.operators.build import GoalBuilder
-    from cep.operators.conjunction import Conjunction
+AHEAD = 16
+"""Changes: so far ahead what is known of a tuple is asked for."""
 
 
 @njit(cache=True)
@@ -102,6 +97,14 @@ def _meet(  # type: ignore[no-untyped-def]
     all tuples and keys."""
     made = 0
     for at in range(len(order)):
+        if at + AHEAD < len(order):
+            i = order[at + AHEAD]
+            prefetch(left_chains, keys[i])
+            prefetch(right_chains, keys[i])
+            if i < count:
+                prefetch(left, tuples[i])
+            else:
+                prefetch(right, tuples[i])
         i = order[at]
         p, key, begun = tuples[i], keys[i], begins[i]
         mine = i < count
@@ -283,21 +286,3 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
         held = sum(int(self.state[side][: self.tuples[side].count, HOLDS].sum()) for side in range(2))
         arrays = sum(each.nbytes for each in (*self.state, *self.chains))
         return held + self.waiting.count, int(arrays + self.keys.nbytes + sum(keys.nbytes for keys in self.tuples))
-
-
-def conjunction_of(node: Conjunction, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
-    left, right = builder.types(node.left), builder.types(node.right)
-    mine, theirs = builder.keys(node.key, left, right)
-    left_key, left_added = builder.widened_key(mine, left)
-    right_key, right_added = builder.widened_key(theirs, right)
-    sides = []
-    for types, kind, key, pairs, take in (
-        (left, node.left_kind, left_key, mine, tuple(c for c in range(len(left)) if c != node.left_kind)),
-        (right, node.right_kind, right_key, theirs, node.take),
-    ):
-        wide = [*types, *others(pairs, types)]
-        sides.append(Side(len(wide), kind, key, codes_of(wide), take))
-    goal = ConjunctionGoal(ConjunctionSpec(sides[0], sides[1], node.negated, node.lates), builder.lineage)
-    added = (left_added, right_added)
-    return RecursiveWithConvertedKeys(goal, added, (left, right)) if any(added) else goal

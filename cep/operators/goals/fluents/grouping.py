@@ -19,6 +19,7 @@ from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table, bits, empty
 from cep.core.room import filled_room
 from cep.core.schema import CODED
+from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
@@ -35,7 +36,6 @@ from cep.operators.goals.contract import (
     to_arrow,
 )
 from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes
-from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.conjunction import link, unlink
 from cep.operators.goals.fluents.conjunction_stretches import AFTER, CELLS, HEAD, HOLDS, TURN
 from cep.operators.goals.intrinsics import as_bits, as_float

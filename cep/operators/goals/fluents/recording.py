@@ -17,6 +17,7 @@ from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, KI
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.room import filled_room, roomy
+from cep.core.stable_order import stable_order
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import MISSING
 from cep.operators.goals.arrival import by_arrival, take
@@ -34,7 +35,6 @@ from cep.operators.goals.contract import (
     to_arrow,
 )
 from cep.operators.goals.fluents.change_tables import sorted_rows
-from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.record_pieces import (
     NEVER,
     NO_PIECES,

@@ -19,6 +19,7 @@ from cep.core.fluents import BEGINS, KINDS
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, FIRST, START, Table, bits, concat, empty, rows
 from cep.core.room import filled_room
+from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
@@ -36,7 +37,6 @@ from cep.operators.goals.contract import (
     to_arrow,
 )
 from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
-from cep.operators.goals.fluents.changes import stable_order
 from cep.operators.goals.fluents.stretches import clipped
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys

@@ -48,12 +48,10 @@ from cep.operators.goals.fluents.change_tables import (
     decided,
     delay_of,
     due,
-    phased,
     put_changes,
     put_tuples,
-    sorted_rows,
 )
-from cep.operators.goals.fluents.changes import stable_order
+from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.supports_stretches import COUNT, SINCE, SupportsSpec, SupportsStretches, counted
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
@@ -129,11 +127,7 @@ class SupportsGoal(NumberedState, SupportsStretches):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
-        slots = self.tuples.slots(table, self.columns, True, True)
-        ordered = phased(code, 1 - begins)
-        if not sorted_rows(ordered):
-            order = stable_order(ordered)
-            slots, code, begins = slots[order], code[order], begins[order]
+        slots, code, begins = in_order(self.tuples.slots(table, self.columns, True, True), code, begins)
         self.state = filled_room(self.state, self.tuples.count, 0)
         if self.first > -INFINITE:
             slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))
