@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.values import Pool
 from cep.operators.goals import relational
 from cep.operators.goals.contract import Goal, KnowledgeOverTime
@@ -17,7 +18,7 @@ from cep.plan.types import TIMES
 from cep.rules.conditions.conditions import Conditions, compile_conditions
 from cep.rules.conditions.relations import Relation
 from cep.rules.expressions.evaluate import Evaluation, compile_expression
-from cep.rules.expressions.typed import TypedVariable, coerced, common_type, fitted
+from cep.rules.expressions.typed import TypedConstant, TypedVariable, coerced, common_type, fitted
 from cep.rules.terms import Condition
 
 
@@ -62,13 +63,29 @@ class GoalBuilder:
             optional = self.optional(self.plan.columns[head.child])
             evaluations = [compile_expression(argument, self.pool, optional) for argument in arguments]
             heads.append((self.types(head.child), evaluations, plain))
-        distinct = len(rules) == 1 and self._distinct(self.plan.heads[rules[0]].child, heads[0][2])
+        distinct = self._changes_once(name, rules) or (
+            len(rules) == 1 and self._given_once(self.plan.heads[rules[0]].child, heads[0][2])
+        )
         return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage, distinct)
 
-    def _distinct(self, child: int, columns: Sequence[int] | None) -> bool:
+    def _given_once(self, child: int, columns: Sequence[int] | None) -> bool:
         """Whether these columns of a node never show an occurrence twice: all of one that gives none twice."""
         every = set(range(len(self.plan.columns[child])))
         return columns is not None and every <= set(columns) and self.plan.nodes[child].properties().distinct
+
+    def _changes_once(self, name: str, rules: Sequence[int]) -> bool:
+        """Whether all rows of a table of changes are distinct, as those of the formulas are that its heads are given:
+        each keeps all columns, and a number of its own tells it from others."""
+        fluent = self.plan.schemas[name].fluent
+        if fluent is None or not fluent.defined or fluent.part not in (EDGES, TRANSITIONS):
+            return False
+        given = [self.plan.arguments[number] for number in rules]
+        for number, arguments in zip(rules, given):
+            kept = {each.name for each in arguments if isinstance(each, TypedVariable)}
+            if len(kept) < len(self.plan.columns[self.plan.heads[number].child]):
+                return False
+        numbers = {each[-1].value for each in given if isinstance(each[-1], TypedConstant)}
+        return len(rules) == 1 or len(numbers) == len(rules)
 
     def cycle(self, group: Group) -> Loop | None:
         """What runs a cycle in a kernel of its own, where there is one for it."""

@@ -43,12 +43,18 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
 def _ends(table: pl.DataFrame, order: NDArray[np.int64] | None, late: int) -> list[pl.Series]:
     """Start and end of intervals that lack them where they are infinite, and which of the two belong to it: `order`
     says it of each; None: all are of events that began and ended them. Ends are `late`."""
-    start = table["start"].set(table["start"] == SINCE_EVER, None)
-    end = table["end"].set(table["end"] == END_OF_TIME, None) - late
+    start, end = _without(table["start"], SINCE_EVER), _without(table["end"], END_OF_TIME)
+    end = end - late if late else end
     if order is not None:
         return [start, end, pl.Series("bounds", BOUNDS, dtype=pl.String).gather(order)]
     bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
     return [start, end, bounds.set(end.is_null(), "()")]
+
+
+def _without(values: pl.Series, time: int) -> pl.Series:
+    """Times, one of which stands for none."""
+    there = values == time
+    return values.set(there, None) if there.any() else values
 
 
 def table_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:

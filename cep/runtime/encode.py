@@ -119,7 +119,7 @@ def admit(columns: PushedColumns, schema: Schema, pool: Pool, first: int) -> Adm
             table[FIRST + i] = NAN if attribute.type == "float" else MISSING
             continue
         name = _found(columns, name, schema)
-        plain = columns.integers.get(name) if attribute.type == "int" else None
+        plain = columns.integers.get(name) if attribute.type in ("int", "time", "duration") else None
         if plain is not None:
             values: Numbers = plain
             wrong = _missing(plain)  # -2**63 stands for what is missing

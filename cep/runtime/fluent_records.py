@@ -69,7 +69,7 @@ def _recorded(frame: pl.DataFrame) -> pl.DataFrame:
         frame = frame.drop(bounds).with_columns(codes.alias(RECORD_BOUNDS))
     else:
         frame = frame.with_columns(pl.lit(_BOTH, pl.Int64).alias(RECORD_BOUNDS))
-    return frame.with_columns(pl.lit(None, pl.Int64).alias(RECORD_START))
+    return frame.with_columns(pl.lit(None).alias(RECORD_START))
 
 
 def as_intervals(records: pl.DataFrame) -> pl.DataFrame:

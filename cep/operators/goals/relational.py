@@ -210,8 +210,8 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
 class Project(Memoryless):
     """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
 
-    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several. `distinct`: there is one
-    head, and what it is given is a set already.
+    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several. `distinct`: what the heads
+    make is a set already.
     """
 
     def __init__(
@@ -252,14 +252,15 @@ class Project(Memoryless):
                 made[-1], by[len(made) - 1] = self._named(made[-1], self.lineage), rule
         if not made:
             return empty(self.width)
-        found = made[0] if self.distinct and not rows(inputs[0]) else as_set(made)
+        distinct = self.distinct and not rows(inputs[0])
+        found = by_arrival(concat(made)) if distinct else as_set(made)
         if self.lineage is not None and self.several:
             self._link(made, by, found, self.lineage)
         return found
 
     def without_last(self) -> Project:
         """The same without the last rule, which another goal stands for."""
-        made = Project(self.width, self.heads[:-1], self.rules[:-1], self.lineage)
+        made = Project(self.width, self.heads[:-1], self.rules[:-1], self.lineage, self.distinct)
         made.several = self.several
         return made
 

@@ -145,7 +145,10 @@ class SupportsGoal(NumberedState, SupportsStretches):
         if spec.kind is not None:
             if (*spec.take, spec.kind) == tuple(range(spec.width)):
                 return table
-            return table[[*range(FIRST), *chosen, FIRST + spec.kind]]
+            made = np.empty((FIRST + width + 1, rows(table)), np.int64)
+            for row, place in enumerate((*range(FIRST), *chosen, FIRST + spec.kind)):
+                made[row] = table[place]
+            return made
         if spec.within is not None and rows(table):
             table = table[:, table[END] - table[START] <= spec.within]
         made = np.zeros((FIRST + width + 1, 2 * rows(table)), np.int64)
