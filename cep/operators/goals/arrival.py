@@ -42,7 +42,8 @@ def _unsorted(table, first, last):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _sort_instants(table):  # type: ignore[no-untyped-def]
-    """The permutation that sorts each run of equal ends by (start, order), stably."""
+    """The permutation that sorts each run of equal ends by (start, order), stably; False: a long one is to be sorted
+    otherwise."""
     n = table.shape[1]
     permutation = np.arange(n)
     first = 0
@@ -65,10 +66,9 @@ def _sort_instants(table):  # type: ignore[no-untyped-def]
                     j -= 1
                 permutation[j + 1] = row
         elif _unsorted(table, first, last):
-            run = first + np.argsort(table[ORDER, first:last], kind="mergesort")
-            permutation[first:last] = run[np.argsort(table[START][run], kind="mergesort")]
+            return permutation, False
         first = last
-    return permutation
+    return permutation, True
 
 
 @njit(linear=True, cache=True)
@@ -95,11 +95,19 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
     if disorder == 0:
         return np.arange(rows(table))
     if disorder == 1:
-        permutation: NDArray[np.int64] = _sort_instants(table)
-        return permutation
+        permutation, short = _sort_instants(table)
+        return permutation if short else _by_words(table)
     by_end = stable_order(table[END])
-    within: NDArray[np.int64] = by_end[_sort_instants(take(table[: ORDER + 1], by_end))]
-    return within
+    permutation, short = _sort_instants(take(table[: ORDER + 1], by_end))
+    return by_end[permutation] if short else _by_words(table)
+
+
+def _by_words(table: Table) -> NDArray[np.int64]:
+    """The same for many rows."""
+    order = stable_order(table[ORDER])
+    for row in (START, END):
+        order = order[stable_order(table[row, order])]
+    return order
 
 
 @bare
