@@ -20,6 +20,7 @@ DerivedTables = Mapping[str, Sequence[Table]]
 """What a step gives: by event, a table a slice."""
 
 
+_BOUNDS = pl.Series("bounds", BOUNDS, dtype=pl.String)
 FEW = 1 << 16
 """Occurrences: so many of an event, of several slices, become one frame."""
 
@@ -31,30 +32,38 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
         few = len(tables) > 1 and sum(map(rows, tables)) <= FEW  # a frame costs more than to copy what it is made of
         if few or any(attribute.type == "any" for attribute in schemas[name].attributes):
             tables = [concat(tables)]  # a column of any has the type of all its values
-        each = [table_frame(table, schemas[name], pool) for table in tables]
-        found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
         kind = schemas[name].fluent
-        if kind is not None and kind.part == HOLDS:
-            order = np.concatenate([table[ORDER] for table in tables]) if kind.defined else None
-            found[name] = found[name].with_columns(*_ends(found[name], order, kind.late))
+        as_frame = table_frame if kind is None or kind.part != HOLDS else _held_frame
+        each = [as_frame(table, schemas[name], pool) for table in tables]
+        found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
     return found
 
 
-def _ends(table: pl.DataFrame, order: NDArray[np.int64] | None, late: int) -> list[pl.Series]:
-    """Start and end of intervals that lack them where they are infinite, and which of the two belong to it: `order`
-    says it of each; None: all are of events that began and ended them. Ends are `late`."""
-    start, end = _without(table["start"], SINCE_EVER), _without(table["end"], END_OF_TIME)
-    end = end - late if late else end
-    if order is not None:
-        return [start, end, pl.Series("bounds", BOUNDS, dtype=pl.String).gather(order)]
-    bounds = pl.Series("bounds", ["(]"], dtype=pl.String).new_from_index(0, table.height)
-    return [start, end, bounds.set(end.is_null(), "()")]
+def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
+    """Intervals: start and end are missing where they are infinite, and ends are as late as they are given; `bounds`
+    says which of the two belong to it. The order of one that formulas define tells; others are of events."""
+    kind = schema.fluent
+    assert kind is not None, "it is of a fluent"
+    start, end = _times("start", table[START], SINCE_EVER, 0), _times("end", table[END], END_OF_TIME, kind.late)
+    attributes = [
+        argument_series(table, i, attribute.type, pool).alias(attribute.name)
+        for i, attribute in enumerate(schema.attributes)
+    ]
+    if not kind.defined:
+        bounds = _BOUNDS.new_from_index(BOUNDS.index("(]"), rows(table))
+        bounds = bounds.set(end.is_null(), "()") if end.null_count() else bounds
+    elif not rows(table) or table[ORDER].min() == table[ORDER].max():
+        bounds = _BOUNDS.new_from_index(int(table[ORDER, 0]) if rows(table) else 0, rows(table))
+    else:
+        bounds = _BOUNDS.gather(table[ORDER])
+    return pl.DataFrame([start, end, *attributes, bounds])
 
 
-def _without(values: pl.Series, time: int) -> pl.Series:
-    """Times, one of which stands for none."""
-    there = values == time
-    return values.set(there, None) if there.any() else values
+def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.Series:
+    """Times that are given late, missing where they are infinite."""
+    there = times == infinite
+    made = pl.Series(name, times - late if late else times)
+    return made.set(pl.Series(there), None) if there.any() else made
 
 
 def table_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:

@@ -57,19 +57,17 @@ def as_records(
 
 
 def _recorded(frame: pl.DataFrame) -> pl.DataFrame:
-    if RECORD_END in frame.columns:
-        bounds = RECORD_BOUNDS
-    else:
-        frame = frame.rename({"start": "time", "end": RECORD_END}, strict=False)
-        bounds = "bounds"
+    bounds, own = RECORD_BOUNDS, {}
+    if RECORD_END not in frame.columns:
+        bounds, own = "bounds", {"start": "time", "end": RECORD_END}
+    columns = [each.alias(own.get(each.name, each.name)) for each in frame.get_columns() if each.name != bounds]
+    codes = pl.Series([_BOTH]).new_from_index(0, frame.height)
     if bounds in frame.columns:
         known = frame[bounds].cast(pl.String, strict=False)
-        codes = known.replace_strict(list(BOUNDS), list(range(4)), default=-1, return_dtype=pl.Int64)
-        codes = codes.set(known.is_null() | (known == ""), _BOTH)
-        frame = frame.drop(bounds).with_columns(codes.alias(RECORD_BOUNDS))
-    else:
-        frame = frame.with_columns(pl.lit(_BOTH, pl.Int64).alias(RECORD_BOUNDS))
-    return frame.with_columns(pl.lit(None).alias(RECORD_START))
+        given = known.replace_strict(list(BOUNDS), list(range(4)), default=-1, return_dtype=pl.Int64)
+        codes = given.set(known.is_null() | (known == ""), _BOTH)
+    none = pl.Series([None]).new_from_index(0, frame.height)
+    return pl.DataFrame([*columns, codes.alias(RECORD_BOUNDS), none.alias(RECORD_START)])
 
 
 def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
