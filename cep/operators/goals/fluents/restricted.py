@@ -37,6 +37,7 @@ from cep.operators.goals.contract import (
     to_arrow,
 )
 from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
+from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import clipped
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
@@ -106,7 +107,7 @@ class RestrictedGoal(NumberedState):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         ((table, code, begins),) = self.waiting.take(inputs, frontier)
         until = max(decided(frontier, self.spec.late), self.decided)
-        slots = self.tuples.slots(table, self.columns, True, True)
+        slots, code, begins = in_order(self.tuples.slots(table, self.columns, True, True), code, begins)
         self._reserve()
         made: list[Table] = []
         at = 0
