@@ -10,7 +10,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.held import held_of
 from tests.long import seeds
-from tests.test_formula_recursion import FAR, random_recursion, those, until
+from tests.test_formula_recursion import random_recursion, those, until
 from tests.test_formulas import pushed
 
 PROGRAM = """event add(a: int, b: int) TIME t.
@@ -27,6 +27,9 @@ terminate closed(A) <- open(A).
 reach(A, B) WHILE road(A, B) AND NOT closed(B).
 reach(A, C) WHILE (reach(A, B) AND road(B, C)) AND NOT closed(C).
 """
+
+FAR = 10**9
+"""Later than all that any input has."""
 
 
 @pytest.mark.parametrize("seed", seeds(60))

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
+from cep.core.fluents import RECORDS
 from cep.core.relation import END as END_ROW
 from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL
@@ -127,11 +128,16 @@ def _packed(
 
 
 def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int | None:
-    """The latest end among rows that an engine takes (microseconds), None: there are none."""
+    """The latest end among rows that an engine takes (microseconds), of records of fluents their own; None: there are
+    none."""
     pool, ends = Pool(), []
     for name, table in tables.items():
-        taken = admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW]
-        ends += [int(taken.max())] if taken.size else []
+        taken = admit(PushedColumns.of(table), program.schemas[name], pool, 0).table
+        fluent = program.schemas[name].fluent
+        times = (
+            [END_ROW] if fluent is None or fluent.part != RECORDS else [END_ROW, -3]
+        )  # its end, its bounds, its start
+        ends += [int(taken[time].max()) for time in times if taken.size]
     return max(ends, default=None)
 
 
