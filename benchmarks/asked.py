@@ -15,7 +15,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from benchmarks.serve import SCHEMA, SECOND, STATIONS
-from connectors.identity import identified
+from cep.core.identity import identified
 from connectors.rdf import triples
 from connectors.rdf.evaluation import evaluate
 from connectors.rdf.question import QueryRefused, Question

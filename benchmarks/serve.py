@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
+from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.identity import identified
 from connectors.rdf import triples
 from connectors.rdf.question import Question
 from connectors.rdf.store_process import StoreProcess

@@ -25,6 +25,7 @@ from cep.runtime.knowledge_source import KnowledgeSource
 from connectors.batch import Batch
 from connectors.frames import ROWS, read_data, whole_table
 from connectors.order import in_order
+from connectors.revised import as_written, changes_of, with_changes
 from connectors.times import of_duration, of_iso
 
 
@@ -101,12 +102,15 @@ class Engine:
         name: str = "<program>",
         *,
         lateness: Duration = "0 s",
+        revise: Duration | None = None,
         facts: Mapping[str, Any] | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """For a program text. `facts`: {predicate: table}; `options` are those of `cep.compile.compile` and of
+        """For a program text. `revise`: results are put right when what is up to so much older than the latest comes,
+        is corrected or withdrawn. `facts`: {predicate: table}; `options` are those of `cep.compile.compile` and of
         `cep.engine.Engine`. Raises CepError."""
-        compiling, running = divided({**options, "lateness": _ticks(lateness)})
+        window = None if revise is None else _ticks(revise, "revise")
+        compiling, running = divided({**options, "lateness": _ticks(lateness), "revise": window})
         return cls(Running(_compiled(text, name, facts, compiling), running))
 
     @classmethod
@@ -131,9 +135,15 @@ class Engine:
             found.take(events)
         else:
             _refuse_order(self.inner.inputs)
-            for batch in read_data(data, self.inner.inputs, _only(self.inner), self.inner.position):
+            for batch in self._read(data):
                 found.take(batch)
         return found.derived()
+
+    def _read(self, data: Data) -> Iterable[Batch]:
+        schemas, only, first = self.inner.inputs, _only(self.inner), self.inner.position
+        if self.inner.revises:
+            return changes_of(read_data(data, with_changes(schemas), only, first))
+        return read_data(data, schemas, only, first)
 
     def advance(self, time: datetime | str) -> Derived:
         """Nothing that ends at or before `time` will come any more. A time without a zone is UTC."""
@@ -221,7 +231,7 @@ class _Found:
                 self._tables.setdefault(name, []).append(one)
 
     def derived(self) -> Derived:
-        schemas = self._engine.outputs
+        schemas = as_written(self._engine.outputs, "int") if self._engine.withdraws else self._engine.outputs
         tables = {name: _joined(self._tables[name]) for name in schemas if name in self._tables}
         return Derived(tables, schemas, self._dead)
 
@@ -317,12 +327,12 @@ def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.Dat
     return {name: whole_table(one, f'facts["{name}"]') for name, one in facts.items()}
 
 
-def _ticks(lateness: Duration) -> int:
+def _ticks(given: Duration, option: str = "lateness") -> int:
     try:
-        return of_duration(lateness) if isinstance(lateness, str) else lateness // timedelta(microseconds=1)
+        return of_duration(given) if isinstance(given, str) else given // timedelta(microseconds=1)
     except (TypeError, ValueError):
-        hint = '`lateness="5 min"`, or a `datetime.timedelta`'
-        raise CepError(f"lateness: `{lateness}` is no duration", hint=hint, code="input") from None
+        hint = f'`{option}="5 min"`, or a `datetime.timedelta`'
+        raise CepError(f"{option}: `{given}` is no duration", hint=hint, code="input") from None
 
 
 __all__ = ["Derived", "Engine", "detect"]

@@ -33,6 +33,7 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.output import EngineOutput
 from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
+from cep.runtime.revision.revision import Revision, RevisionWindow
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
@@ -56,13 +57,33 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
     buffer = ReorderBuffer(options.lateness, options.until)
     if options.stage:
         buffer.of_input = BEGINNING
-    builder = GoalBuilder(
-        plan, bound.statics.relations, bound.pool, None if history is None else history.lineage, changes
-    )
-    machine = Machine(plan, builder, options.fast_recursion, options.max_derivations)
+
+    def machine_of(plan: Plan) -> Machine:
+        lineage = None if history is None else history.lineage
+        builder = GoalBuilder(plan, bound.statics.relations, bound.pool, lineage, changes)
+        return Machine(plan, builder, options.fast_recursion, options.max_derivations)
+
+    machine = machine_of(plan)
     if remember is not None and options.stage is None:
         machine.give_transitions()
-    return EngineParts(plan, bound.pool, machine, buffer, history, changes)
+    parts = EngineParts(plan, bound.pool, machine, buffer, history, changes)
+    keyed = sorted(name for name in plan.inputs if plan.schemas[name].key is not None)
+    if keyed and history is not None:
+        message = f"`{keyed[0]}` has a KEY: corrections and lineage are not known together yet"
+        raise CepError(message, plan.source, hint="leave the KEY out, or run it without explanations", code="key")
+    if options.revise is not None or (keyed and options.stage is None):
+        parts.revision = Revision(plan, machine, _window(options), machine_of, bound.pool)
+    return parts
+
+
+def _window(options: EngineOptions) -> RevisionWindow:
+    """How long results are revised; without `revise` a record of an event with a KEY replaces one that still waits."""
+    lateness = options.lateness or 0
+    if options.revise is None:
+        return RevisionWindow(0, lateness + 1, True)
+    if options.final:
+        return RevisionWindow(0, lateness + options.revise, True)
+    return RevisionWindow(options.revise, lateness, False)
 
 
 class EngineView:
@@ -120,6 +141,16 @@ class EngineView:
         """The events that it derives."""
         return self._output.schemas
 
+    @property
+    def revises(self) -> bool:
+        """Whether records may withdraw others."""
+        return self._parts.revision is not None
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether what is given may be withdrawn later."""
+        return self._parts.revision is not None and not self._parts.revision.window.final
+
     def refuse_endless(self, place: str) -> None:
         """CepError: what the program asks is known at the end of the input alone, to which this place never comes."""
         for node, span in zip(self.plan.nodes, self.plan.spans):
@@ -153,6 +184,15 @@ class EngineView:
                     hint = "`cep run` and `cep serve` run it in one process"
                     raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
+    def refuse_keys(self, place: str) -> None:
+        """CepError: an event has a KEY, by which this place replaces no records yet."""
+        for name, schema in self.inputs.items():
+            if schema.key is not None:
+                message = f"`{name}` has a KEY: {place} replaces no records yet"
+                raise CepError(
+                    message, self.plan.source, hint="leave the KEY out, or run it in one process", code="key"
+                )
+
     def open_intervals(self) -> dict[str, list[Table]]:
         """What fluents hold at the watermark and nothing has ended yet, by fluent; the rows of goals."""
         return self._machine.open(ended=False)
@@ -174,7 +214,8 @@ class EngineView:
     @property
     def reached(self) -> int:
         """The watermark that what has been received allows."""
-        return self._buffer.reached()
+        revision = self._parts.revision
+        return self._buffer.reached() if revision is None else revision.reached(self._buffer)
 
     @property
     def latest(self) -> int:
@@ -184,13 +225,15 @@ class EngineView:
     @property
     def state_rows(self) -> int:
         """Occurrences that wait in goals or for the watermark."""
-        return self._machine.size[0] + self._buffer.waiting_rows
+        window = 0 if self._parts.revision is None else self._parts.revision.size[0]
+        return self._machine.size[0] + self._buffer.waiting_rows + window
 
     @property
     def state_bytes(self) -> int:
         """Bytes of what goals hold, of what waits for the watermark, of values and of lineage."""
         waiting = sum(table.nbytes for tables in self._buffer.waiting.values() for table in tables)
         history = 0 if self.history is None else self.history.nbytes
+        waiting += 0 if self._parts.revision is None else self._parts.revision.size[1]
         return self._machine.size[1] + waiting + self.pool.nbytes + history
 
     def named(self) -> dict[PlanUnit, str]:

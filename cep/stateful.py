@@ -12,9 +12,10 @@ from cep.core.errors import CepError
 from cep.engine_view import EngineView, assemble
 from cep.runtime import engine_state, snapshot
 from cep.runtime.atomic_step import wholly
+from cep.runtime.keyed_stage import KeyedStage, KeySelection
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import SnapshotParts
-from cep.runtime.state_by_key import KeyedStage, KeySelection, StateByKey
+from cep.runtime.state_by_key import StateByKey
 
 
 class StatefulEngine(EngineView):

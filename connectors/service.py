@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from cep.core.identity import identified
 from cep.core.schema import ARRIVAL, Schema
 from cep.engine import Engine
 from cep.runtime.counts import Count
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
-from connectors.identity import identified
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Round:
 
     `number` counts from 1. `watermark` in microseconds UTC: nothing that ends at or before it will come any more.
     `inputs`: the records pushed, also those the engine refused: Int64 `start` and `end`, the attributes. `derived`: the
-    new occurrences, likewise, then `@id` (connectors/identity.py) and, with lineage, `because` (JSON).
+    new occurrences, likewise, then `@id` (cep/core/identity.py) and, with lineage, `because` (JSON).
     `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
     ALERT statements tell of, by `Alert.table`. `ended`: no more will come, whatever the watermark says.
     """

@@ -32,6 +32,7 @@ from typer.testing import CliRunner
 from cep import command
 from cep.app import progress
 from cep.core.errors import CepError
+from cep.core.identity import identified
 from cep.core.literals import UNITS
 from cep.core.schema import Attribute, Schema
 from cep.core.temporal_operators import TEMPORAL, Place, words
@@ -41,7 +42,6 @@ from cep.language.syntax import parser
 from cep.rules.expressions.aggregates import AGGREGATES
 from cep.rules.expressions.functions import FUNCTIONS
 from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
-from connectors.identity import identified
 from connectors.rdf import triples
 from connectors.rdf.question import Question
 from connectors.rdf.store import EventStore
@@ -64,6 +64,7 @@ PAGES = (
     DOCS / "fluents.md",
     DOCS / "limits.md",
     DOCS / "benchmarks.md",
+    DOCS / "revision.md",
 )
 SCALES = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}
 _ROW = re.compile(r"(.+? @ (?:\[[^\]]*\]|\S+(?: (?:ms|s|min|h|d)\b)?))(?: |$)")

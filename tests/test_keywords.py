@@ -30,7 +30,7 @@ def test_each_option_is_a_keyword_of_its_type(options: type[object], keywords: t
 def test_an_engine_of_a_text_takes_all_of_them() -> None:
     both = {each.name for options in (CompileOptions, EngineOptions) for each in fields(options)}
     assert ProgramKeywords.__annotations__.keys() == both
-    assert DataProgramKeywords.__annotations__.keys() == both - {"facts", "lateness"}
+    assert DataProgramKeywords.__annotations__.keys() == both - {"facts", "lateness", "revise"}
 
 
 def test_a_misspelled_option_is_refused() -> None:

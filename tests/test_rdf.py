@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.history import CONSTITUENTS
-from connectors.identity import identified
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.question import Question

@@ -18,8 +18,8 @@ import pytest
 from fastapi import FastAPI
 
 from cep.core.errors import CepError
+from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.identity import identified
 from connectors.rdf import triples
 from connectors.rdf.question import Page, QueryRefused, Question
 from connectors.rdf.store import EventStore

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.identity import identified
 from connectors.rdf import retention, triples
 from connectors.rdf.history import StoreListener
 from connectors.rdf.retention import Retention

@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 from cep.core.errors import CepError
+from cep.core.identity import ID
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.identity import ID
 from connectors.service import Relay, Round, Service
 from connectors.writers import json_lines, typed
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from connectors.identity import ID
 
 from cep.core.errors import CepError
 from cep.core.fluents import EDGES
@@ -22,7 +23,6 @@ from cep.spark.sink.event_files import ParquetLayout
 from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.identity import ID
 from connectors.service import Relay, Round, Service
 from connectors.writers import json_lines
 

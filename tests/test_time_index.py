@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.identity import identified
 from connectors.rdf import selectivity, time_index, triples
 from connectors.rdf.evaluation import evaluate
 from connectors.rdf.question import QueryRefused, Question

@@ -65,6 +65,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.runtime.run_stats import RunStats
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
+    from connectors.revised import worded
     from connectors.time_format import ISO, form
 
     stretch = options.sink.stretch()
@@ -92,7 +93,8 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
             if times is None and batch is not None and not any(writer.counts.values()):  # as what comes live
                 times = batch.times
                 writer.times = times or ISO
-            writer.write(clipped(tables, schemas, *stretch))
+            tables = clipped(tables, schemas, *stretch)
+            writer.write(worded(tables) if engine.withdraws else tables)
 
         files = [one.path for one in source.found if one.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
@@ -133,6 +135,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     from cep.app.knowledge_updates import is_stream, knowledge_updates
     from connectors.files import sizes
     from connectors.inputs import inputs as find
+    from connectors.revised import as_written, changes_of, with_changes
     from connectors.sources import Sources
 
     running = replace(
@@ -141,12 +144,16 @@ def _sourced(options: RunOptions) -> _Sourced:
         explain=options.sink.explain,
         changes=options.sink.changes,
         until=options.sink.stretch()[1],
+        revise=options.revised,
+        final=options.sink.final,
     )
     source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
     engine = source.engine(running)
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     derived = selected(engine.outputs, options.sink.only)
+    if engine.withdraws:
+        derived = as_written(derived)
     found = find(options.source.inputs, engine.inputs, options.source.format)
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
@@ -155,7 +162,14 @@ def _sourced(options: RunOptions) -> _Sourced:
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
     changes = knowledge_updates(engine, options.knowledge.updates, silence)
     lost = Sources(source_log(options.log))
-    batches = open_batches(options.source, options.source.batch, engine.inputs, silence, lost)
+    read, schemas = options.source, engine.inputs
+    if engine.revises:
+        schemas = with_changes(schemas)
+    if options.source.revise is not None and read.lateness is None:
+        read = replace(read, lateness="0")  # taken as they stand, not sorted
+    batches = open_batches(read, options.source.batch, schemas, silence, lost)
+    if engine.revises:
+        batches = changes_of(batches)
     return _Sourced(engine, derived, batches, changes, found)
 
 
@@ -169,11 +183,16 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
     def opening(path: str) -> None:
         guard.write("--output", path)
 
+    rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
+    if source.engine.withdraws and (
+        rdf is not None or options.sink.output_format == "rtec" or is_address(options.sink.output)
+    ):
+        hint = "a file of JSON Lines, CSV or Parquet; or `--final`, which withdraws nothing"
+        raise refuse(f"--output {options.sink.output}: what is withdrawn has no place there yet", hint)
     if options.sink.output_format == "rtec":
         if options.sink.explain:
             raise refuse("--output-format rtec: clauses have no place for what led to them", "`--output-format jsonl`")
         return RtecWriter(options.sink.output, source.derived, tick_of(source.engine.inputs), opening)
-    rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
     if rdf is not None:
         if options.sink.changes:
             raise refuse("--changes: RDF has intervals", "without it, those that still hold have no end")

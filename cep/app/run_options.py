@@ -21,7 +21,7 @@ from cep.app.cli_options import (
     RuleFile,
 )
 from cep.app.command_line import option_values
-from cep.app.durations import instant, refuse
+from cep.app.durations import duration, instant, refuse
 from cep.core.logs import LOGS, Log
 
 
@@ -30,6 +30,14 @@ class SourceOptions(InputOptions):
     """The events that come in, and how they are taken."""
 
     strict: Annotated[bool, Option(help="Exit with 1 if there were dead letters.")] = False
+    revise: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="Write results at once, and put them right when an event comes, is corrected or withdrawn that is up "
+            "to so much older than the latest: 6h. Rows then have `@change`, `add` or `withdraw`, and `@id`.",
+        ),
+    ] = None
     batch: BatchSize = 131_072
 
 
@@ -61,6 +69,7 @@ class SinkOptions:
         tuple[str, ...], Option(metavar="TYPE", help="Write derived events of this type only. Repeatable.")
     ] = ()
     explain: Annotated[bool, Option(help="Add to each derived event the input it comes from.")] = False
+    final: Annotated[bool, Option(help="With --revise: write only what is never withdrawn, so much later.")] = False
     changes: Annotated[
         bool, Option(help="Of fluents write each beginning and end when it is known, not the intervals.")
     ] = False
@@ -187,10 +196,28 @@ class RunOptions:
                 raise refuse(f"{option} is for Spark", "add `--on spark`")
         return False
 
+    @property
+    def revised(self) -> int | None:
+        """How old what changes may be, in microseconds; None: nothing changes. CepError: it is no duration, or an
+        option does not go with it."""
+        if self.source.revise is None:
+            if self.sink.final:
+                raise refuse("--final is for --revise", "without it all that is written is final")
+            return None
+        for option, given in (
+            ("--explain", self.sink.explain), ("--from", self.sink.since), ("--until", self.sink.until),
+            ("--knowledge-updates", self.knowledge.updates),
+        ):  # fmt: skip
+            if given:
+                raise refuse(f"{option} is not known together with --revise yet", "run it with `--lateness` instead")
+        return duration(self.source.revise, "--revise")
+
     def checked(self) -> tuple[tuple[str, ...], Path]:
         """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
+        if self.source.revise is not None:
+            raise refuse("--revise is not for Spark yet", "run it in one process, without `--on spark`")
         self.sink.stretch()
         if not self.source.inputs:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")

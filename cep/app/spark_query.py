@@ -299,6 +299,7 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
     engine = source.engine(replace(options.evaluation.engine, changes=options.sink.changes))
     engine.refuse_endless("what goes from batch to batch on Spark")
     engine.refuse_beginning("Spark")
+    engine.refuse_keys("Spark")
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
     for name in options.knowledge.updates:

@@ -11,6 +11,8 @@ CODED = ("string", "iri", "any")
 ARRIVAL, TIE = "@order", "@tie"
 """Columns of a table besides its attributes, whose names have no `@`: a row's position in the input, and its place
 among what one engine gave at once."""
+CHANGE = "@change"
+"""A further one: 1 where a row comes or is added, -1 where it is withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Schema:
     `time`, or `start` and `end`, name the columns that hold the times, None: `time`, `start`, `end` themselves.
     `iri`: the class of its occurrences in RDF. `clock`: a second column of the time, which stands behind the first with
     a blank between them. `format`: how the times are written; `records`: how the records are. `fluent`: it is no event
-    but a fluent, or what is known of one.
+    but a fluent, or what is known of one. `key`: attributes of which a later record of the same values and time
+    replaces the earlier one.
     """
 
     name: str
@@ -93,3 +96,12 @@ class Schema:
     format: TimeFormat | None = field(default=None, compare=False)
     records: RecordFormat | None = field(default=None, compare=False)
     fluent: FluentTable | None = field(default=None, metadata={"later": True})
+    key: tuple[str, ...] | None = field(default=None, compare=False)
+
+    @property
+    def key_places(self) -> tuple[int, ...] | None:
+        """Where the attributes of the key are; None: there is none."""
+        if self.key is None:
+            return None
+        names = [attribute.name for attribute in self.attributes]
+        return tuple(map(names.index, self.key))

@@ -88,6 +88,7 @@ class Schemas:
             statement.clock,
             statement.format,
             statement.records,
+            key=statement.key,
         )
 
     def _name_heads(self) -> None:

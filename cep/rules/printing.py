@@ -74,8 +74,9 @@ def declaration(
     format: TimeFormat | None = None,
     missing: tuple[int | float | str, ...] | None = None,
     records: RecordFormat | None = None,
+    key: tuple[str, ...] | None = None,
 ) -> str:
-    """`name(attributes) AS <iri> TIME time, clock START start END end`, then how records are written."""
+    """`name(attributes) AS <iri> TIME time, clock START start END end`, then how records are written, and the key."""
     text = f"{name}({', '.join(map(attribute, attributes))})"
     if iri is not None:
         text += f" AS <{iri}>"
@@ -83,7 +84,8 @@ def declaration(
         text += f" TIME {_column(time)}" + (f", {_column(clock)}" if clock is not None else "")
     if start is not None and end is not None:
         text += f" START {_column(start)} END {_column(end)}"
-    return text + time_format(format, "epoch ") + _missing(missing) + record_format(records)
+    text += time_format(format, "epoch ") + _missing(missing) + record_format(records)
+    return text if key is None else f"{text} KEY {', '.join(key)}"
 
 
 def record_format(records: RecordFormat | None) -> str:

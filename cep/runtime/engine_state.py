@@ -38,6 +38,10 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
         batches.append(parts.changes.snapshot())
     if parts.history is not None:
         batches += parts.history.snapshot(parts.machine.names())
+    if parts.revision is not None:
+        header["revision"], window = parts.revision.snapshot()
+        header["window"] = len(window)
+        batches += window
     return snapshot.save(header, batches, program)
 
 
@@ -47,6 +51,9 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
     if header["explain"] != (parts.history is not None):
         hint = "the same option on both"
         raise CepError("the snapshot was made with another `explain`", hint=hint, code="snapshot")
+    if ("revision" in header) != (parts.revision is not None):
+        message = "the snapshot was made without `revise`" if parts.revision else "the snapshot was made with `revise`"
+        raise CepError(message, hint="both with it or both without it", code="snapshot")
     return header, batches
 
 
@@ -55,6 +62,10 @@ def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Reco
     if header["values"]:
         parts.pool.load(_table(batches[: header["values"]]))
     batches = batches[header["values"] :]
+    if parts.revision is not None:
+        demand(0 < header["window"] < len(batches))
+        parts.revision.restore(header["revision"], batches[-header["window"] :])
+        batches = batches[: -header["window"]]
     if parts.history is not None:
         *batches, records, lineage = batches
         parts.history.restore(records, lineage)
@@ -71,7 +82,9 @@ def check_restored(parts: EngineParts) -> None:
     schemas, machine = parts.plan.schemas, parts.machine
     parts.buffer.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
     demand(isinstance(parts.position, int) and parts.position >= 0)
-    for codes in [*machine.coded(), *parts.buffer.codes(coded(schemas))]:
+    where = coded(schemas)
+    window = [] if parts.revision is None else parts.revision.coded(where)
+    for codes in [*machine.coded(), *parts.buffer.codes(where), *window]:
         demand(parts.pool.holds(codes))
     if parts.history is not None:
         parts.history.fits(schemas, machine.names())

@@ -36,7 +36,11 @@ class EngineOptions:
     `until`: at the end of the input a recursion that never ends goes on to this time (microseconds), None: to the
     latest of the input.
 
-    Raises ValueError for a lateness that is none.
+    `revise`: input may come, be corrected or withdrawn up to so many microseconds behind the watermark, and results
+    come at once and are put right (`cep.runtime.revision`); None: what is given is final. `final`: only what is
+    final is given, so much later.
+
+    Raises ValueError for a lateness that is none, and for a `revise` that is none or does not go with the others.
     """
 
     lateness: int | None = 0
@@ -49,14 +53,25 @@ class EngineOptions:
     changes: bool = False
     begins: bool = False
     until: int | None = None
+    revise: int | None = None
+    final: bool = False
 
     def __post_init__(self) -> None:
         if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:
             raise ValueError("lateness is 0 to 2**60 microseconds; None: only `advance` moves the time")
+        if self.revise is None:
+            if self.final:
+                raise ValueError("`final` is of what is revised: with `revise`, how old that may be")
+            return
+        if not 0 <= self.revise <= FARTHEST:
+            raise ValueError("revise is 0 to 2**60 microseconds")
+        for name in ("explain", "remember", "stage", "before", "begins"):
+            if getattr(self, name) not in (None, False):
+                raise ValueError(f"`{name}` is not known together with `revise` yet")
 
 
 class UntimedEngineKeywords(TypedDict, total=False):
-    """Those of `EngineKeywords` but `lateness`, which some take as a text."""
+    """Those of `EngineKeywords` but `lateness` and `revise`, which some take as texts."""
 
     explain: bool
     remember: int | None
@@ -64,12 +79,14 @@ class UntimedEngineKeywords(TypedDict, total=False):
     max_derivations: int
     stage: int | None
     before: PriorState | None
-    until: int | None
     changes: bool
     begins: bool
+    until: int | None
+    final: bool
 
 
 class EngineKeywords(UntimedEngineKeywords, total=False):
     """The fields of `EngineOptions` as keyword arguments, for type checkers."""
 
     lateness: int | None
+    revise: int | None

@@ -15,6 +15,7 @@ from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
+from cep.runtime.revision.revision import Revision
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class EngineParts:
     position: int = 0
     dead: list[RefusedRow] = field(default_factory=list)
     sweep_at: int = 1 << 16
+    revision: Revision | None = None
 
     def schema(self, name: str) -> Schema:
         """Of an event that is read. CepError: the program reads none of this name."""
@@ -52,7 +54,8 @@ class EngineParts:
             whole = () if history is None else history.tables()
             in_history = [table[row] for name, tables in whole for table in tables for row in where[name]]
             known = [] if self.changes is None else self.changes.codes()
-            pool.sweep([*self.machine.codes(), *self.buffer.codes(where), *in_history, *known])
+            window = [] if self.revision is None else self.revision.codes(where)
+            pool.sweep([*self.machine.codes(), *self.buffer.codes(where), *in_history, *known, *window])
             self.sweep_at = max(1 << 16, 2 * pool.size)
 
 

@@ -89,6 +89,9 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
             hint="`knowledge=` of `Engine.from_text` gives some",
             code="knowledge",
         )
+    if parts.revision is not None:
+        message = "the knowledge does not change yet where input is revised"
+        raise CepError(message, hint="an engine without `revise`, of a program without KEY", code="knowledge")
     for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:
             raise ValueError("an update has a time in microseconds, within 2**62")

@@ -10,10 +10,10 @@ import polars as pl
 
 from cep.core.errors import Source, Span
 from cep.core.fluents import TRANSITIONS
+from cep.core.identity import ID, identity_hashes
 from cep.core.schema import Schema
 from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
-from connectors.identity import ID, identity_hashes
 from connectors.rdf import triples
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 

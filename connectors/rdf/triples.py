@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
+from cep.core.identity import ID, identity_hashes, occurrence_texts
 from cep.core.schema import Attribute, Schema
-from connectors.identity import ID, identity_hashes, occurrence_texts
 from connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, EventVocabulary
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"

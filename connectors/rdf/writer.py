@@ -10,10 +10,10 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
+from cep.core.identity import identified
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.history import CONSTITUENTS
-from connectors.identity import identified
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.vocabulary import PREFIXES, RDFS, EventVocabulary
 from connectors.sinks import Sink

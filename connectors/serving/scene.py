@@ -16,12 +16,12 @@ from typing import Any
 
 import polars as pl
 
+from cep.core.identity import ID
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
 from connectors.alerts.text import json_value
-from connectors.identity import ID
 from connectors.service import Round, Service
 from connectors.serving.gazette import Gazette, SubjectColumns, coordinates
 

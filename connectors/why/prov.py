@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cep.core.identity import identity_hashes
 from cep.engine import Engine
-from connectors.identity import identity_hashes
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.triples import quoted, triple_line
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.core.errors import CepError, Span
+from cep.core.identity import identity_hashes
 from cep.core.literals import say_duration, write_duration
 from cep.engine import Engine
 from cep.events import Value
@@ -32,7 +33,6 @@ from cep.plan.pattern import Pattern
 from cep.rules.graph_text import on_one_line
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
-from connectors.identity import identity_hashes
 from connectors.times import iso, seconds_text
 from connectors.why import fluents
 

@@ -153,7 +153,7 @@ class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
     `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`:
-    the class in RDF. `clock`, `format`, `missing` and `records` as in `cep.core.schema.Schema`.
+    the class in RDF. `clock`, `format`, `missing`, `records` and `key` as in `cep.core.schema.Schema`.
     """
 
     name: str
@@ -167,6 +167,7 @@ class EventDeclaration:
     format: TimeFormat | None = None
     missing: tuple[int | float | str, ...] | None = None
     records: RecordFormat | None = None
+    key: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

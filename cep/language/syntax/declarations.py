@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cep.core.suggest import did_you_mean
 from cep.events import type_names
 from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
@@ -14,6 +15,9 @@ from cep.language.syntax.terms import constant
 from cep.language.syntax.tokens import Token
 from cep.rules.keywords import RESERVED
 
+KEY = "KEY"
+"""Before the attributes of which a later record of the same values and time replaces the earlier one. It is a keyword
+here alone: events have attributes called `key`."""
 RANGED = ("int", "float", "time", "duration")
 
 RangeEnd = int | float | None
@@ -92,6 +96,8 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
     hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
     if cursor.token.text.upper() in ("TIMEZONE", "TZ"):
         hint = 'did you mean `ZONE`? e.g. `TIME ts ZONE "Europe/Zurich"`'
+    if cursor.token.text == KEY.lower():
+        hint = f"keywords are written in capitals: `{KEY} {attributes[0].name if attributes else 'sensor'}`"
     end_statement(cursor, "the declaration", hint)
     return replace(found, span=cursor.span(first))
 
@@ -117,14 +123,41 @@ def record_clauses(
         end = _column(cursor, sources)
     arrays(name, sources, cursor)
     clauses = Clauses(timed=time is not None or start is not None, pointed=time is not None)
-    while cursor.token.key in CLAUSES:
-        clauses.read(cursor)
+    key = None
+    while cursor.token.key in CLAUSES or cursor.token.text == KEY:
+        if cursor.token.text == KEY:
+            key = _key(cursor, name, attributes, key)
+        else:
+            clauses.read(cursor)
     times = clauses.times(cursor)
     if clock is not None and times is not None and times.unit is not None:
         cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
     return ast.EventDeclaration(
-        name, attributes, time, start, end, iri, cursor.span(first), clock, times, clauses.missing, clauses.records
+        name, attributes, time, start, end, iri, cursor.span(first), clock, times, clauses.missing, clauses.records, key
     )
+
+
+def _key(
+    cursor: Cursor, event: str, attributes: tuple[ast.AttributeTree, ...], before: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    """`KEY sensor, seq`."""
+    first = cursor.advance()
+    if before is not None:
+        cursor.stop("a second KEY", "attributes are separated by commas: `KEY sensor, seq`", first.span)
+    names = [attribute.name for attribute in attributes]
+    found: list[str] = []
+    while not found or cursor.accept(","):
+        token = cursor.token
+        if token.kind != "name":
+            cursor.fail("the name of an attribute", f"e.g. `KEY {names[0] if names else 'sensor'}`")
+        if token.text not in names:
+            known = ", ".join(f"`{name}`" for name in names)
+            hint = did_you_mean(token.text, names) or (f"it has {known}" if known else "it has none")
+            cursor.stop(f"`{event}` has no attribute `{token.text}`", hint, token.span)
+        if token.text in found:
+            cursor.stop(f"`{token.text}` is in the key twice", "once is enough", token.span)
+        found.append(cursor.advance().text)
+    return tuple(found)
 
 
 def _after_attribute(cursor: Cursor) -> str | None:

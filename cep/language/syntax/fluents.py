@@ -50,6 +50,9 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     value = attribute(cursor, sources) if cursor.accept("=") else None
     attributes = (*found, *([] if value is None else [value]))
     records = record_clauses(cursor, name.text, attributes, sources, first)
+    if records is not None and records.key is not None:
+        hint = "a record of a fluent is closed by a later one with the same start and an end"
+        cursor.stop("records of a fluent have no KEY", hint, records.span)
     if records is not None and records.time is not None:
         cursor.stop("a fluent holds for a time", f"`START {records.time} END ..`", records.span)
     end_statement(cursor, "the declaration", DECLARATION)

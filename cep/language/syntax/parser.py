@@ -6,7 +6,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
-                      [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written } "."
+                      [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written | key } "."
                 | "fact" name "(" argument { "," argument } ")" [ written ] "."
                 | "policy" choice "."
                 | "ALERT" name "ON" event { clause } "."
@@ -21,6 +21,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | head "."
     attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri | written }
     argument    = name ":" type [ "?" ] { written }
+    key         = "KEY" NAME { "," NAME }
     written     = "FORMAT" ( STRING | [ "epoch" ] ( "s" | "ms" | "us" | "ns" ) | name "(" option { "," option } ")" )
                 | "ZONE" STRING | "FOLD" ( "earlier" | "later" | "order" ) | "MISSING" missing { "," missing }
     option      = name ":" STRING

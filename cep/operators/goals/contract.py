@@ -71,6 +71,15 @@ class Goal(Protocol):
         no state of the same operator."""
         ...
 
+    def apart(self, state: pa.RecordBatch, keys: StateKeys) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """A state of the same operator as what `extract` would give of these keys, and what is of other keys alone. The
+        operator's own state stays as it is."""
+        ...
+
+    def together(self, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+        """Two states that have no key in common, as `apart` gives them, as one."""
+        ...
+
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         """What `extract` gave, with other pool codes."""
         ...

@@ -25,6 +25,7 @@ class WithConvertedKeys:
         self.due, self.pending, self.begin, self.evict = goal.due, goal.pending, goal.begin, goal.evict
         self.snapshot, self.restore = goal.snapshot, goal.restore
         self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded
+        self.apart, self.together = goal.apart, goal.together
         self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
         if isinstance(goal, UndoableGoal):
             self.attempt, self.undo = partial(self._attempt, goal), goal.undo

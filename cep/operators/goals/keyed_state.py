@@ -67,6 +67,15 @@ class KeyedState(ABC):
         given = self._read(state)
         self._become(self._put_together(self._taken_apart(self._state(), keys).others, given))
 
+    def apart(self, state: pa.RecordBatch, keys: StateKeys) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """See `cep.operators.goals.contract`."""
+        parts = self._taken_apart(self._read(state), keys)
+        return to_arrow(parts.going), to_arrow(parts.others)
+
+    def together(self, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+        """See `cep.operators.goals.contract`."""
+        return to_arrow(self._put_together(self._read(one), self._read(other)))
+
 
 class StoredState(KeyedState):
     """A state that is a store."""

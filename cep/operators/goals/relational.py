@@ -61,6 +61,14 @@ class Memoryless(Untimed, ABC):
     def extract(self, keys: StateKeys) -> pa.RecordBatch:
         return self.snapshot()  # a time point, where it is one, belongs to every key
 
+    def apart(self, state: pa.RecordBatch, keys: StateKeys) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Nothing."""
+        return state, state
+
+    def together(self, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+        """Nothing."""
+        return other
+
     def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
         self.restore(state)
 

@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 import polars as pl
 
+from cep.core.fluents import CHANGES, EDGE
 from cep.core.schema import Schema
 
 ID = "@id"
@@ -28,6 +29,8 @@ def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
     """Occurrences as texts, which are equal if event, start, end and arguments are. An interval in which a fluent holds
     is one from its start on, before its end is known."""
     times = ["start", "end"] if schema.fluent is None else ["start"]
+    if schema.fluent is not None and schema.fluent.part == CHANGES:
+        times = [EDGE, "time"]
     names = [*times, *(attribute.name for attribute in schema.attributes)]
     columns = [table[name].to_list() for name in names]
     name = json.dumps(schema.name)

@@ -1,0 +1,133 @@
+"""A push where input is revised: rows that come and rows that withdraw others, told apart from those that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.relation import END, ORDER, Table, rows
+from cep.core.schema import ARRIVAL, CHANGE, Schema
+from cep.events import Event
+from cep.operators.goals.contract import Bools, Ints
+from cep.runtime import encode
+from cep.runtime.admission import EventBatch
+from cep.runtime.encode import RefusedRow
+from cep.runtime.parts import EngineParts
+from cep.runtime.revision.input_changes import UNKNOWN, input_changes
+from cep.runtime.revision.revision import NetChange, Revision
+
+
+@dataclass(slots=True)
+class _Pushed:
+    """Rows of one event as they came, in order; which of them withdraw; the rows of the pushed table that they were."""
+
+    table: Table
+    withdraws: Bools
+    rows: Ints
+
+
+def receive_changes(parts: EngineParts, batch: EventBatch) -> None:
+    """Take a push. Raises CepError, and changes nothing, for an unknown type, a missing column, or a change that is
+    none."""
+    revision = parts.revision
+    assert revision is not None, "input is revised"
+    pushed, parts.position = _taken(parts, batch)
+    _refuse_final(parts, revision, pushed, isinstance(batch, Mapping))
+    for event, each in pushed.items():
+        if rows(each.table):
+            parts.buffer.latest = max(parts.buffer.latest, int(each.table[END].max()))
+            parts.buffer.first = min(parts.buffer.first, int(each.table[END].min()))
+            known = revision.known(event, np.unique(each.table[END]))
+            key = parts.plan.schemas[event].key_places
+            changes, unknown = input_changes(each.table, each.withdraws, known, key)
+            reason = "withdraws a record that is not there"
+            parts.dead += [RefusedRow(event, int(row), UNKNOWN, reason) for row in each.rows[unknown]]
+            revision.take(event, changes)
+
+
+def go_on(parts: EngineParts, watermark: int) -> dict[str, NetChange]:
+    """Time goes on; what that completes, and what late changes put right."""
+    assert parts.revision is not None, "input is revised"
+    found = parts.revision.go_on(parts.buffer.frontier(max(watermark, parts.revision.watermark)))
+    parts.buffer.watermark = parts.revision.watermark
+    return found
+
+
+def _taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, _Pushed], int]:
+    if not isinstance(batch, Mapping):
+        return _events(parts, batch)
+    found, position = {}, parts.position
+    for name, frame in batch.items():
+        schema = parts.schema(name)
+        if CHANGE not in frame.columns:
+            admitted = encode.admit(encode.PushedColumns.of(frame), schema, parts.pool, position)
+            parts.dead += admitted.dead
+            every = np.ones(rows(admitted.table), np.bool_)
+            found[name] = _Pushed(admitted.table, ~every, admitted.pushed(every))
+        else:
+            found[name] = _changes(parts, schema, frame, position)
+        position += frame.height
+    return found, position
+
+
+def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, position: int) -> _Pushed:
+    """The rows of a table that says of each whether it withdraws."""
+    given = frame[CHANGE].cast(pl.Int64, strict=False).fill_null(1)
+    if frame[CHANGE].dtype == pl.String or not given.is_in([1, -1]).all():
+        message = f"`{CHANGE}` of the table of `{schema.name}` is 1 or -1: a row comes, or withdraws one"
+        raise CepError(message, hint="an Int8 column; without it every row comes", code="column")
+    if ARRIVAL not in frame.columns:
+        frame = frame.with_columns(pl.int_range(position, position + frame.height, eager=True).alias(ARRIVAL))
+    withdraws = given.to_numpy() < 0
+    parts_ = []
+    for mask, kind in ((~withdraws, schema), (withdraws, _named_by_key(schema))):
+        places = np.flatnonzero(mask)
+        admitted = encode.admit(encode.PushedColumns.of(frame.drop(CHANGE)[places]), kind, parts.pool, position)
+        parts.dead += [replace(row, row=int(places[row.row])) for row in admitted.dead]
+        own = places[admitted.pushed(np.ones(rows(admitted.table), np.bool_))]
+        parts_.append((admitted.table, own))
+    table = np.concatenate([table for table, _ in parts_], axis=1)
+    own = np.concatenate([places for _, places in parts_])
+    order = np.argsort(table[ORDER], kind="stable")
+    return _Pushed(table[:, order], withdraws[own[order]], own[order])
+
+
+def _named_by_key(schema: Schema) -> Schema:
+    """What a record that withdraws one has to have: of an event with a KEY no more than that."""
+    if schema.key_places is None:
+        return schema
+    own = set(schema.key_places)
+    attributes = tuple(each if at in own else replace(each, optional=True) for at, each in enumerate(schema.attributes))
+    return replace(schema, attributes=attributes)
+
+
+def _events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, _Pushed], int]:
+    by_type: dict[str, list[tuple[int, Event]]] = {}
+    for place, event in enumerate(batch):
+        by_type.setdefault(event.type, []).append((place, event))
+    found, position = {}, parts.position
+    for name, events in by_type.items():
+        admitted = encode.admit_events(events, parts.schema(name), parts.pool, parts.position)
+        parts.dead += admitted.dead
+        every = np.ones(rows(admitted.table), np.bool_)
+        found[name] = _Pushed(admitted.table, ~every, admitted.pushed(every))
+        position += len(events)
+    return found, position
+
+
+def _refuse_final(parts: EngineParts, revision: Revision, pushed: Mapping[str, _Pushed], tables: bool) -> None:
+    """Rows that end when nothing may change any more become dead."""
+    behind = revision.window.behind + revision.window.length
+    length = None if parts.buffer.lateness is None else behind - 1
+    late = encode.late({name: each.table for name, each in pushed.items()}, revision.stable, length, tables)
+    for name, mask in late.items():
+        each = pushed[name]
+        reason = "is late: what ended so long ago is final"
+        parts.dead += [RefusedRow(name, int(row), "late", reason) for row in each.rows[mask]]
+        kept = ~mask
+        pushed[name].table = np.ascontiguousarray(each.table[:, kept])
+        each.withdraws, each.rows = each.withdraws[kept], each.rows[kept]

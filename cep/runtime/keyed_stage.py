@@ -1,0 +1,212 @@
+"""By which key a stage runs: where it is in the columns of each goal, and which rows are of some keys.
+
+A stage that runs in buckets (`cep.plan.partition`) deals rows by arguments; their values are the key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.hashtable import KeySet
+from cep.core.relation import bits
+from cep.core.schema import CODED, Schema
+from cep.core.values import MISSING, Ints, Pool
+from cep.events import Iri, Value
+from cep.operators.goals.contract import Bools, StateKeys
+from cep.plan.copartitioning import EVERYWHERE, Copartitioned, KeyColumns, copartition
+from cep.plan.dependencies import Dependencies
+from cep.plan.node import Meeting
+from cep.plan.order import PlanUnit
+from cep.plan.partition import Stage, partition
+from cep.plan.plan import Plan
+from cep.rules.expressions.typed import common_type
+from cep.runtime.buckets import buckets, hashes
+from cep.runtime.decode import decoded_series
+
+Key = tuple[Value, ...]
+"""The values of the arguments by which rows are dealt, in the order of `Stage.inputs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The keys that are in all of these buckets, each (number, of how many): those of `((1, 4), (3, 8))` go from bucket
+    1 to bucket 3 where there are to be 8 instead of 4."""
+
+    buckets: tuple[tuple[int, int], ...]
+
+    def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
+        """Which keys, of these columns, are in it."""
+        hashed, in_share = hashes(columns, types), np.ones(len(columns[0]), np.bool_)
+        for number, count in self.buckets:
+            in_share &= hashed % np.uint64(count) == number
+        return in_share
+
+    def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
+        """The same of rows that are dealt by all that they are."""
+        in_share = np.ones(table.height, np.bool_)
+        for number, count in self.buckets:
+            in_share &= buckets(table, schema, "whole", count) == number
+        return in_share
+
+
+KeySelection = Collection[Key] | Share
+
+
+@dataclass(frozen=True, slots=True)
+class KeySide:
+    """Of an input of a goal: the columns that hold the key, and the types in which they do; None: it is shared."""
+
+    columns: tuple[int, ...] | None
+    types: tuple[str, ...] = ()
+
+
+class KeyedStage:
+    """Where the key is in one stage of a plan, or in a program that is one stage. CepError: it runs by no key."""
+
+    def __init__(self, plan: Plan, number: int | None) -> None:
+        stages = partition(plan)
+        self.plan, self.dependencies = plan, Dependencies(plan)
+        self.stage: Stage = stages[(number or 1) - 1]
+        if not self.stage.keyed or number == 0 or (number is None and len(stages) > 1):
+            why = "; ".join(reason.text for stage in stages for reason in stage.reasons)
+            raise CepError(
+                "the program does not run by one key" + (f": {why}" if why else ""),
+                hint="`cep plan` lists its stages; give the number of one that runs by key",
+                code="key",
+            )
+
+    @cached_property
+    def _ways(self) -> list[Copartitioned]:
+        """Where everything is, for each value of the key."""
+        routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
+        everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
+        found = []
+        for i in range(max(map(len, routes.values()), default=0)):
+            places = {event: route[i] for event, route in routes.items() if len(route) > i}
+            found.append(copartition(self.dependencies, self.stage.rules, places, everywhere, self.stage.inputs.keys()))
+        return found
+
+    def sides(self, unit: PlanUnit) -> tuple[KeySide, ...]:
+        """The inputs of a goal, by its number in the whole plan, or of a recursion by its event; none where it holds
+        nothing. CepError: what it holds has no key."""
+        if isinstance(unit, str):
+            schema = self.plan.schemas[unit]
+            places = [found.places[unit] for found in self._ways if unit in found.places]
+            return (self._side(places, [a.type for a in schema.attributes], unit),)
+        properties, parts = self.dependencies.properties[unit], self.plan.nodes[unit].parts
+        if not properties.remembers:
+            return ()
+        ways = [found for found in self._ways if unit in found.nodes]
+        made = []
+        for part, child in enumerate(parts):
+            if part == properties.negated and part not in properties.waits:
+                if properties.meeting is Meeting.PAIRS:  # else what comes there is not kept
+                    made.append(self._absent(unit, child, ways))
+                continue
+            places = [found.nodes[child] for found in ways]
+            if properties.meeting is Meeting.GROUPS:
+                by = {column for _, column in properties.groups}
+                places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
+            made.append(self._side(places, self.dependencies.plan.types(child), unit))
+        return tuple(made)
+
+    def taken(self, event: str) -> KeySide | None:
+        """Where an input of the stage has the key; None: its rows are dealt anyhow."""
+        route = self.stage.inputs[event]
+        if route == "whole":
+            return None
+        if not isinstance(route, tuple):
+            return KeySide(None)
+        return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
+
+    def _side(self, places: Sequence[KeyColumns], types: Sequence[str], unit: PlanUnit) -> KeySide:
+        if places and places[0] is EVERYWHERE:
+            return KeySide(None)
+        columns: list[int] = []
+        for place in places:
+            if not place:
+                break
+            columns.append(min(place))
+        if not columns:
+            raise self._without_key(unit)
+        return KeySide(tuple(columns), tuple(types[column] for column in columns))
+
+    def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> KeySide:
+        """Of what must not occur between a pair: the columns are those of its own key, in its order."""
+        if ways and ways[0].nodes[absent] is EVERYWHERE:
+            return KeySide(None)
+        properties, own, theirs = (
+            self.dependencies.properties[unit],
+            self.dependencies.plan.types(absent),
+            self.dependencies.plan.types(unit),
+        )
+        columns, types = [], []
+        for found in ways:
+            inside, outside = found.nodes[absent], found.nodes[unit]
+            assert inside is not EVERYWHERE and outside is not EVERYWHERE, "both sides have a key"
+            pairs = [each for each in self.dependencies.forbidden(unit) if each[0][1] in inside and each[1] in outside]
+            if not pairs:
+                break
+            type = common_type(own[pairs[0][0][1]], theirs[pairs[0][1]])
+            assert type is not None, "types that never join were refused"
+            columns.append(properties.forbids.index(pairs[0]))
+            types.append(type)
+        if not columns:
+            raise self._without_key(unit)
+        return KeySide(tuple(columns), tuple(types))
+
+    def _without_key(self, unit: PlanUnit) -> CepError:
+        what = f"`{unit}`" if isinstance(unit, str) else f"a goal of {', '.join(self._rules(unit))}"
+        return CepError(f"what {what} holds has no key", hint="`cep plan` says how rows are dealt", code="key")
+
+    def _rules(self, node: int) -> list[str]:
+        rules = [self.plan.rules.rules[number] for number in sorted(self.plan.users[node])]
+        return [f"`{rule.label}`" if rule.label else f"line {rule.span.line}" for rule in rules]
+
+    def selection(self, sides: Sequence[KeySide], keys: KeySelection, pool: Pool) -> StateKeys:
+        """The keys as a goal sees them."""
+        return StateKeys(tuple(side.columns for side in sides), tuple(_test(side.types, keys, pool) for side in sides))
+
+
+def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Ints], Bools]:
+    """Which rows of columns of these types are of these keys: of those that have so many values."""
+    if isinstance(keys, Share):
+        return lambda table: keys.holds(
+            [decoded_series(table[:, i], type, pool) for i, type in enumerate(types)], types
+        )
+    encoded = [encoded_key(key, types, pool) for key in keys if len(key) == len(types)]
+    known = [row for row in encoded if row is not None]
+    wanted = KeySet(len(types))
+    wanted.insert(np.array(known, np.int64).reshape(len(known), len(types)))
+    return lambda table: wanted.find(table) >= 0
+
+
+def encoded_key(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
+    """A key as columns of these types hold it; None: they hold no such values."""
+    made = []
+    for value, type in zip(key, types, strict=True):
+        if value is None:
+            made.append(int(bits(np.array([math.nan]))[0]) if type == "float" else MISSING)
+        elif type in CODED:
+            if type == "any" or (isinstance(value, str) and (type == "iri") == isinstance(value, Iri)):
+                made.append(int(pool.encode_values([value])[0]))
+            elif isinstance(value, str) and type == "iri":
+                made.append(int(pool.encode_values([Iri(value)])[0]))
+            else:
+                return None
+        elif isinstance(value, str):
+            return None
+        elif type == "float":
+            made.append(int(bits(np.array([float(value)]))[0]))
+        elif float(value).is_integer() and abs(value) < 2**63:
+            made.append(int(value))
+        else:
+            return None
+    return made

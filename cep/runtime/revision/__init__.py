@@ -1,0 +1,1 @@
+"""Results that are put right when events come late, are corrected or withdrawn."""

@@ -1,0 +1,375 @@
+"""Revision: a machine that goes on with what comes in order, and goes back where something earlier changes.
+
+The window is cut into stretches of time. Of each there is the state at its beginning, the input that ends in it, and
+what stages gave to others in it. A change goes back to the beginning of its stretch. From there on each stage that it
+reaches is run again (`cep.runtime.revision.stage_replay`), for the keys that it has, until the state is what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import HOLDS
+from cep.core.hashtable import KeySet
+from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguous, empty, rows
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
+from cep.core.values import Pool
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
+from cep.plan.partition import Route, Stage, partition
+from cep.plan.plan import Plan
+from cep.runtime.machine import Machine
+from cep.runtime.reorder_buffer import ReorderBuffer
+from cep.runtime.revision.row_window import RowWindow, without
+from cep.runtime.revision.stage_replay import RowChanges, StageReplay, kept
+
+STRETCHES = 4
+"""So many of them are as long as the window."""
+
+WHOLE = 0
+"""The number of all stages as one."""
+
+Given = dict[str, list[Table]]
+Windows = dict[str, RowWindow]
+
+
+@dataclass(slots=True)
+class Stretch:
+    """From the watermark `since` on, to that of the next one: the `state` then, what came in, and what was given."""
+
+    since: int
+    state: list[pa.RecordBatch]
+    inputs: Windows = field(default_factory=dict)
+    given: Windows = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """Of a derived event: what was given and is no more, and what is given now."""
+
+    withdrawn: Table
+    added: Table
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionWindow:
+    """In microseconds: `length`: how far behind the watermark what changes may be; `behind`: how far the watermark is
+    behind the latest time. `final`: what is given is never withdrawn."""
+
+    length: int
+    behind: int
+    final: bool
+
+
+class Revision:
+    """The window of a machine. `build`: makes a machine for a part of the plan."""
+
+    def __init__(
+        self, plan: Plan, machine: Machine, window: RevisionWindow, build: Callable[[Plan], Machine], pool: Pool
+    ) -> None:
+        self.plan, self.machine, self.window = plan, machine, window
+        self.length = length = window.length
+        self.build, self.pool = build, pool
+        self.spacing = max(1, length // STRETCHES)
+        self.watermark = BEGINNING
+        self.stretches = [Stretch(BEGINNING, kept(machine.snapshot()))]
+        self.waiting: Windows = {}
+        self.late: dict[str, list[RowChanges]] = {}
+        self.stages: tuple[Stage, ...] = partition(plan)
+        rules = tuple(range(len(plan.heads)))
+        made = tuple(dict.fromkeys(head.event for head in plan.heads))
+        taken: dict[str, Route] = dict.fromkeys(sorted(plan.inputs), "single")
+        self.whole = Stage(WHOLE, False, rules, taken, plan.inputs, made, frozenset(), ())
+        self.handed = frozenset(event for stage in self.stages for event in stage.inputs if event not in stage.outside)
+        self.replays: dict[int, StageReplay] = {}
+        machine.given = made
+
+    @property
+    def stable(self) -> int:
+        """Nothing that ends at or before it changes any more."""
+        return max(BEGINNING, self.watermark - self.length)
+
+    def reached(self, buffer: ReorderBuffer) -> int:
+        """The watermark that what has come allows."""
+        if buffer.latest == BEGINNING or buffer.lateness is None:
+            return self.watermark
+        return max(self.watermark, buffer.latest - self.window.behind)
+
+    def known(self, event: str, ends: Ints) -> Table:
+        """The rows of an input event that have one of these ends, sorted and distinct."""
+        windows = [each.inputs[event] for each in self.stretches if event in each.inputs]
+        windows += [self.waiting[event]] if event in self.waiting else []
+        return np.concatenate([self._none(event), *(window.at(ends) for window in windows)], axis=1)
+
+    def take(self, event: str, changes: RowChanges) -> None:
+        """Take rows of an event in and out, all of which end after `stable`."""
+        begins = np.array([each.since for each in self.stretches])
+        for table, come in ((changes.going, False), (changes.coming, True)):
+            numbers = np.searchsorted(begins, table[END], "left") - 1
+            numbers[table[END] > self.watermark] = -1
+            for number in np.unique(numbers).tolist():
+                window = self._window(self.waiting if number < 0 else self.stretches[number].inputs, event)
+                mine = contiguous(table[:, numbers == number])
+                if come:
+                    window.add(mine)
+                else:
+                    window.drop(mine)
+        late = RowChanges(*(each[:, each[END] <= self.watermark] for each in (changes.going, changes.coming)))
+        if rows(late.going) or rows(late.coming):
+            self.late.setdefault(event, []).append(late)
+
+    def go_on(self, at: Frontier) -> dict[str, NetChange]:
+        """Put right what was derived, and go on to a frontier: what that changes, for each event that it does."""
+        watermark = at.watermark
+        old: Given = {}
+        new: Given = {}
+        if self.late:
+            self._revise(old, new, at)
+        for until in self._cuts(watermark):
+            stretch = self.stretches[-1]
+            inputs = {}
+            for event, window in sorted(self.waiting.items()):
+                inputs[event] = window.ending(self.watermark, until)
+                if rows(inputs[event]):
+                    self._window(stretch.inputs, event).add(inputs[event])
+                    window.drop_until(until)
+            inputs = {event: table for event, table in inputs.items() if rows(table)}
+            made = self.machine.step(inputs, self._frontier(until, at))
+            if until >= END_OF_TIME and not self.plan.changes:
+                _extend(made, self.machine.open())
+            for event in made.keys() & self.handed:
+                self._window(stretch.given, event).add(by_arrival(concat(made[event])))
+            _extend(new, made)
+            self.watermark = until
+            if self.length and (until < watermark or until - stretch.since >= self.spacing):
+                self.stretches.append(Stretch(until, kept(self.machine.snapshot())))
+        if not self.length:  # nothing goes back
+            self.stretches[-1].inputs, self.stretches[-1].given = {}, {}
+        while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
+            self.stretches.pop(0)
+        return dict(self._net(old, new))
+
+    # --- state ---
+
+    def snapshot(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
+        """What the window holds: numbers, and tables."""
+        numbers = {"watermark": self.watermark, "since": [each.since for each in self.stretches]}
+        late = {event: _joined(each) for event, each in self.late.items()}
+        batches = [
+            to_arrow(_tables(self.waiting)),
+            to_arrow({event: each.going for event, each in late.items()}),
+            to_arrow({event: each.coming for event, each in late.items()}),
+        ]
+        for each in self.stretches:
+            batches += [to_arrow(_tables(each.inputs)), to_arrow(_tables(each.given)), *each.state]
+        return numbers, batches
+
+    def restore(self, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
+        """Take on what a window held. CepError: it is none of this program."""
+        goals = [goal for _, goal in self.machine.goals()]
+        begins = numbers["since"]
+        demand(bool(begins) and begins == sorted(set(begins)) and numbers["watermark"] >= begins[-1])
+        demand(len(batches) == 3 + len(begins) * (2 + len(goals)))
+        waiting, going, coming = map(from_arrow, batches[:3])
+        demand(going.keys() == coming.keys())
+        self.watermark, self.waiting = numbers["watermark"], self._windows(waiting)
+        self.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
+        self.stretches = []
+        for number, since in enumerate(begins):
+            at = 3 + number * (2 + len(goals))
+            inputs, given = (self._windows(from_arrow(batch)) for batch in batches[at : at + 2])
+            state = list(batches[at + 2 : at + 2 + len(goals)])
+            for goal, each in zip(goals, state, strict=True):
+                goal.restore(each)  # it says what is wrong; the state of now is restored after it
+            self.stretches.append(Stretch(since, state, inputs, given))
+
+    def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
+        """The pool codes in the rows of the window, given each event's rows of codes."""
+        tables = [(event, run) for each in self._held() for event, window in each.items() for run in window.runs]
+        for event, changes in self.late.items():
+            tables += [(event, table) for each in changes for table in (each.going, each.coming)]
+        return [table[place] for event, table in tables for place in places.get(event, ())]
+
+    def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
+        """The same, and all that the states hold."""
+        found = self.coded(places)
+
+        def seen(codes: Ints) -> Ints:
+            found.append(codes.copy())
+            return codes
+
+        for stretch in self.stretches:
+            for (_, goal), state in zip(self.machine.goals(), stretch.state, strict=True):
+                goal.recoded(state, seen)
+        return found
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows that the window holds, and the bytes that they and the states take."""
+        windows = [window for each in self._held() for window in each.values()]
+        states = sum(state.nbytes for each in self.stretches for state in each.state)
+        return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
+
+    def _held(self) -> list[Windows]:
+        return [self.waiting, *(windows for each in self.stretches for windows in (each.inputs, each.given))]
+
+    def _windows(self, tables: Mapping[str, Table]) -> Windows:
+        found: Windows = {}
+        for event, table in tables.items():
+            demand(event in self.plan.schemas and len(table) == len(self._none(event)) and table.ndim == 2)
+            self._window(found, event).add(table)
+        return found
+
+    # --- what changes before the watermark ---
+
+    def _revise(self, old: Given, new: Given, at: Frontier) -> None:
+        """Run the stages again that late changes reach."""
+        changed = {event: _joined(self.late[event]) for event in sorted(self.late)}
+        self.late = {}
+        for stage in [self.whole] if self._merges(changed) else self.stages:
+            mine = {event: each for event, each in changed.items() if event in stage.inputs}
+            if not mine:
+                continue
+            before, after = self._again(stage, mine, at)
+            for event in sorted(before.keys() | after.keys()):
+                was, is_ = (concat([self._none(event), *found.get(event, ())]) for found in (before, after))
+                _extend(old, {event: [was]})
+                _extend(new, {event: [is_]})
+                going, coming = without(was, is_), without(is_, was)
+                if event in self.handed and (rows(going) or rows(coming)):
+                    self._hand(event, going, coming)
+                    changed[event] = _joined(
+                        [*([changed[event]] if event in changed else []), RowChanges(going, coming)]
+                    )
+
+    def _merges(self, events: Iterable[str]) -> bool:
+        """Whether these reach a stage that makes what others may make as well: what it no longer makes may stay."""
+        reached = set(events)
+        for stage in self.stages:
+            if reached & stage.inputs.keys():
+                if stage.merged:
+                    return True
+                reached.update(stage.outputs)
+        return False
+
+    def _hand(self, event: str, going: Table, coming: Table) -> None:
+        """Put right what a stage has given to others."""
+        begins = np.array([each.since for each in self.stretches])
+        for table, come in ((going, False), (coming, True)):
+            numbers = np.searchsorted(begins, table[END], "left") - 1
+            for number in np.unique(numbers).tolist():
+                window = self._window(self.stretches[number].given, event)
+                mine = contiguous(table[:, numbers == number])
+                if come:
+                    window.add(mine)
+                else:
+                    window.drop(mine)
+
+    def _again(self, stage: Stage, changes: Mapping[str, RowChanges], at: Frontier) -> tuple[Given, Given]:
+        """What a stage gave where its input changes, and gives, by event."""
+        replay = self._replay(stage)
+        keys = replay.keys(changes)
+        first = min(int(t[END].min()) for each in changes.values() for t in (each.going, each.coming) if rows(t))
+        last = max(int(t[END].max()) for each in changes.values() for t in (each.going, each.coming) if rows(t))
+        begun = max(number for number, each in enumerate(self.stretches) if each.since < first)
+        own, _ = replay.apart(keys, self.stretches[begun].state)
+        replay.begin(own)
+        old: Given = {}
+        new: Given = {}
+        for number in range(begun, len(self.stretches)):
+            stretch, end = self.stretches[number], number + 1 == len(self.stretches)
+            until = self.watermark if end else self.stretches[number + 1].since
+            within = {event: _between(each, stretch.since, until) for event, each in changes.items()}
+            inputs = {}
+            for event in stage.inputs:
+                windows = stretch.inputs if event in stage.outside else stretch.given
+                if event in windows:
+                    every = windows[event].ending(stretch.since, until)
+                    coming = within[event].coming if event in within else None
+                    inputs[event] = replay.taken(keys, event, every, coming)
+            made = replay.stretch(inputs, within, self._frontier(until, at))
+            _extend(old, made[0])
+            _extend(new, made[1])
+            was, is_ = replay.states()
+            if until > last and all(one.equals(other) for one, other in zip(was, is_, strict=True)):
+                break  # nothing later differs
+            state = self.machine.snapshot() if end else self.stretches[number + 1].state
+            _, others = replay.apart(keys, state)
+            for place, each in zip(replay.goals, replay.together(others, is_), strict=True):
+                if end:
+                    self.machine.goals()[place][1].restore(each)
+                else:
+                    state[place] = each
+        return old, new
+
+    def _replay(self, stage: Stage) -> StageReplay:
+        if stage.number not in self.replays:
+            self.replays[stage.number] = StageReplay(self.machine, self.plan, stage, self.build, self.pool)
+        return self.replays[stage.number]
+
+    # --- parts ---
+
+    def _none(self, event: str) -> Table:
+        return empty(len(self.plan.schemas[event].attributes))
+
+    def _window(self, held: Windows, event: str) -> RowWindow:
+        if event not in held:
+            held[event] = RowWindow(len(self.plan.schemas[event].attributes))
+        return held[event]
+
+    def _frontier(self, until: int, at: Frontier) -> Frontier:
+        return replace(at, watermark=until, stable=min(until, self.stable))
+
+    def _cuts(self, watermark: int) -> list[int]:
+        """Where stretches begin on the way to a watermark, and it itself."""
+        if watermark >= END_OF_TIME or watermark <= self.watermark:
+            return [watermark] if watermark > self.watermark else []
+        first = max(self.watermark, watermark - self.length - 2 * self.spacing) // self.spacing + 1
+        cuts = range(first * self.spacing, watermark, self.spacing)
+        return [*cuts, watermark]
+
+    def _net(self, old: Given, new: Given) -> Iterator[tuple[str, NetChange]]:
+        for event in sorted((old.keys() | new.keys()) & set(self.plan.derived)):
+            width = FIRST + len(self.plan.schemas[event].attributes)
+            before, after = (concat([self._none(event), *given.get(event, ())]) for given in (old, new))
+            fluent = self.plan.schemas[event].fluent
+            bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
+            words = [START, END, *([ORDER] if bounded else []), *range(FIRST, width)]
+            kinds = KeySet(len(words))
+            was, _ = kinds.insert(np.ascontiguousarray(before[words].T))
+            is_, _ = kinds.insert(np.ascontiguousarray(after[words].T))
+            had, has = np.zeros(kinds.count, np.bool_), np.zeros(kinds.count, np.bool_)
+            had[was], has[is_] = True, True
+            change = NetChange(before[:, ~has[was]], after[:, ~had[is_]])
+            if rows(change.withdrawn) or rows(change.added):
+                yield event, change
+
+
+def _tables(windows: Windows) -> dict[str, Table]:
+    return {event: window.all() for event, window in sorted(windows.items())}
+
+
+def _between(changes: RowChanges, after: int, until: int) -> RowChanges:
+    """Those rows that end after `after` and at or before `until`, sorted by arrival."""
+    found = []
+    for table in (changes.going, changes.coming):
+        found.append(by_arrival(contiguous(table[:, (table[END] > after) & (table[END] <= until)])))
+    return RowChanges(*found)
+
+
+def _joined(changes: Iterable[RowChanges]) -> RowChanges:
+    """Several changes one after the other, as one."""
+    found = list(changes)
+    going = np.concatenate([each.going for each in found], axis=1)
+    coming = np.concatenate([each.coming for each in found], axis=1)
+    return RowChanges(without(going, coming), without(coming, going))
+
+
+def _extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
+    for name, tables in more.items():
+        made.setdefault(name, []).extend(tables)
