@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
 import polars as pl
 
 from cep.compile import CompiledProgram, CompileKeywords, CompileOptions, ProgramKeywords, compiled, divided
-from cep.core.identity import identified
-from cep.core.relation import Table, concat, rows
-from cep.core.schema import CHANGE
+from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, Frontier
 from cep.events import Event, Held, types_of
 from cep.runtime.admission import EventBatch, as_declared, receive
@@ -32,7 +29,6 @@ from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineKeywords, EngineOptions
 from cep.runtime.output import Frames as Frames
-from cep.runtime.revision.revision import NetChange
 from cep.runtime.stepping import step, step_slices, update
 from cep.runtime.time_slices import TimeSlice, time_slices
 from cep.stateful import StatefulEngine
@@ -128,7 +124,9 @@ class Engine(StatefulEngine):
     @wholly()
     def _run(self, watermark: int) -> Frames:
         if self._parts.revision is not None:
-            return self._changed(go_on(self._parts, watermark))
+            changes = go_on(self._parts, watermark)
+            self._parts.sweep()
+            return self._output.changed(changes, self._meanings if self.withdraws else None)
         return self._given(step(self._parts, watermark))
 
     @wholly()
@@ -145,28 +143,6 @@ class Engine(StatefulEngine):
                 out[name] = out[name].with_columns(self.history.columns(name, concat(tables), self.plan, self.pool))
         self._parts.sweep()
         return self._output.as_asked(out)
-
-    def _changed(self, changes: Mapping[str, NetChange]) -> Frames:
-        """What is withdrawn and what is added, with `@change` and `@id`; where nothing is withdrawn, without them."""
-        both: list[Frames] = []
-        for sign, part in ((-1, "withdrawn"), (1, "added")):
-            tables = {name: getattr(each, part) for name, each in changes.items()}
-            made = self._output.shown({name: [table] for name, table in tables.items() if rows(table)})
-            out = self._output.as_asked(self._output.frames(made))
-            if self.withdraws:
-                out = {name: self._signed(name, table, sign) for name, table in out.items()}
-            both.append(out)
-        self._parts.sweep()
-        names = sorted({name for out in both for name in out})
-        return {name: pl.concat([out[name] for out in both if name in out]) for name in names}
-
-    def _signed(self, name: str, table: pl.DataFrame, sign: int) -> pl.DataFrame:
-        table = identified(table, self.outputs[name], self._meanings[name])
-        return table.with_columns(pl.lit(sign, pl.Int8).alias(CHANGE))
-
-    @cached_property
-    def _meanings(self) -> dict[str, str]:
-        return self.meanings()
 
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""

@@ -246,6 +246,10 @@ class EngineView:
         to. Neither layout, other rules nor the knowledge change it; `known`: the knowledge does where it is asked."""
         return self._fingerprints.events(known)
 
+    @cached_property
+    def _meanings(self) -> dict[str, str]:
+        return self.meanings()
+
     def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
         """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
         or those of these numbers."""

@@ -9,13 +9,15 @@ import polars as pl
 
 from cep.core.errors import Span
 from cep.core.fluents import CHANGES, HOLDS
-from cep.core.relation import Table
-from cep.core.schema import Schema
+from cep.core.identity import identified
+from cep.core.relation import Table, rows
+from cep.core.schema import CHANGE, Schema
 from cep.core.values import Pool
 from cep.plan.plan import Plan
 from cep.runtime.decode import frames
 from cep.runtime.fluent_changes import as_changes, with_begun
 from cep.runtime.impossible import refuse_impossible
+from cep.runtime.revision.revision import NetChange
 
 Frames = dict[str, pl.DataFrame]
 
@@ -59,6 +61,20 @@ class EngineOutput:
             rules = {name: self._impossible[name] for name in out if name in self._impossible}
             refuse_impossible(out, rules, self.plan.source)
         return out
+
+    def changed(self, changes: Mapping[str, NetChange], meanings: Mapping[str, str] | None) -> Frames:
+        """What is withdrawn and then what is added, with `@change` and the `@id` of what each event means; without
+        meanings nothing is ever withdrawn, and what is added is given as it is."""
+        both: list[Frames] = []
+        for sign, part in ((-1, "withdrawn"), (1, "added")):
+            tables = {name: getattr(each, part) for name, each in changes.items()}
+            out = self.as_asked(self.frames(self.shown({n: [table] for n, table in tables.items() if rows(table)})))
+            if meanings is not None:
+                named = {name: identified(table, self.schemas[name], meanings[name]) for name, table in out.items()}
+                out = {name: table.with_columns(pl.lit(sign, pl.Int8).alias(CHANGE)) for name, table in named.items()}
+            both.append(out)
+        names = sorted({name for out in both for name in out})
+        return {name: pl.concat([out[name] for out in both if name in out]) for name in names}
 
     def as_asked(self, out: Frames) -> Frames:
         """These tables, in which fluents are their intervals, these and what begins, or what changes."""
