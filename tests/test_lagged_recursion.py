@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from cep.compile import compile
+from cep.core.errors import CepError
 from cep.engine import holds
 from cep.events import Event
 from tests import reference_fluents as simple
@@ -27,7 +29,7 @@ def random_case(rng: random.Random) -> tuple[Case, int]:
     while True:
         maker = Maker(rng, FEATURES - {"INF"})
         rules = maker.recursion(rng.choice((1, 1, 2, 3)), rng.choice((1, 2, 2)))
-        if runs(rules):
+        if runs(rules) and goes_back(simple.text(model) + "\n" + text(rules, maker.known)):
             break
     records = [each for each in random_records(rng, 8) if each[3] <= 14] or [("a", "p", 1, 3)]
     events = [Event(e, (k, x), t, t) for e, k, x, t in records]
@@ -38,6 +40,29 @@ def random_case(rng: random.Random) -> tuple[Case, int]:
     latest = max(event.end for event in events)
     first = min(event.end for event in events)
     return Case(program, sorted(events, key=lambda e: e.end), expected(model, rules, records, trips, first)), latest
+
+
+def goes_back(program: str) -> bool:
+    """Whether every way round a cycle through NOT or AGGREGATE does, as is demanded."""
+    try:
+        compile(program)
+    except CepError as error:
+        assert "a way round that does not go back" in str(error)
+        return False
+    return True
+
+
+def test_a_way_round_that_does_not_go_back_is_refused_beside_not() -> None:
+    program = """event a(k: string).
+    fluent g(k: string).
+    fluent p(k: string).
+    initiate g(K) <- a(K).
+    p(K) WHILE g(K) AND NOT ONCE[1 s, 1 s] p(K).
+    p(K) WHILE g(K) AND p(K).
+    """
+    with pytest.raises(CepError, match="a cycle through AND NOT has a way round that does not go back") as refused:
+        compile(program)
+    assert refused.value.hint == "with AND NOT on it every way round goes back by some time: `ONCE[1 s, 1 s] p(X)`"
 
 
 def expected(model, rules: Sequence[Rule], records, trips, begun: int):  # type: ignore[no-untyped-def]

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from connectors.identity import ID
 
 from cep.core.errors import CepError
 from cep.core.fluents import EDGES
+from cep.core.identity import ID
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event

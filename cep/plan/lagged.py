@@ -95,8 +95,19 @@ def refused(
     found = []
     for group in groups:
         made = lagging(group.units, nodes, needs) if group.recursive else None
+        whole = None if made is None else next(wholes_of_formulas(group.units, nodes, needs), None)
         for part, cycle in () if made is None else made.parts:
             first = next(wholes(part, nodes, needs), None) if cycle else None
+            if first is None and cycle and whole is not None:
+                found.append(
+                    CepError(
+                        f"a cycle through {whole[1]} has a way round that does not go back",
+                        source,
+                        next(spans[unit] for unit in part if isinstance(unit, int)),
+                        f"with {whole[1]} on it every way round goes back by some time: `ONCE[1 s, 1 s] p(X)`",
+                        "recursion",
+                    )
+                )
             if first is not None:
                 unit, word = first
                 found.append(

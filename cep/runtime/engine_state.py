@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.relation import FIRST
 from cep.core.time import Frontier
-from cep.operators.goals.contract import demand, from_arrow, to_arrow
+from cep.core.values import MISSING
+from cep.operators.goals.contract import Translation, demand, from_arrow, to_arrow
 from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import EngineParts, coded
 from cep.runtime.prior_state import SnapshotParts
-from cep.runtime.state_by_key import translation
+from cep.runtime.state_by_key import recode, translation
 
 
 def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, program: str) -> bytes:
@@ -59,22 +61,45 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
 
 def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
     """Go on where a snapshot was made."""
-    if header["values"]:
-        parts.pool.load(_table(batches[: header["values"]]))
+    codes = _codes(parts, header, batches)
     batches = batches[header["values"] :]
     if parts.revision is not None:
         demand(0 < header["window"] < len(batches))
         parts.revision.restore(header["revision"], batches[-header["window"] :])
+        if codes is not None:
+            parts.revision.recode(codes, coded(parts.plan.schemas))
         batches = batches[: -header["window"]]
     if parts.history is not None:
         *batches, records, lineage = batches
         parts.history.restore(records, lineage)
     if parts.changes is not None:
         parts.changes.restore(batches.pop())
-    parts.buffer.restore(from_arrow(batches[0]), header)
+    waiting, goals = from_arrow(batches[0]), parts.machine.goals()
+    demand(len(goals) == len(batches) - 1)
+    if codes is not None:
+        recode(waiting, codes, coded(parts.plan.schemas))
+        batches[1:] = [goal.recoded(state, codes) for (_, goal), state in zip(goals, batches[1:], strict=True)]
+    parts.buffer.restore(waiting, header)
     parts.machine.restore(batches[1:])
     parts.position = header["position"]
     check_restored(parts)
+
+
+def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> Translation | None:
+    """Take in the values of a snapshot. Gives what its codes are here; None: what they were. That is so of a program
+    that was compiled for the engine; a second engine of one has met its constants in another order."""
+    if not header["values"]:
+        return None
+    moved = parts.pool.load(_table(batches[: header["values"]]))
+    known = np.flatnonzero(moved != MISSING)
+    if bool((moved[known] == known).all()):
+        return None
+    if parts.history is not None:
+        hint = "`Engine.from_text` compiles it again"
+        raise CepError(
+            "with lineage a snapshot goes to the first engine of a compiled program", hint=hint, code="snapshot"
+        )
+    return translation(moved)
 
 
 def check_restored(parts: EngineParts) -> None:
@@ -99,10 +124,7 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
         pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
     )
     waiting = state.waits({name: schemas[name] for name in schemas if name in parts.plan.inputs})
-    where = coded(schemas)
-    for name, table in waiting.items():
-        for row in where[name]:
-            table[row] = moved(table[row])
+    recode(waiting, moved, coded(schemas))
     parts.buffer.restore(waiting, header)
     taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.buffer.watermark))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:

@@ -157,7 +157,8 @@ class _Run:
             start, piece = self._piece(frontier, due, some)
             self.now = begun
             for unit, goal, reads in self.of.back:
-                self.now[unit] = self._put(unit, goal.step([empty(self.of.widths[r]) for r in reads], start, piece))
+                ahead = self._put(unit, goal.step([empty(self.of.widths[r]) for r in reads], start, piece))
+                self.now[unit] = concat([begun[unit], ahead]) if unit in begun else ahead
             self.now |= (come := self.arrivals.until(None if rest and piece is frontier else piece))
             inputs = {str(event): come[event] for event in self.of.own if event in come}
             for part in self.cycle.parts:
@@ -177,7 +178,8 @@ class _Run:
         return table
 
     def _flushed(self) -> dict[PlanUnit, Table]:
-        """Give what lags what the last piece came to. Gives what begins just after that."""
+        """Give what lags what the last piece came to. Gives what begins just after that, and what has held for ever
+        since something else has: that does not lag."""
         begun = {unit: empty(self.of.widths[unit]) for unit, *_ in self.cycle.after}
         if self.here is None or not self.now:
             return begun
@@ -188,10 +190,10 @@ class _Run:
             if any(map(rows, tables)) or (due is not None and due <= there.watermark):
                 begun[unit] = self._put(unit, goal.step(tables, there))
                 goal.evict(there)
-        for _, goal, reads in self.of.back:
+        for unit, goal, reads in self.of.back:
             tables = [self.now[other] for other in reads]
-            if any(map(rows, tables)):
-                goal.step(tables, self.here, self.here)
+            if any(map(rows, tables)) and rows(made := goal.step(tables, self.here, self.here)):
+                begun[unit] = self._put(unit, made)
         self.now = {}
         return begun
 

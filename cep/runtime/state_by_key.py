@@ -81,9 +81,7 @@ class StateByKey:
         goals, codes = self._goals(), translation(moved)
         demand(len(states) == len(goals))
         tables = from_arrow(waiting)
-        for name, places in coded(self.parts.plan.schemas).items():
-            for row in places if name in tables else ():
-                tables[name][row] = codes(tables[name][row])
+        recode(tables, codes, coded(self.parts.plan.schemas))
         for (goal, sides), each in zip(goals, states, strict=True):
             goal.replace(self.stage.selection(sides, keys, self.parts.pool), goal.recoded(each, codes))
         for name in sorted(tables.keys() | self.parts.buffer.waiting.keys()):
@@ -127,6 +125,13 @@ class StateByKey:
             mine = chosen.going(0, contiguous(table[FIRST:].T))
             others_rows = ~mine if others else chosen.staying(0, mine)
         return contiguous(table[:, mine]), [contiguous(table[:, others_rows])] if others_rows.any() else []
+
+
+def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
+    """Put other pool codes into tables by event, given each event's rows of codes."""
+    for name, table in tables.items():
+        for row in places[name]:
+            table[row] = codes(table[row])
 
 
 def translation(moved: Ints) -> Translation:

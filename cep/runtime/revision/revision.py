@@ -20,7 +20,7 @@ from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguou
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
+from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, to_arrow
 from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
 from cep.runtime.machine import Machine
@@ -207,6 +207,18 @@ class Revision:
             for (_, goal), state in zip(self.machine.goals(), stretch.state, strict=True):
                 goal.recoded(state, seen)
         return found
+
+    def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
+        """Put other pool codes in the place of those of the window and its states."""
+        tables = [(event, run) for each in self._held() for event, window in each.items() for run in window.runs]
+        for event, changes in self.late.items():
+            tables += [(event, table) for each in changes for table in (each.going, each.coming)]
+        for event, table in tables:
+            for place in places[event]:
+                table[place] = codes(table[place])
+        goals = [goal for _, goal in self.machine.goals()]
+        for stretch in self.stretches:
+            stretch.state = [goal.recoded(each, codes) for goal, each in zip(goals, stretch.state, strict=True)]
 
     @property
     def size(self) -> tuple[int, int]:
