@@ -106,7 +106,7 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
             "code": "late",
             "file": str(Path("days/2.jsonl").absolute()),
             "line": 2,
-            "record": {"type": "heat", "start": 12, "end": 12, "room": "attic", "temp": 90.0},
+            "record": {"type": "heat", "at": 12, "room": "attic", "celsius": 90.0},
         }
     ]
     day("3.jsonl", ("smoke", 79, "attic", None))

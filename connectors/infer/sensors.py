@@ -147,12 +147,8 @@ def senml_name(label: str) -> str:
 
 def _observation(one: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(_leaves(one, "", _DEEP))
-    if one.get("@iot.id") is not None:
-        found["id"] = one["@iot.id"]
-    for name, how in LINKED.items():
-        if (id := linked(one, *how)) is not None:
-            found[name] = id
-    return found
+    ids = {"id": one.get("@iot.id"), **{name: linked(one, *how) for name, how in LINKED.items()}}
+    return found | {name: id for name, id in ids.items() if isinstance(id, int | str)}
 
 
 def _leaves(one: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[str, Any]]:
