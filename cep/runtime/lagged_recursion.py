@@ -16,7 +16,7 @@ from cep.core.fluents import BEGINS, ENDS
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, START, Table, concat, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import BoundedGoal, Goal, KnowsHeld, LaggingGoal, RecordKeeper
+from cep.operators.goals.contract import BoundedGoal, Goal, KnowsHeld, LaggingGoal, RecordKeeper, kept
 from cep.operators.goals.fluents.stretches import clipped
 from cep.plan.order import PlanUnit
 from cep.runtime.formula_recursion import MOST, FormulaRecursion
@@ -90,7 +90,7 @@ class LaggedRecursion(Cycle):
         else:
             latest = max([frontier.latest, *(keeper.latest for keeper in self.cycle.keepers)])
             run.to(frontier.until(latest + self.cycle.late), rest=False)
-            states = [goal.snapshot() for goal in self.goals]
+            states = kept(goal.snapshot() for goal in self.goals)
             counts = {unit: len(tables) for unit, tables in run.made.items()}
             if not run.to(frontier, MOST):  # it never ends, so it goes to the latest time alone
                 for goal, state in zip(self.goals, states, strict=True):

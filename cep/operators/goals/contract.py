@@ -7,7 +7,7 @@ Inputs and output are sorted by arrival. The output depends on the inputs alone,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -289,6 +289,11 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
     if not fields:
         return pa.RecordBatch.from_arrays([pa.nulls(1)], ["nothing"])
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def kept(states: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """States of goals that go on, as copies: a snapshot shares the arrays, which goals change in place."""
+    return [pa.ipc.read_record_batch(batch.serialize(), batch.schema) for batch in states]
 
 
 def from_arrow(batch: pa.RecordBatch) -> Arrays:

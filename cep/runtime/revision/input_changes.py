@@ -1,7 +1,7 @@
 """What a push changes of the input: rows that come, and rows that go since they are withdrawn or replaced.
 
 Input is a set: of equal records there is one, and one withdrawal takes it. Of an event with a KEY there is one of each
-key and time, the last that came (../shared/revision.md, "What a user sees").
+key and time, the last that came.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguou
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, to_arrow
+from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, kept, to_arrow
 from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.row_window import RowWindow, without
-from cep.runtime.revision.stage_replay import RowChanges, StageReplay, kept
+from cep.runtime.revision.stage_replay import RowChanges, StageReplay
 
 STRETCHES = 4
 """So many of them are as long as the window."""

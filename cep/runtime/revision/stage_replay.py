@@ -5,7 +5,7 @@ Both ways begin with the state of these keys before the change. What they give t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from cep.core.relation import FIRST, Table, contiguous, empty, rows
 from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import StateKeys
+from cep.operators.goals.contract import StateKeys, kept
 from cep.plan.order import PlanUnit
 from cep.plan.partition import Stage
 from cep.plan.plan import Plan
@@ -131,11 +131,6 @@ class StageReplay:
     def _chosen(self, keys: set[Key]) -> list[StateKeys]:
         assert self.keyed is not None, "it has keys"
         return [self.keyed.selection(sides, keys, self.pool) for sides in self.sides]
-
-
-def kept(states: Iterable[pa.RecordBatch]) -> States:
-    """States of goals that go on, which change their arrays in place."""
-    return [pa.ipc.read_record_batch(batch.serialize(), batch.schema) for batch in states]
 
 
 def _some(tables: Tables) -> Tables:
