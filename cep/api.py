@@ -120,12 +120,13 @@ class Engine:
         name: str | None = None,
         *,
         lateness: Duration = "0 s",
+        revise: Duration | None = None,
         facts: Mapping[str, Any] | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
         """The same for a file, whose name the messages quote where they are given no other."""
         text = Path(path).read_text(encoding="utf-8")
-        return cls.from_text(text, name or str(path), lateness=lateness, facts=facts, **options)
+        return cls.from_text(text, name or str(path), lateness=lateness, revise=revise, facts=facts, **options)
 
     def push(self, data: Data) -> Derived:
         """Take data, and give what they complete. Raises CepError where they do not fit the declarations."""

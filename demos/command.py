@@ -49,6 +49,7 @@ class BlizzardOptions:
 
     noaa: Annotated[bool, Option(help="The official blizzard: 35 mph and a quarter mile.")] = False
     fluents: Annotated[bool, Option(help="How long a storm is on, and a place is struck.")] = False
+    revise: Annotated[bool, Option(help="Readings that come late and wrong, and what they change.")] = False
     picture: Annotated[Path | None, Option(metavar="FILE", help="Draw the storms into this PNG file.")] = None
     chart: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw the areas into this PNG file.")] = None
     output: Annotated[str | None, Option(metavar="FILE", help="Write the derived events to this file.")] = None
@@ -81,8 +82,13 @@ def blizzard(options: BlizzardOptions) -> None:
     from demos.beside import Beside, compile_readers
     from demos.blizzard import LASTING, OFFICIAL, PROGRAM, readings
 
-    _of_fluents(options)
+    _refuse_mixed(options)
     announce_compiling()
+    if options.revise:
+        from demos.blizzard.revising import show as show_revising
+
+        say(show_revising())
+        return
     with Beside() as beside:
         program = LASTING if options.fluents else OFFICIAL if options.noaa else PROGRAM
         beside.prepare(compile_readers, program, readings)
@@ -96,14 +102,18 @@ def blizzard(options: BlizzardOptions) -> None:
         say(show(beside, options.noaa, options.picture, options.chart, options.output))
 
 
-def _of_fluents(options: BlizzardOptions) -> None:
-    """CepError where the fluents are asked for something that they have not."""
+def _refuse_mixed(options: BlizzardOptions) -> None:
+    """CepError where options are of different programs, or ask for what the program does not derive."""
     from cep.app.durations import refuse
 
-    if options.fluents and options.noaa:
-        raise refuse("--fluents and --noaa are two programs", "one of them")
+    asked = [f"--{name}" for name in ("fluents", "noaa", "revise") if getattr(options, name)]
+    if len(asked) > 1:
+        raise refuse(f"{asked[0]} and {asked[1]} are two programs", "one of them")
     if options.fluents and options.chart is not None:
         raise refuse("--map draws the areas, which --fluents does not derive", "`--picture`, or no --fluents")
+    for name, given in (("--picture", options.picture), ("--map", options.chart), ("--output", options.output)):
+        if options.revise and given is not None:
+            raise refuse(f"{name} does not go with --revise, which prints a table", "one of them")
 
 
 @takes(NoOptions)

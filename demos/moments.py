@@ -28,3 +28,8 @@ def days(start: int, end: int) -> str:
 
 def _date(ticks: int) -> datetime:
     return datetime.fromtimestamp(ticks // 1_000_000, UTC)
+
+
+def ticks(time: datetime) -> int:
+    """A time of a table as microseconds UTC."""
+    return int(time.timestamp()) * 1_000_000 + time.microsecond

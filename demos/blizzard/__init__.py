@@ -6,6 +6,7 @@ from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("areas.cep")
 LASTING = Path(__file__).with_name("on.cep")
+REVISED = Path(__file__).with_name("revised.cep")
 OFFICIAL = Path(__file__).with_name("noaa.cep")
 
 

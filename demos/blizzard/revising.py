@@ -1,0 +1,82 @@
+"""The blizzard demo as readings come in, some late, some wrong: what is told at once, and what is put right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from cep.api import Engine
+from cep.core.schema import CHANGE
+from demos.blizzard import REVISED
+from demos.blizzard.arrivals import Arrival, arrivals
+from demos.blizzard.register import STATIONS
+from demos.moments import clock, moment, ticks
+from demos.printed import rendered
+from demos.printed import table as empty
+from knowledge.graph import Knowledge
+
+WINDOW = "12 h"
+"""So long results may be put right: longer than any reading is late."""
+SHOWN = {"gale": "gale", "warning": "blizzard", "cleared": "all clear"}
+"""What people are told of; `settling` is a step on the way there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What people are told at `at`, or told no more: a station's weather of [start, end] (microseconds UTC), and which
+    reading changed it."""
+
+    at: int
+    name: str
+    station: str
+    start: int
+    end: int
+    withdrawn: bool
+    because: str
+
+
+def find() -> list[Message]:
+    """What is told while the readings come in, in that order."""
+    engine = Engine.from_file(REVISED, revise=WINDOW, knowledge=Knowledge.load(STATIONS))
+    messages: list[Message] = []
+    for at, came in arrivals():
+        found = engine.push([each.record for each in came])
+        for name, word in SHOWN.items():
+            for row in found[name].select("station", "start", "end", CHANGE).iter_rows():
+                station, start, end = str(row[0]), ticks(row[1]), ticks(row[2])
+                messages.append(Message(at, word, station, start, end, row[3] < 0, _because(came, station, start)))
+    return messages
+
+
+def _because(came: Sequence[Arrival], station: str, start: int) -> str:
+    """What there is to say of a station's readings since `start` that came now."""
+    told = [each for each in came if each.station == station and each.time >= start and each.why]
+    return ", ".join(f"{clock(each.time)} {each.why}" for each in told)
+
+
+def show() -> str:
+    """What `cep demo blizzard --revise` prints."""
+    messages = find()
+    return rendered(lambda console: _print(console, messages))
+
+
+def _print(console: Console, messages: Sequence[Message]) -> None:
+    console.print(table(messages))
+    came = [each for _, every in arrivals() for each in every]
+    count = len({(each.station, each.time) for each in came})
+    late, wrong = (sum(word in each.why for each in came) for word in (" late", "corrected"))
+    console.print(f"The {count} readings are real. Made up is which of them come late ({late}) and have a", style="dim")
+    console.print(f"wrong visibility at first ({wrong}). The wind of 1048 mph is in the data.", style="dim")
+
+
+def table(messages: Sequence[Message]) -> Table:
+    """A row for what is told, and one for what is told no more."""
+    made = empty("What was told as readings came, February 2013, UTC", "told station what of the_reading_of")
+    for each in messages:
+        of = clock(each.start) if each.start == each.end else f"{clock(each.start)}–{clock(each.end)}"
+        what = f"no {each.name}" if each.withdrawn else each.name
+        made.add_row(moment(each.at), each.station, what, of, each.because, style="bold" if each.withdrawn else "")
+    return made
