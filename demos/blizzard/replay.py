@@ -1,11 +1,13 @@
 """The first storm of 2013 again, an hour of readings a second: `python -m demos.blizzard.replay | cep serve ...`.
 
-It begins when the server reads, and goes on until the storm's last alert is over. Then the input ends.
+It begins when the server reads, and goes on until the storm's last alert is over. Then the input ends. With `--late`
+they are those of `demos.blizzard.arrivals`, as JSON Lines: some late, some wrong at first, one withdrawn.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import select
 import sys
 import time
@@ -13,6 +15,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 
+from demos.blizzard.arrivals import arrivals
 from demos.run import weather
 
 FROM, HEIGHT, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z", "2013-02-09T18:00:00Z"
@@ -38,10 +41,17 @@ def hours(until: str = UNTIL) -> Iterator[str]:
         yield "".join(found[when])
 
 
+def late() -> Iterator[str]:
+    """Lines of nothing, then of what comes in each hour."""
+    yield "\n"
+    for _, came in arrivals():
+        yield "".join(json.dumps(each.record) + "\n" for each in came)
+
+
 def main() -> None:
     """Write them, the header first: nobody is to miss an hour while the server begins. Then say that it is over."""
     try:
-        for number, lines in enumerate(hours()):
+        for number, lines in enumerate(late() if "--late" in sys.argv[1:] else hours()):
             sys.stdout.write(lines)
             sys.stdout.flush()
             if number == 0:
