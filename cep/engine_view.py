@@ -34,6 +34,7 @@ from cep.runtime.output import EngineOutput
 from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.revision import Revision, RevisionWindow
+from cep.runtime.revision.revision_stats import RevisionStats
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
@@ -150,6 +151,11 @@ class EngineView:
     def withdraws(self) -> bool:
         """Whether what is given may be withdrawn later."""
         return self._parts.revision is not None and not self._parts.revision.window.final
+
+    @property
+    def revision_stats(self) -> RevisionStats | None:
+        """What revision has done since the engine was made; None where what is given is never withdrawn."""
+        return self._parts.revision.stats if self._parts.revision is not None and self.withdraws else None
 
     def refuse_endless(self, place: str) -> None:
         """CepError: what the program asks is known at the end of the input alone, to which this place never comes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
+from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.revision.row_window import RowWindow, without
 from cep.runtime.revision.stage_replay import RowChanges, StageReplay
 
@@ -87,6 +89,7 @@ class Revision:
         self.whole = Stage(WHOLE, False, rules, taken, plan.inputs, made, frozenset(), ())
         self.handed = frozenset(event for stage in self.stages for event in stage.inputs if event not in stage.outside)
         self.replays: dict[int, StageReplay] = {}
+        self.stats = RevisionStats()
         machine.given = made
 
     @property
@@ -121,6 +124,7 @@ class Revision:
                     window.drop(mine)
         late = RowChanges(*(each[:, each[END] <= self.watermark] for each in (changes.going, changes.coming)))
         if rows(late.going) or rows(late.coming):
+            self.stats += RevisionStats(late=rows(late.going) + rows(late.coming))
             self.late.setdefault(event, []).append(late)
 
     def go_on(self, at: Frontier) -> dict[str, NetChange]:
@@ -129,7 +133,9 @@ class Revision:
         old: Given = {}
         new: Given = {}
         if self.late:
+            began = perf_counter_ns()
             self._revise(old, new, at)
+            self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
         for until in self._cuts(watermark):
             stretch = self.stretches[-1]
             inputs = {}
@@ -286,6 +292,7 @@ class Revision:
         """What a stage gave where its input changes, and gives, by event."""
         replay = self._replay(stage)
         keys = replay.keys(changes)
+        self.stats += RevisionStats(keys_replayed=1 if keys is None else len(keys))
         first = min(int(t[END].min()) for each in changes.values() for t in (each.going, each.coming) if rows(t))
         last = max(int(t[END].max()) for each in changes.values() for t in (each.going, each.coming) if rows(t))
         begun = max(number for number, each in enumerate(self.stretches) if each.since < first)
@@ -359,6 +366,7 @@ class Revision:
             had[was], has[is_] = True, True
             change = NetChange(before[:, ~has[was]], after[:, ~had[is_]])
             if rows(change.withdrawn) or rows(change.added):
+                self.stats += RevisionStats(withdrawn=rows(change.withdrawn))
                 yield event, change
 
 
