@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from cep.core.errors import CepError
@@ -34,39 +35,40 @@ MOST = 100
 recursion counts as one that never ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class FormulaCycle:
+    """A cycle of formulas. `settling`: the units that give what its fluents come to; `timed`: those of which time alone
+    changes what they give, `following`: the knowledge does; `outside`: the goals that what comes in comes from,
+    `negated`: those of them that NOT asks; `counting`: the units that count what supports their tuples; `keepers`: the
+    goals that keep records, which may end later than any event."""
+
+    readers: tuple[Reader, ...]
+    settling: frozenset[PlanUnit]
+    timed: frozenset[PlanUnit]
+    following: frozenset[PlanUnit]
+    outside: Mapping[PlanUnit, object]
+    negated: frozenset[PlanUnit]
+    counting: frozenset[PlanUnit]
+    keepers: Sequence[RecordKeeper]
+    rules: Sequence[str]
+
+
 class FormulaRecursion(Cycle):
-    """The goals of one cycle of formulas. `settling`: the units that give what the fluents of the cycle come to;
-    `timed`: those of which time alone changes what they give, `following`: the knowledge does; `outside`: the goals
-    that what comes in comes from, `negated`: those of them that NOT asks, `keepers`: those that keep records, which may
-    end later than any event; `counting`: the units that count what supports their tuples.
+    """The goals of one cycle of formulas, which may derive `limit` intervals a step.
 
     The plan says what each goal promises; here, once, it is taken at its word.
     """
 
-    def __init__(
-        self,
-        readers: Sequence[Reader],
-        settling: frozenset[PlanUnit],
-        timed: frozenset[PlanUnit],
-        following: frozenset[PlanUnit],
-        outside: Mapping[PlanUnit, object],
-        negated: frozenset[PlanUnit],
-        counting: frozenset[PlanUnit],
-        keepers: Sequence[RecordKeeper],
-        widths: Mapping[PlanUnit, int],
-        limit: int,
-        rules: Sequence[str],
-    ) -> None:
-        super().__init__([CyclePart(tuple(readers), True)])
-        self.readers, self.settling, self.widths, self.limit, self.rules = readers, settling, widths, limit, rules
-        goals = {unit: goal for unit, goal, _, _ in readers}
+    def __init__(self, cycle: FormulaCycle, widths: Mapping[PlanUnit, int], limit: int) -> None:
+        super().__init__([CyclePart(cycle.readers, True)])
+        self.cycle, self.widths, self.limit = cycle, widths, limit
+        goals = {unit: goal for unit, goal, _, _ in cycle.readers}
         self.recursive = cast(Mapping[PlanUnit, RecursiveGoal], goals)
-        self.fixpoints = {unit: cast(FixpointGoal, goal) for unit, goal in goals.items() if unit in settling}
-        self.timed = [cast(TimedGoal, goal) for unit, goal in goals.items() if unit in timed]
-        self.following = [cast(KnowledgeGoal, goal) for unit, goal in goals.items() if unit in following]
-        self.outside = cast(Mapping[PlanUnit, KnowsHeld], outside)
-        self.negated, self.keepers = negated, keepers
-        self.counting = {unit: cast(CountingGoal, goal) for unit, goal in goals.items() if unit in counting}
+        self.fixpoints = {unit: cast(FixpointGoal, goal) for unit, goal in goals.items() if unit in cycle.settling}
+        self.timed = [cast(TimedGoal, goal) for unit, goal in goals.items() if unit in cycle.timed]
+        self.following = [cast(KnowledgeGoal, goal) for unit, goal in goals.items() if unit in cycle.following]
+        self.outside = cast(Mapping[PlanUnit, KnowsHeld], cycle.outside)
+        self.counting = {unit: cast(CountingGoal, goal) for unit, goal in goals.items() if unit in cycle.counting}
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
 
@@ -77,7 +79,7 @@ class FormulaRecursion(Cycle):
             outputs[unit] = empty(self.widths[unit])
         if first > last or first == INFINITE:
             return
-        latest = max([frontier.latest, *(keeper.latest for keeper in self.keepers)])
+        latest = max([frontier.latest, *(keeper.latest for keeper in self.cycle.keepers)])
         if not self._grow(outputs, first, last, latest):
             self.unending = True
             frontier = frontier.until(latest + self.late)
@@ -87,10 +89,10 @@ class FormulaRecursion(Cycle):
             self._grow(outputs, first, last, END_OF_TIME)
         given = {unit: goal.settled() for unit, goal in self.fixpoints.items()}
         seen = ChainMap(given, outputs)  # the goals of its fluents are given what these come to
-        for unit, goal, reads, event in self.readers:
+        for unit, goal, reads, event in self.cycle.readers:
             outputs[unit] = goal.step(self._tables(reads, event, unit, seen), frontier)
-        for unit, goal, reads, event in self.readers:
-            if event is not None and self.settling.intersection(reads):
+        for unit, goal, reads, event in self.cycle.readers:
+            if event is not None and self.cycle.settling.intersection(reads):
                 outputs[unit] = goal.step(self._tables(reads, event, unit, outputs), frontier)
             goal.evict(frontier)
 
@@ -103,7 +105,7 @@ class FormulaRecursion(Cycle):
     def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
         """The code at which something changes first, from outside or with time alone."""
         first = min((goal.next_change() for goal in (*self.timed, *self.following)), default=INFINITE)
-        for _, _, reads, _ in self.readers:
+        for _, _, reads, _ in self.cycle.readers:
             for other in reads:
                 if other not in self.inside and rows(outputs[other]):
                     _, code, _ = changes_in(outputs[other], outputs[other].shape[0] - 1)
@@ -116,7 +118,7 @@ class FormulaRecursion(Cycle):
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)
         gone: dict[PlanUnit, Table] = {}
-        for unit, _, reads, _ in self.readers:
+        for unit, _, reads, _ in self.cycle.readers:
             self.recursive[unit].open_stretch(first, last, goes_on)
             new[unit] = empty(self.widths[unit])
             for other in reads:
@@ -129,17 +131,17 @@ class FormulaRecursion(Cycle):
         nothing = {unit: table[:, :0] for unit, table in new.items()}
         again = self._shrunk(nothing, gone) if any(map(rows, gone.values())) else {}
         derived, alone, opening = 0, 0, True
-        while opening or any(rows(new[unit]) for unit in self.settling):
+        while opening or any(rows(new[unit]) for unit in self.cycle.settling):
             made: dict[PlanUnit, Table] = {}
-            for unit, _, reads, event in self.readers:
+            for unit, _, reads, event in self.cycle.readers:
                 tables = self._tables(reads, event, unit, ChainMap(made, new))
                 some = (opening and not goes_on) or any(map(rows, tables))
                 made[unit] = self.recursive[unit].grow(tables) if some else empty(self.widths[unit])
                 if unit in again:
                     made[unit] = concat([made[unit], again.pop(unit)])
-            new = nothing | {unit: made[unit] for unit in self.settling}
+            new = nothing | {unit: made[unit] for unit in self.cycle.settling}
             opening = False
-            found = [made[unit] for unit in self.settling]
+            found = [made[unit] for unit in self.cycle.settling]
             derived += sum(map(rows, found))
             if derived > self.limit:
                 raise self._endless(derived)
@@ -152,7 +154,7 @@ class FormulaRecursion(Cycle):
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
         """Whether what holds goes on but for what follows of the changes: time alone changes nothing, nor does the
         knowledge, and of what NOT asks nothing changes."""
-        if self.timed or any(rows(outputs[unit]) for unit in self.negated):
+        if self.timed or any(rows(outputs[unit]) for unit in self.cycle.negated):
             return False
         if any(goal.next_change() <= last for goal in self.following):
             return False
@@ -164,12 +166,12 @@ class FormulaRecursion(Cycle):
         new = {**nothing, **gone}
         while True:
             made: dict[PlanUnit, Table] = {}
-            for unit, _, reads, event in self.readers:
+            for unit, _, reads, event in self.cycle.readers:
                 tables = self._tables(reads, event, unit, ChainMap(made, new))
                 some = any(map(rows, tables))
                 made[unit] = self.recursive[unit].shrink(tables) if some else empty(self.widths[unit])
-            new = {**nothing, **{unit: made[unit] for unit in self.settling}}
-            if not any(rows(made[unit]) for unit in self.settling):
+            new = {**nothing, **{unit: made[unit] for unit in self.cycle.settling}}
+            if not any(rows(made[unit]) for unit in self.cycle.settling):
                 break
         found = {unit: goal.remaining() for unit, goal in self.counting.items()}
         return {unit: table for unit, table in found.items() if rows(table)}
@@ -177,7 +179,7 @@ class FormulaRecursion(Cycle):
     def _endless(self, derived: int) -> CepError:
         return CepError(
             f"a recursion among formulas has found {derived:,} intervals in one step, of "
-            + ", ".join(f"`{r}`" for r in dict.fromkeys(self.rules)),
+            + ", ".join(f"`{r}`" for r in dict.fromkeys(self.cycle.rules)),
             hint="`--max-derivations` raises the limit",
             code="recursion",
         )

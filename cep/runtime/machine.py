@@ -23,7 +23,7 @@ from cep.plan.lagged import Lagging, lagging, wholes_of_formulas
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
-from cep.runtime.formula_recursion import FormulaRecursion
+from cep.runtime.formula_recursion import FormulaCycle, FormulaRecursion
 from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import MachinePart, SingleGoal
 from cep.runtime.recursion import CyclePart, Reader, Recursion
@@ -141,7 +141,7 @@ class Machine:
         rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
         timed = frozenset(filter(self._timed, group.units))
         following = frozenset(filter(self._follows, group.units))
-        readers = [(u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence]
+        readers = tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence)
         negated = frozenset(
             steps[unit].reads[about.negated]
             for unit in group.units
@@ -150,19 +150,10 @@ class Machine:
         counting = frozenset(
             unit for unit in group.units if isinstance(unit, int) and self.plan.nodes[unit].properties().counts
         )
-        return FormulaRecursion(
-            readers,
-            settling,
-            timed,
-            following,
-            outside,
-            negated,
-            counting,
-            self._record_keepers(),
-            self.widths,
-            max_derivations,
-            rules,
+        cycle = FormulaCycle(
+            readers, settling, timed, following, outside, negated, counting, self._record_keepers(), rules
         )
+        return FormulaRecursion(cycle, self.widths, max_derivations)
 
     def _record_keepers(self) -> list[RecordKeeper]:
         """The goals so far that keep records."""
