@@ -27,6 +27,17 @@ def stable_order(values: Ints) -> Ints:
     return order
 
 
+def phased_order(codes: Ints, phases: Ints) -> Ints:
+    """The rows in the order of their codes, of one code those of phase 0 before those of 1, equal ones as they come:
+    int64 positions."""
+    if len(codes) < 2:
+        return np.arange(len(codes))
+    low, high = span(codes)
+    if (high - low).bit_length() + 1 > WORD:
+        return np.lexsort((phases, codes))
+    return stable_order((np.clip(codes, low, high) - low) << 1 | phases)
+
+
 def span(values: Ints) -> tuple[int, int]:
     """The least and the greatest of what is finite, and one farther for what is not, at -INFINITE and INFINITE."""
     low, high = int(values.min()), int(values.max())

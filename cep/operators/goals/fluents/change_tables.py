@@ -186,8 +186,3 @@ class PendingChanges:
 def sorted_rows(code: NDArray[np.int64]) -> bool:
     """Whether codes go up already."""
     return len(code) < 2 or bool((code[1:] >= code[:-1]).all())
-
-
-def phased(code: Ints, phase: Ints) -> Ints:
-    """What sorts changes by code, at one code those of phase 0 before those of 1."""
-    return 2 * np.maximum(code, -FAR - 1) + phase

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.interval_sets import FAR, INFINITE
+from cep.core.interval_sets import INFINITE
 from cep.core.kernels import njit
-from cep.core.stable_order import WORD, span, stable_order
+from cep.core.stable_order import WORD, phased_order, span
 
 Ints = NDArray[np.int64]
 
@@ -60,7 +60,7 @@ def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
     ends (0)."""
     made = np.empty((3, len(code)), np.int64)
     if not _settled(key, code, begins, first, made):
-        order = stable_order(2 * np.maximum(code, -FAR - 1) + (begins ^ first))
+        order = phased_order(code, begins ^ first)
         return Changes(key[order], code[order], begins[order])
     return Changes(*made)
 

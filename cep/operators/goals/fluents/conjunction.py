@@ -15,7 +15,7 @@ from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.relation import FIRST, Table, empty
 from cep.core.room import filled_room
-from cep.core.stable_order import stable_order
+from cep.core.stable_order import phased_order
 from cep.core.time import Frontier
 from cep.operators.goals.contract import (
     Arrays,
@@ -29,7 +29,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, phased, put_changes
+from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes
 from cep.operators.goals.fluents.conjunction_stretches import (
     AFTER,
     BEFORE,
@@ -161,15 +161,15 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         taken = self.waiting.take(inputs, frontier)
         spec = self.spec
-        tuples, keys, ordered = [], [], []
+        tuples, keys, phases = [], [], []
         for side, (table, code, begins) in enumerate(taken):
             keys.append(self.keys.slots(table, self.key[side]))
             tuples.append(self.tuples[side].slots(table, self.columns[side], True, True))
-            ordered.append(phased(code, 1 - begins if spec.negated and side else begins))
+            phases.append(1 - begins if spec.negated and side else begins)
         self._reserve()
         code = np.concatenate([each[1] for each in taken])
         begins = np.concatenate([each[2] for each in taken])
-        order = stable_order(np.concatenate(ordered))
+        order = phased_order(code, np.concatenate(phases))
         pairs, made = _meet(
             order, len(taken[0][1]), begins, np.concatenate(tuples), np.concatenate(keys), spec.negated, self.turn,
             *self.state, *self.chains, np.empty((len(order), 4), np.int64),
