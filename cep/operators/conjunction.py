@@ -172,6 +172,7 @@ class Conjunction(Node):
             waits=(0, 1),
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
             multiplies=True,
+            changing=((0, self.left_kind), (1, self.right_kind)),
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -121,6 +121,7 @@ class Holding(Node):
             waits=(1,),
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
             multiplies=bool(self.take),
+            changing=((1, self.kind),),
             undoable=True,
         )
 

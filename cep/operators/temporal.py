@@ -304,6 +304,8 @@ class Temporal(Node):
             groups=tuple(each[0] for each in first),
             completes=(0,),
             meeting=Meeting.GROUPS if self.right is None else Meeting.PAIRS,
+            suffices=() if self.right is None else (1,),
+            changing=() if self.right is None else places[-1],
         )
 
     @property

@@ -180,6 +180,10 @@ class _Copartitioning:
             places.append(place)
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
+        for part, kind in properties.changing:
+            if (place := places[part]) is not EVERYWHERE and place <= {kind}:
+                text = self.text(number)
+                return SplitFailure(number, f"what holds in {text} has no key, so that its changes lie anywhere")
         match properties.meeting:
             case Meeting.SAME:
                 return places[0]
@@ -201,7 +205,11 @@ class _Copartitioning:
             if not any(a[1] in left and b[1] in right for a, b in pairs):
                 return self.apart(number, pairs, places)
         elif left is not right:
-            if (0 if left is EVERYWHERE else 1) in properties.chooses:
+            everywhere = 0 if left is EVERYWHERE else 1
+            if everywhere in properties.suffices:
+                word = ("left", "right")[everywhere]
+                return SplitFailure(number, f"what is on the {word} of {self.text(number)} suffices, and has no key")
+            if everywhere in properties.chooses:
                 why = f"and `{properties.policy}` chooses among all"
                 return SplitFailure(number, f"no variable is on both sides of {self.text(number)}, {why}")
             if not self.kept_apart(number):
