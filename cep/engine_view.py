@@ -73,7 +73,7 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
         message = f"`{keyed[0]}` has a KEY: corrections and lineage are not known together yet"
         raise CepError(message, plan.source, hint="leave the KEY out, or run it without explanations", code="key")
     if options.revise is not None or (keyed and options.stage is None):
-        parts.revision = Revision(plan, machine, _window(options), machine_of, bound.pool)
+        parts.revision = Revision(plan, machine, _window(options), machine_of, bound.pool, changes)
     return parts
 
 

@@ -139,7 +139,7 @@ class Judge:
         to it, as its `end()`."""
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]
-        times = [time for time, _ in self._changes.past]
+        times = [each.time for each in self._changes.past]
         firsts = [-INFINITE, *(2 * time for time in times[1:])]
         lasts = [*(2 * time - 1 for time in times[1:]), INFINITE]
         return [(first, last, {"end()": (time, "time")}) for first, last, time in zip(firsts, lasts, times)]

@@ -3,66 +3,45 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.schema import CODED
-from cep.core.values import MISSING, Ints, Pool
-from cep.plan.algebra import Rules
-from cep.rules.static.datalog import Statics
-from cep.rules.static.materialized import ALWAYS, NEVER, MaterializedRelation
-from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge
-from cep.runtime.knowledge_tables import KnowledgeTables, refitted
-from cep.runtime.prepared_change import PreparedChange, TimedTable
-
-_FIRST = -(2**62)
+from cep.core.values import MISSING, Ints
+from cep.rules.static.materialized import ALWAYS, NEVER
+from cep.runtime.knowledge_past import KnowledgePast
+from cep.runtime.knowledge_source import KnowledgeSource
+from cep.runtime.knowledge_tables import refitted
+from cep.runtime.prepared_change import PastChange, PreparedChange, TimedTable
 
 COMPACT = 64
 """Changes that are kept one by one before they are put together."""
-STATES = 4
-"""States of the past that are held when they have been asked for."""
 
 
 @dataclass(slots=True)
-class KnowledgeChanges:
+class KnowledgeChanges(KnowledgePast):
     """The changes of the knowledge of one engine: those applied, and those whose time has not come.
 
-    `facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
-    `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it. `news`: what
-    changed since whoever follows has taken it, None: nobody follows. `over`: the tables from now until after all
-    pending changes, where that is known of all of them at once; their moments then hold no tables. `late`: how long
-    before the watermark goals ask what is known, None: no goal follows it; all changes are then made one by one.
+    `news`: what changed since whoever follows has taken it, None: nobody follows. `over`: the tables from now until
+    after all pending changes, where that is known of all of them at once; their moments then hold no tables. Where
+    goals follow the knowledge (`late`) all changes are made one by one. `given_by`: the past that what was given goes
+    by, where changes have `come_late` since, None: what is past.
     """
 
-    rules: Rules
-    loaded: KnowledgeSource
-    known: ProgramKnowledge
-    statics: Statics
-    facts: Mapping[str, pl.DataFrame]
-    pool: Pool
     pending: list[PreparedChange] = field(default_factory=list)
     applied: list[bytes] = field(default_factory=list)
-    touched: set[str] = field(default_factory=set)  # tables that are not what they were at first
-    past: list[tuple[int, bytes]] = field(default_factory=list)
     news: list[bytes] | None = None
     over: dict[str, TimedTable] | None = None
-    late: int | None = None
-    _times: list[int] = field(default_factory=list)  # of changes that goals may still ask for
-    _seen: dict[int, tuple[KnowledgeSource, PreparedChange]] = field(default_factory=dict)  # of the past, by place
-    _remember: int = 0
+    given_by: list[PastChange] | None = None
+    come_late: list[tuple[int, bytes]] = field(default_factory=list)
     _ahead: KnowledgeSource | None = None  # as it is after all pending changes
     _before: KnowledgeSource | None = None  # as it was when pending ones were put into `over`
     _tries: int = 0  # to have them `over` since this went well
     _since: list[bytes] = field(default_factory=list)  # those of them whose time came
-    _tables: KnowledgeTables = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
 
     # --- changes come ---
 
@@ -187,94 +166,48 @@ class KnowledgeChanges:
         put = self.loaded.merge if place else self.loaded.net
         self.applied[place:] = [put(self.applied[place:])]
 
-    # --- what was known before ---
+    # --- changes come late ---
 
-    def remember(self, ticks: int) -> None:
-        """From now on keep what was known in the last so many microseconds."""
-        if not self.past:
-            self.past = [(_FIRST, self.loaded.merge([]))]
-        self._remember = max(ticks, self._remember)
+    def add_late(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
+        """Take changes, some of which hold from a time on that has come. Raises CepError, and changes nothing, where
+        one of them cannot be."""
+        past, late = list(self.past), [each for each in changes if each[0] <= watermark]
+        first = len(past)
+        for time, change in late:
+            place = bisect_right(past, time, key=lambda each: each.time)
+            past.insert(place, PastChange(time, change))
+            first = min(first, place)
+        past[first:] = [PastChange(each.time, each.change) for each in past[first:]]
+        self.prepare(past, first, len(past) - 1)
+        pending = [(each.time, each.change) for each in self.pending]
+        before = self.past
+        self._put_right(past, [*pending, *(each for each in changes if each[0] > watermark)])
+        self.given_by = before if self.given_by is None else self.given_by
+        self.come_late += late
 
-    def follow(self, late: int) -> None:
-        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
-        self.late = max(late, self.late or 0)
-        if late:
-            self.remember(min(late, -_FIRST))
-
-    def changed(self, after: int, until: int) -> list[int]:
-        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
-        return self._times[bisect_right(self._times, after) : bisect_right(self._times, until)]
-
-    def known_at(self, time: int) -> AbstractContextManager[None]:
-        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
-        return self.at(self.place(time)) if self.late else nullcontext()
-
-    def place(self, time: int) -> int:
-        """Which of `past` a time belongs to; the first where it was before all."""
-        return max(0, bisect_right(self.past, time, key=lambda each: each[0]) - 1)
-
-    def background(self, place: int) -> KnowledgeSource:
-        """What was known from a time of `past` on."""
-        return self._then(place)[0]
-
-    @contextmanager
-    def at(self, place: int) -> Iterator[None]:
-        """In the block that is known which was known from a time of `past` on. No step is made there."""
-        if place == len(self.past) - 1:
-            yield
-            return
-        then = self._then(place)[1]
-        offers = {name: each.relation for name, each in self.known.offers.items()}
-        tables = {name: self._stored(name).rows() for name in then.tables}
-        areas = self.pool.areas
-        self._show(then)
+    def _put_right(self, past: list[PastChange], pending: Sequence[tuple[int, bytes]]) -> None:
+        """From now on this was known when, and these changes are to come. CepError: one cannot be, and nothing
+        changes."""
+        before = self.past, self.applied, self.pending, self.over, self._before, self._since, self._times
+        last = past[-1].whole
+        assert last is not None, "it was prepared"
+        self._ahead = None
+        self._tables.forget()
         try:
-            yield
-        finally:
-            for name, rows in tables.items():
-                self._stored(name).take_on(rows)
-            self._show(PreparedChange(0, b"", {}, offers, areas))
-
-    def _then(self, place: int) -> tuple[KnowledgeSource, PreparedChange]:
-        if place not in self._seen:
-            if len(self._seen) == STATES:
-                del self._seen[next(iter(self._seen))]
-            time, change = self.past[place][0], self.loaded.merge([each for _, each in self.past[: place + 1]])
-            background = self.loaded.fork(apart=True)
-            background.apply(change)
-            self._seen[place] = background, self._tables.whole(time, change, background)
-        return self._seen[place]
-
-    def _pass(self, time: int, change: bytes) -> None:
-        if self.late is not None and time != MISSING:
-            kept = [each for each in self._times if each > time - self.late and each < time]
-            self._times = [*kept, time]
-        if not self.past:
-            return
+            with self.put_back():
+                self.past, self.applied = past, [each.change for each in past]
+                self.pending, self.over, self._before, self._since = [], None, None, []
+                self._times = sorted({each.time for each in past[1:]})
+                self._show(last)
+                if pending:
+                    self.add_all(pending)
+        except CepError:
+            self.past, self.applied, self.pending, self.over, self._before, self._since, self._times = before
+            self._ahead = None
+            self._tables.forget()
+            raise
+        self._show(last)
         self._seen.clear()
-        if time == MISSING:  # a snapshot's: of what was before it only the sum is known
-            self.past = [(_FIRST, change)]
-            return
-        self.past.append((time, change))
-        while len(self.past) > 1 and self.past[1][0] <= time - self._remember:
-            self.past[:2] = [(self.past[1][0], self.loaded.merge([self.past[0][1], self.past[1][1]]))]
-
-    def _show(self, moment: PreparedChange) -> None:
-        for name, rows in moment.tables.items():
-            self._stored(name).replace(*rows)
-        for name, (gone, new) in moment.edits.items():
-            stored = self._stored(name)
-            stored.edit(gone, new, self.pool)
-            stored.settle()
-        self.touched.update(moment.tables, moment.edits)
-        for name, offered in self.known.offers.items():
-            offered.relation = moment.offers[name]
-        self.pool.areas = moment.areas
-
-    def _stored(self, name: str) -> MaterializedRelation:
-        stored = self.known.tables.get(name) or self.statics.relations[name]
-        assert isinstance(stored, MaterializedRelation), "only tables are replaced"
-        return stored
 
     # --- state ---
 
@@ -284,37 +217,40 @@ class KnowledgeChanges:
         found += self._tables.codes()
         for name, each in (self.over or {}).items():
             found += [column for column, type in zip(each.columns, self._types(name)) if type in CODED]
-        past = (moment for _, moment in self._seen.values())
+        past = [moment for _, moment in self._seen.values()]
+        past += [each.whole for each in (*self.past, *(self.given_by or ())) if each.whole is not None]
         for moment in (*past, *self.pending):
             edited = [(name, rows) for name, both in moment.edits.items() for rows in both]
             for name, (columns, _) in (*moment.tables.items(), *edited):
                 found += [column for column, type in zip(columns, self._types(name)) if type in CODED]
         return found
 
-    def _types(self, name: str) -> Sequence[str | None]:
-        return (self.known.tables.get(name) or self.statics.relations[name]).types
-
     def snapshot(self) -> pa.RecordBatch:
-        """All changes: those applied as one, at the time MISSING, and where goals ask what was known the last of them
-        besides; then those to come."""
+        """All changes: those applied as one, at the time MISSING, and where it is asked what was known the last of them
+        besides; then those to come, and those that have come late."""
         applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
-        if self.late and self.applied:
-            applied = [(MISSING, self.loaded.net([self.past[0][1]])), *self.past[1:]]
-        rows = applied + [(moment.time, moment.change) for moment in self.pending]
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([time for time, _ in rows], pa.int64()),
-                pa.array([each for _, each in rows], pa.binary()),
-                pa.array([number < len(applied) for number in range(len(rows))], pa.bool_()),
-            ],
-            ["time", "change", "applied"],
-        )
+        if (self.late or self.kept_since is not None) and self.applied:
+            past = self.past if self.given_by is None else self.given_by
+            applied = [(MISSING, self.loaded.net([past[0].change])), *((each.time, each.change) for each in past[1:])]
+        rows = applied + [(moment.time, moment.change) for moment in self.pending] + self.come_late
+        columns = {
+            "time": pa.array([time for time, _ in rows], pa.int64()),
+            "change": pa.array([each for _, each in rows], pa.binary()),
+            "applied": pa.array([number < len(applied) for number in range(len(rows))], pa.bool_()),
+        }
+        if self.come_late:
+            first = len(rows) - len(self.come_late)
+            columns["late"] = pa.array([number >= first for number in range(len(rows))], pa.bool_())
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Take on the changes of a snapshot over the same knowledge."""
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
-        self._times = []
+        self._times, self.given_by, self.come_late = [], None, []
         changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))
+        number = sum(batch["late"].to_pylist()) if "late" in batch.schema.names else 0
+        late = changes[len(changes) - number :]
+        del changes[len(changes) - number :]
         applied = sum(batch["applied"].to_pylist()) if "applied" in batch.schema.names else 0
         if self.touched and (not changes or changes[0][0] != MISSING):  # back to what was loaded
             changes.insert(0, (MISSING, self.loaded.merge([])))
@@ -325,3 +261,5 @@ class KnowledgeChanges:
             self.reach(time)
             applied -= 1
         self.add_all(changes)
+        if late:
+            self.add_late(late, max(time for time, _ in late))

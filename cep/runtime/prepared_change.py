@@ -26,6 +26,16 @@ class PreparedChange:
     edits: Mapping[str, tuple[CountedColumns, CountedColumns]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class PastChange:
+    """A change whose time has come; the first of several is the sum of all before it. `whole`: what there was from its
+    time on, once that has been asked for."""
+
+    time: int
+    change: bytes
+    whole: PreparedChange | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TimedTable:
     """A table's rows, each with from when until when it holds. Equal rows lie apart in time."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep.core.errors import CepError
-from cep.core.relation import Table, slice_until
+from cep.core.relation import Table
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.runtime.admission import receive
+from cep.runtime.knowledge_steps import stepped
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
@@ -58,25 +59,7 @@ def _extend(made: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> No
 
 
 def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
-    changes, machine = parts.changes, parts.machine
-    if changes is None or not (times := changes.due(watermark)):
-        return machine.step(released, parts.buffer.frontier(watermark))
-    if changes.over is not None:
-        with changes.as_they_come():
-            found = machine.step(released, parts.buffer.frontier(watermark))
-        changes.reach(times[-1])
-        return found
-    made: dict[str, list[Table]] = {}
-    done = dict.fromkeys(released, 0)
-    for time in [*times, None]:
-        until = watermark if time is None else time - 1
-        stops = {name: slice_until(table, until) for name, table in released.items()}
-        piece = {name: table[:, done[name] : stops[name]] for name, table in released.items()}
-        _extend(made, machine.step(piece, parts.buffer.frontier(until)))
-        if time is not None:
-            changes.reach(time)
-        done = stops
-    return made
+    return stepped(parts.machine, parts.changes, released, parts.buffer.frontier(watermark))
 
 
 def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
@@ -89,17 +72,21 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
             hint="`knowledge=` of `Engine.from_text` gives some",
             code="knowledge",
         )
-    if parts.revision is not None:
-        message = "the knowledge does not change yet where input is revised"
-        raise CepError(message, hint="an engine without `revise`, of a program without KEY", code="knowledge")
+    revises = parts.revision is not None and changes.news is None  # who follows the knowledge follows it forward
+    stable = parts.revision.stable if parts.revision is not None and revises else parts.buffer.watermark
     for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:
             raise ValueError("an update has a time in microseconds, within 2**62")
-        if time <= parts.buffer.watermark:
+        if time <= stable and parts.revision is not None and parts.revision.length:
+            hint = "what is derived is revised as far back as `revise` says; `--revise` of `cep run`"
+            raise CepError("the update is late: what it would change is final", hint=hint, code="late")
+        if time <= stable:
             hint = "updates come before the events of their time, or within the lateness"
             raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
     made = [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given]
-    if len(made) == 1:
+    if any(time <= parts.buffer.watermark for time, _ in made):
+        changes.add_late(made, parts.buffer.watermark)
+    elif len(made) == 1:
         changes.add(*made[0])
     elif made:
         changes.add_all(made)

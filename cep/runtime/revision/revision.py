@@ -24,8 +24,11 @@ from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, kept, to_arrow
 from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
+from cep.runtime.knowledge_changes import KnowledgeChanges
+from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
+from cep.runtime.revision.knowledge_replay import KnowledgeReplay
 from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.revision.row_window import RowWindow, without
 from cep.runtime.revision.stage_replay import RowChanges, StageReplay
@@ -69,10 +72,17 @@ class RevisionWindow:
 
 
 class Revision:
-    """The window of a machine. `build`: makes a machine for a part of the plan."""
+    """The window of a machine. `build`: makes a machine for a part of the plan; `changes`: the knowledge as it
+    changes."""
 
     def __init__(
-        self, plan: Plan, machine: Machine, window: RevisionWindow, build: Callable[[Plan], Machine], pool: Pool
+        self,
+        plan: Plan,
+        machine: Machine,
+        window: RevisionWindow,
+        build: Callable[[Plan], Machine],
+        pool: Pool,
+        changes: KnowledgeChanges | None = None,
     ) -> None:
         self.plan, self.machine, self.window = plan, machine, window
         self.length = length = window.length
@@ -91,6 +101,7 @@ class Revision:
         self.replays: dict[int, StageReplay] = {}
         self.stats = RevisionStats()
         machine.given = made
+        self.knowledge = None if changes is None else KnowledgeReplay(plan, (self.whole, *self.stages), changes)
 
     @property
     def stable(self) -> int:
@@ -132,7 +143,7 @@ class Revision:
         watermark = at.watermark
         old: Given = {}
         new: Given = {}
-        if self.late:
+        if self.late or (self.knowledge is not None and self.knowledge.late):
             began = perf_counter_ns()
             self._revise(old, new, at)
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
@@ -145,7 +156,8 @@ class Revision:
                     self._window(stretch.inputs, event).add(inputs[event])
                     window.drop_until(until)
             inputs = {event: table for event, table in inputs.items() if rows(table)}
-            made = self.machine.step(inputs, self._frontier(until, at))
+            changes = None if self.knowledge is None else self.knowledge.changes
+            made = stepped(self.machine, changes, inputs, self._frontier(until, at))
             if until >= END_OF_TIME and not self.plan.changes:
                 _extend(made, self.machine.open())
             for event in made.keys() & self.handed:
@@ -158,6 +170,8 @@ class Revision:
             self.stretches[-1].inputs, self.stretches[-1].given = {}, {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
+        if self.knowledge is not None:
+            self.knowledge.told(self.stretches[0].since, self.watermark)
         return dict(self._net(old, new))
 
     # --- state ---
@@ -251,7 +265,7 @@ class Revision:
         self.late = {}
         for stage in [self.whole] if self._merges(changed) else self.stages:
             mine = {event: each for event, each in changed.items() if event in stage.inputs}
-            if not mine:
+            if not mine and not self._known_late(stage):
                 continue
             before, after = self._again(stage, mine, at)
             for event in sorted(before.keys() | after.keys()):
@@ -269,11 +283,18 @@ class Revision:
         """Whether these reach a stage that makes what others may make as well: what it no longer makes may stay."""
         reached = set(events)
         for stage in self.stages:
-            if reached & stage.inputs.keys():
+            if reached & stage.inputs.keys() or self._known_late(stage):
                 if stage.merged:
                     return True
                 reached.update(stage.outputs)
         return False
+
+    def _asks(self, stage: Stage) -> bool:
+        return self.knowledge is not None and stage.number in self.knowledge.asking
+
+    def _known_late(self, stage: Stage) -> bool:
+        """Whether a stage asks knowledge of which changes have come late."""
+        return self.knowledge is not None and self.knowledge.late and self._asks(stage)
 
     def _hand(self, event: str, going: Table, coming: Table) -> None:
         """Put right what a stage has given to others."""
@@ -291,10 +312,12 @@ class Revision:
     def _again(self, stage: Stage, changes: Mapping[str, RowChanges], at: Frontier) -> tuple[Given, Given]:
         """What a stage gave where its input changes, and gives, by event."""
         replay = self._replay(stage)
-        keys = replay.keys(changes)
+        keys, known = replay.keys(changes), self.knowledge if self._asks(stage) else None
+        ends = [t[END] for each in changes.values() for t in (each.going, each.coming) if rows(t)]
+        first, last = min((int(each.min()) for each in ends), default=END_OF_TIME), max(map(_latest, ends), default=0)
+        if known is not None and known.late:
+            keys, first, last = None, min(first, known.first), END_OF_TIME
         self.stats += RevisionStats(keys_replayed=1 if keys is None else len(keys))
-        first = min(int(t[END].min()) for each in changes.values() for t in (each.going, each.coming) if rows(t))
-        last = max(int(t[END].max()) for each in changes.values() for t in (each.going, each.coming) if rows(t))
         begun = max(number for number, each in enumerate(self.stretches) if each.since < first)
         own, _ = replay.apart(keys, self.stretches[begun].state)
         replay.begin(own)
@@ -311,7 +334,7 @@ class Revision:
                     every = windows[event].ending(stretch.since, until)
                     coming = within[event].coming if event in within else None
                     inputs[event] = replay.taken(keys, event, every, coming)
-            made = replay.stretch(inputs, within, self._frontier(until, at))
+            made = replay.stretch(inputs, within, self._frontier(until, at), stretch.since, known)
             _extend(old, made[0])
             _extend(new, made[1])
             was, is_ = replay.states()
@@ -368,6 +391,10 @@ class Revision:
             if rows(change.withdrawn) or rows(change.added):
                 self.stats += RevisionStats(withdrawn=rows(change.withdrawn))
                 yield event, change
+
+
+def _latest(ends: Ints) -> int:
+    return int(ends.max())
 
 
 def _tables(windows: Windows) -> dict[str, Table]:

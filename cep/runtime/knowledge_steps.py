@@ -1,0 +1,35 @@
+"""A step of a machine, cut where the knowledge changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cep.core.relation import Table, slice_until
+from cep.core.time import Frontier
+from cep.runtime.knowledge_changes import KnowledgeChanges
+from cep.runtime.machine import Machine
+
+
+def stepped(
+    machine: Machine, changes: KnowledgeChanges | None, inputs: Mapping[str, Table], frontier: Frontier
+) -> dict[str, list[Table]]:
+    """What a machine makes up to a frontier; changes whose time comes are known from then on."""
+    if changes is None or not (times := changes.due(frontier.watermark)):
+        return machine.step(inputs, frontier)
+    if changes.over is not None:
+        with changes.as_they_come():
+            found = machine.step(inputs, frontier)
+        changes.reach(times[-1])
+        return found
+    made: dict[str, list[Table]] = {}
+    done = dict.fromkeys(inputs, 0)
+    for time in [*times, None]:
+        until = frontier.watermark if time is None else time - 1
+        stops = {name: slice_until(table, until) for name, table in inputs.items()}
+        piece = {name: table[:, done[name] : stops[name]] for name, table in inputs.items()}
+        for name, tables in machine.step(piece, frontier.until(until)).items():
+            made.setdefault(name, []).extend(tables)
+        if time is not None:
+            changes.reach(time)
+        done = stops
+    return made

@@ -1,0 +1,185 @@
+"""The law of revision where the knowledge changes: updates that come late, among events that do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from cep.compile import compiled, divided
+from cep.core.errors import CepError
+from cep.engine import Engine
+from cep.events import Event
+from knowledge.graph import Knowledge
+from tests.cases_format import known
+from tests.formula_maker import FEATURES
+from tests.long import seeds
+from tests.test_formula_knowledge import ALWAYS, triples
+from tests.test_formula_knowledge import random_case as random_formulas
+from tests.test_revision import Change, Known, Rows, rows, tables
+
+Update = tuple[int, str | None, str | None]
+
+P = "PREFIX x: <http://x/>\n"
+HEAD = P + "event r(s: string, n: int).\nevent q(s: string, n: int).\nevent near(s: string).\n"
+"""Of stations there are codes, levels, and to which they belong."""
+LOADED = P + "".join(f'x:s{i} x:code "S{i}" ; x:level {i} ; x:part x:g{i % 2} .\n' for i in range(3))
+STATICS = [
+    "level(S, L) :- { ?p x:code ?S ; x:level ?L }.",
+    "grouped(S, G) :- { ?p x:code ?S ; x:part ?G }.",
+    "alone(S) :- grouped(S, G), not level(S, 0).",
+    "reach(A, B) :- { ?A x:part ?B }.",
+    "reach(A, C) :- reach(A, B), { ?B x:part ?C }.",
+]
+RULES = [
+    "h{}(S, L) <- r(S, N) WHERE {{ ?p x:code ?S ; x:level ?L }}, N > L.",
+    "h{}(S, L) <- r(S, N) WHERE level(S, L), N >= L.",
+    "h{}(S) <- r(S, N) WHERE alone(S).",
+    "h{}(S) <- q(S, N) WHERE not level(S, N).",
+    "h{}(G, A, B) <- r(A, _) SEQ q(B, _) WHERE grouped(A, G), grouped(B, G).",
+    "h{}(S, A) <- r(S, A) SEQ q(S, _) WHERE {{ ?p x:code ?S ; x:level ?A }}.",
+    "h{}(S) <- r(S, N) UNLESS q(S, M) WITHIN 3 ms WHERE level(S, N).",
+    "h{}(S, C) <- (r(S, N) WHERE level(S, N)) AGGREGATE C = count() OVER LAST 4 ms BY S.",
+    "h{}(S, N) <- r(S, N) SEQ q(S, N).",
+    "h{}(G) <- r(S, _) WHERE grouped(S, P), reach(P, G).",
+    "h{}(S, N) <- r(S, N) SEQ q(S, M) WHERE level(S, M) POLICY recent.",
+    "h{}(S, L) <- (r(S, N) WHERE level(S, L)) SEQ q(S, _) POLICY chronological.",
+    "h{}(N) <- near(S) SEQ r(S, N) WHERE level(S, N).",
+    "initiate f{}(S) <- r(S, N) WHERE level(S, N).\nterminate f{}(S) <- q(S, N) WHERE not alone(S).",
+    "initiate f{}(S) = L <- r(S, N) WHERE level(S, L).",
+]
+CHAINED = ["c{}(S) <- h{}(S) SEQ q(S, _).", "c{}(S) <- r(S, _) SEQ h{}(S)."]
+
+
+def random_program(rng: random.Random) -> str:
+    lines = [HEAD + "\n".join(STATICS)]
+    if rng.random() < 0.3:
+        lines[0] = lines[0].replace("event r(s: string, n: int).", "event r(s: string, n: int) TIME time KEY s.")
+    for number, rule in enumerate(rng.sample(RULES, rng.randint(1, 3))):
+        if rule.startswith("initiate"):
+            value = "" if "f{}(S) =" not in rule else " = l: int"
+            lines.append(f"fluent f{number}(s: string){value}.")
+        lines.append(rule.format(number, number))
+        if rule.startswith("h{}(S)") and rng.random() < 0.6:
+            lines.append(rng.choice(CHAINED).format(number, number))
+    return "\n".join(lines)
+
+
+def random_updates(rng: random.Random, last: int) -> list[Update]:
+    made: list[Update] = []
+    for _ in range(rng.randint(1, 7)):
+        time, station = 1000 * rng.randint(1, last), rng.randint(0, 2)
+        everything = P + "".join(f"x:s{station} x:level {n} .\n" for n in range(4))
+        groups = P + f"x:s{station} x:part x:g0 , x:g1 ."
+        level = P + f"x:s{station} x:level {rng.randint(0, 3)} ."
+        made.append(
+            rng.choice(
+                [
+                    (time, level, everything),
+                    (time, level, None),
+                    (time, None, everything),
+                    (time, P + f"x:s{station} x:part x:g{rng.randint(0, 1)} .", groups),
+                    (time, P + f"x:g{rng.randint(0, 1)} x:part x:g{rng.randint(0, 2)} .", None),
+                ]
+            )
+        )
+    return made
+
+
+def check(
+    text: str,
+    background: Knowledge,
+    events: Sequence[Event],
+    updates: Sequence[Update],
+    rng: random.Random,
+    length: int,
+    keys: Sequence[str] = (),
+    **options: object,
+) -> int:
+    """Events and updates come in any order, and some events are withdrawn; gives how many updates came late."""
+    compiling, running = divided({"knowledge": background, **options})
+    program = compiled(text, "<program>", compiling)
+
+    def engine_of(**more: object) -> Engine:
+        return Engine(program, running, **more)
+
+    engine = engine_of(revise=length)
+    events = [event for event in events if event.type in engine.inputs]
+    if rng.random() < 0.5:
+        events = rng.sample(events, len(events))
+    things: list[Change | Update] = []
+    for number, event in enumerate(events):
+        things.append((event, 1))
+        if rng.random() < 0.2:
+            things.append((rng.choice(events[: number + 1]), -1))
+    for update in rng.sample(updates, len(updates)):
+        things.insert(rng.randint(0, len(things)), update)
+    known_, net, taken, late = Known(length, keys), Rows(), [], 0
+    position = 0
+    while things:
+        piece, things = things[: (count := rng.choice((1, 1, 2, 4)))], things[count:]
+        watermark, came = engine.watermark, []
+        for each in piece:
+            if len(each) == 2:
+                known_.take(position, each)
+                came.append((position, each))
+                position += 1
+        new = [each for each in piece if len(each) == 3]
+        for each in [new] if new and rng.random() < 0.5 else [[one] for one in new]:
+            final = [update for update in each if update[0] <= watermark - length]
+            if final:
+                with pytest.raises(CepError, match=r"what it would change is final|has passed it"):
+                    engine.updates(each)
+                continue
+            engine.updates(each)
+            taken += each
+            late += sum(update[0] <= watermark for update in each)
+        if rng.random() < 0.15:
+            engine = engine_of(revise=length).restore(engine.snapshot())
+        engine._parts.sweep_at = 0  # every push sweeps
+        made = engine.push(tables(engine, came)) if came else engine.advance(engine.watermark)
+        engine.take_dead()
+        net.subtract(rows(made, -1))
+        net.update(rows(made, 1))
+        said = text, piece, taken, known_.in_order(), length
+        assert set(net.values()) <= {0, 1}, said
+        other = engine_of(lateness=None)
+        other.receive(known_.in_order())
+        other.updates(sorted(taken, key=lambda each: each[0]))
+        assert +net == rows(other.advance(known_.latest) if known_.latest > -(2**62) else {}), said
+    made = engine.close()
+    net.subtract(rows(made, -1))
+    net.update(rows(made, 1))
+    other = engine_of(lateness=None)
+    other.receive(known_.in_order())
+    other.updates(sorted(taken, key=lambda each: each[0]))
+    assert +net == rows(other.close()), (text, taken, known_.in_order(), length)
+    return late
+
+
+@pytest.mark.parametrize("seed", seeds(1200))
+def test_the_law_on_random_programs_and_updates(seed: int) -> None:
+    rng = random.Random(seed)
+    text = random_program(rng)
+    events = []
+    for _ in range(rng.randint(3, 14)):
+        time, type = 1000 * rng.randint(1, 20), rng.choice(["r", "r", "q", "q", "near"])
+        args = (f"S{rng.randint(0, 2)}",) if type == "near" else (f"S{rng.randint(0, 2)}", rng.randint(0, 3))
+        events.append(Event(type, args, time, time))
+    events.sort(key=lambda event: event.end)
+    keys = ["r"] if "KEY" in text else []
+    check(text, known(LOADED), events, random_updates(rng, 20), rng, 1000 * rng.choice((0, 2, 5, 30)), keys)
+
+
+@pytest.mark.parametrize("seed", seeds(240))
+def test_the_law_on_formulas_and_updates(seed: int) -> None:
+    rng = random.Random(seed)
+    features = FEATURES if seed % 2 else frozenset("AND NOT OR ONCE AGGREGATE WHERE".split())  # noqa: SIM905
+    case, knowledge = random_formulas(rng, features, rng.choice((1, 2)), rng.choice((1, 2)))
+    updates = [(time, triples(new), triples(gone)) for time, new, gone in knowledge.updates]
+    background = known(ALWAYS + triples(knowledge.first))
+    try:
+        check(case.program, background, case.events, updates, rng, rng.choice((0, 3, 10, 100)), changes=seed % 3 == 0)
+    except CepError as error:
+        assert error.code == "endless", "cycles that begin with the input are refused"
