@@ -218,6 +218,11 @@ class EngineView:
         return self._buffer.watermark
 
     @property
+    def stable(self) -> int:
+        """Nothing that ends at or before it (microseconds) is ever withdrawn."""
+        return self.watermark if self._parts.revision is None else self._parts.revision.stable
+
+    @property
     def reached(self) -> int:
         """The watermark that what has been received allows."""
         revision = self._parts.revision

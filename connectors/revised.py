@@ -1,4 +1,4 @@
-"""Records that withdraw others: the column `@change` of what comes in, and of what goes out."""
+"""Records that withdraw others: the column `@change` of what comes in, and of what goes out, with its versions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from cep.core.identity import ID
+from cep.core.identity import ID, identified
 from cep.core.schema import CHANGE, Attribute, Schema
+from cep.runtime.held import clipped
 from connectors.batch import Batch, DeadLetter
 
 ADD, WITHDRAW = "add", "withdraw"
+VERSION = "@version"
+"""The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added
+again."""
+_MANY = 1 << 16  # versions that are kept before those that are final are looked for
 
 
 def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
@@ -51,9 +56,10 @@ def _numbered(batch: Batch) -> Batch:
     return replace(batch, tables=tables, dead=dead)
 
 
-def as_written(schemas: Mapping[str, Schema], type: str = "string") -> dict[str, Schema]:
-    """Derived events with the columns that say what becomes of each row; `type`: that of `@change`."""
-    more = (Attribute(CHANGE, type), Attribute(ID, "string"))
+def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:
+    """Derived events with the columns that say what becomes of each row; `type`: that of `@change`; `versions`: their
+    numbers, too."""
+    more = (Attribute(CHANGE, type), Attribute(ID, "string"), *([Attribute(VERSION, "int")] if versions else []))
     return {name: replace(schema, attributes=(*schema.attributes, *more)) for name, schema in schemas.items()}
 
 
@@ -61,3 +67,58 @@ def worded(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Derived events whose `@change` is a word."""
     word = pl.when(pl.col(CHANGE) < 0).then(pl.lit(WITHDRAW)).otherwise(pl.lit(ADD)).alias(CHANGE)
     return {name: table.with_columns(word) for name, table in tables.items()}
+
+
+def cut(
+    tables: Mapping[str, pl.DataFrame],
+    schemas: Mapping[str, Schema],
+    since: int | None,
+    until: int | None,
+    meanings: Mapping[str, str],
+) -> dict[str, pl.DataFrame]:
+    """The part of changes that lies between two times (`clipped`), each named by what is left of it; without those of
+    which the same is left."""
+    if since is None and until is None:
+        return dict(tables)
+    found = {}
+    for name, table in clipped(tables, schemas, since, until).items():
+        table = identified(table.drop(ID), schemas[name], meanings[name]).select(table.columns)
+        sides = [table.filter(pl.col(CHANGE) == sign) for sign in (-1, 1)]
+        own = [column for column in table.columns if column != CHANGE]
+        kept = [
+            one.join(other, on=own, how="anti", nulls_equal=True, maintain_order="left")
+            for one, other in (sides, sides[::-1])
+        ]
+        found[name] = pl.concat(kept)
+    return {name: table for name, table in found.items() if table.height}
+
+
+class RowVersions:
+    """How often rows were withdrawn, by their `@id`: of those that may still change."""
+
+    def __init__(self) -> None:
+        self._withdrawn: dict[str, tuple[int, int | None]] = {}  # how often, and the latest end
+        self._look_at = _MANY
+
+    def numbered(self, tables: Mapping[str, pl.DataFrame], stable: int) -> dict[str, pl.DataFrame]:
+        """Changes (`@change` is 1 or -1) with their `@version`; what ends at or before `stable` comes no more."""
+        found = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
+        if len(self._withdrawn) > self._look_at:
+            kept = {id: one for id, one in self._withdrawn.items() if one[1] is None or one[1] > stable}
+            self._withdrawn, self._look_at = kept, max(_MANY, 2 * len(kept))
+        return found
+
+    def times(self, id: str) -> int:
+        """How often this one was withdrawn."""
+        return self._withdrawn.get(id, (0, None))[0]
+
+    def _versions(self, table: pl.DataFrame) -> pl.Series:
+        ends = table["end" if "end" in table.columns else "time"].to_list()
+        made = []
+        for id, sign, end in zip(table[ID].to_list(), table[CHANGE].to_list(), ends):
+            times, latest = self._withdrawn.get(id, (0, end))
+            made.append(2 * times + (1 if sign > 0 else 2))
+            if sign < 0 or times:
+                latest = None if end is None or latest is None else max(end, latest)
+                self._withdrawn[id] = times + (sign < 0), latest
+        return pl.Series(VERSION, made, dtype=pl.Int64)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from cep.core.errors import CepError
-from cep.core.schema import Schema
+from cep.core.identity import ID
+from cep.core.schema import CHANGE, Schema
 from connectors.addresses import OUTPUTS, Address, address
 from connectors.message_sender import Message, MessageSender
 from connectors.records import closest
@@ -23,6 +24,7 @@ class Sending:
         """`schemas`: of the events that are written. CepError: the address is wrong, or there is no broker."""
         found = output_address(text, schemas)
         self._topic, self._by = found.path, found.options.get("by")
+        self._revised = any(each.name == CHANGE for schema in schemas.values() for each in schema.attributes)
         self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes) -> None:
@@ -39,8 +41,9 @@ class Sending:
             name, _, line = line.partition(b" ")
             id = name.decode()
         topic, key = self._topic, id.encode()
-        if self._by is not None or _TYPE in topic:
+        if self._by is not None or self._revised or _TYPE in topic:
             record = json.loads(line)
+            key = record[ID].encode() if self._revised else key  # what withdraws a row follows it
             topic = topic.replace(_TYPE, record["type"])
             if self._by is not None and self._by in record:
                 value = record[self._by]

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 
 from cep.core.errors import CepError
 from cep.core.fluents import CHANGES, EDGE
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import CHANGE, Attribute, Schema
 from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
 from connectors.lines import TextPieces, as_is, as_json, lines, merged, ticks_text
+from connectors.revised import WITHDRAW
 from connectors.sending import Sending, with_ids
 from connectors.sinks import Sink, writing
 from connectors.times import SECOND
@@ -185,8 +186,8 @@ class Writer:
 def json_lines(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], calendar: bool, lineage: bool
 ) -> bytes:
-    """Tables of derived events (not none) as lines of JSON, by (end, start, type). `calendar`: times are ISO 8601, else
-    seconds; `lineage`: they have it."""
+    """Tables of derived events (not none) as lines of JSON, by (end, start, type); what is withdrawn comes first.
+    `calendar`: times are ISO 8601, else seconds; `lineage`: they have it."""
     parts: list[TextPieces] = []
     schemas_of = [schemas[type] for type in tables]
     for (type, table), schema in zip(tables.items(), schemas_of):
@@ -202,7 +203,10 @@ def json_lines(
     each = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
     end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in each])
-    return merged(parts, np.lexsort((start, end)))
+    if not any(CHANGE in table.columns for table, _ in each):
+        return merged(parts, np.lexsort((start, end)))
+    added = np.concatenate([(table[CHANGE] != WITHDRAW).to_numpy() for table, _ in each])
+    return merged(parts, np.lexsort((start, end, added)))
 
 
 def arrow(schema: Schema) -> pa.Schema:

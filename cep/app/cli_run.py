@@ -59,13 +59,13 @@ def run(options: RunOptions, guard: OutputGuard) -> int:
 def _here(options: RunOptions, guard: OutputGuard) -> int:
     """Run in this process; the exit status."""
     from cep.app.meter import charts
-    from cep.app.pipeline import Interrupt, flow
+    from cep.app.pipeline import Interrupt, added, flow
     from cep.app.watch import Watch
     from cep.runtime.held import clipped
     from cep.runtime.run_stats import RunStats
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
-    from connectors.revised import worded
+    from connectors.revised import RowVersions, cut, worded
     from connectors.time_format import ISO, form
 
     stretch = options.sink.stretch()
@@ -86,21 +86,29 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         times = form(source.found, engine.inputs)
         writer.times = times or ISO
 
-        schemas = engine.outputs
+        schemas, versions = engine.outputs, RowVersions()
+        meanings = engine.meanings() if engine.withdraws else {}
 
         def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
             nonlocal times
             if times is None and batch is not None and not any(writer.counts.values()):  # as what comes live
                 times = batch.times
                 writer.times = times or ISO
-            tables = clipped(tables, schemas, *stretch)
-            writer.write(worded(tables) if engine.withdraws else tables)
+            if engine.withdraws:
+                changes = cut(tables, schemas, *stretch, meanings)
+                stats.written = (stats.written or Counter()) + added(
+                    {n: t for n, t in changes.items() if n in source.shown}
+                )
+                writer.write(worded(versions.numbered(changes, engine.stable)))
+            else:
+                writer.write(clipped(tables, schemas, *stretch))
 
         files = [one.path for one in source.found if one.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
         flow(engine, source.batches, stats, take, dead_letters, interrupt, observed, source.changes)
         stats.empty = [] if interrupt.signal else [name for name in files if name not in stats.with_records]
-        stats.written = Counter({type: number for type, number in writer.counts.items() if number})
+        if not engine.withdraws:
+            stats.written = Counter({type: number for type, number in writer.counts.items() if number})
     closing_line = ("stopped: " if interrupt.signal else "") + stats.closing()
     options.log("stop", closing_line, signal=interrupt.signal or None, **stats.numbers())
     for remark in stats.remarks:
@@ -114,9 +122,11 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """A program and its input. `derived`: the events to be written; `found`: the inputs."""
+    """A program and its input. `shown`: the events to be written, `derived`: with the columns of their changes;
+    `found`: the inputs."""
 
     engine: Engine
+    shown: Mapping[str, Schema]
     derived: Mapping[str, Schema]
     batches: Iterator[Batch]
     changes: KnowledgeUpdates
@@ -136,6 +146,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     from connectors.files import sizes
     from connectors.inputs import inputs as find
     from connectors.revised import as_written, changes_of, with_changes
+    from connectors.sending import is_topic
     from connectors.sources import Sources
 
     running = replace(
@@ -151,9 +162,9 @@ def _sourced(options: RunOptions) -> _Sourced:
     engine = source.engine(running)
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
-    derived = selected(engine.outputs, options.sink.only)
+    derived = shown = selected(engine.outputs, options.sink.only)
     if engine.withdraws:
-        derived = as_written(derived)
+        derived = as_written(derived, versions=is_topic(options.sink.output))
     found = find(options.source.inputs, engine.inputs, options.source.format)
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
@@ -170,7 +181,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     batches = open_batches(read, options.source.batch, schemas, silence, lost)
     if engine.revises:
         batches = changes_of(batches)
-    return _Sourced(engine, derived, batches, changes, found)
+    return _Sourced(engine, shown, derived, batches, changes, found)
 
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter:
@@ -184,19 +195,17 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
         guard.write("--output", path)
 
     rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
-    if source.engine.withdraws and (
-        rdf is not None or options.sink.output_format == "rtec" or is_address(options.sink.output)
-    ):
-        hint = "a file of JSON Lines, CSV or Parquet; or `--final`, which withdraws nothing"
-        raise refuse(f"--output {options.sink.output}: what is withdrawn has no place there yet", hint)
     if options.sink.output_format == "rtec":
+        if source.engine.withdraws:
+            hint = "`--final`, which withdraws nothing; or `--output-format jsonl`"
+            raise refuse("--output-format rtec: clauses have no place for what is withdrawn", hint)
         if options.sink.explain:
             raise refuse("--output-format rtec: clauses have no place for what led to them", "`--output-format jsonl`")
         return RtecWriter(options.sink.output, source.derived, tick_of(source.engine.inputs), opening)
     if rdf is not None:
         if options.sink.changes:
             raise refuse("--changes: RDF has intervals", "without it, those that still hold have no end")
-        return RdfWriter(options.sink.output, source.derived, source.engine, rdf)
+        return RdfWriter(options.sink.output, source.shown, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None
     return Writer(
         options.sink.output, source.derived, format=options.sink.output_format, inputs=inputs, opening=opening

@@ -12,6 +12,7 @@ import polars as pl
 
 from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.watch import Watch
+from cep.core.schema import CHANGE
 from cep.core.signals import stops
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.engine import Engine
@@ -164,8 +165,14 @@ def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedR
     )
 
 
+def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
+    """How many events of each type are given, without those that are withdrawn."""
+    found = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
+    return Counter({name: int(number) for name, number in found.items() if number})
+
+
 def _count(engine: Engine, stats: RunStats, derived: dict[str, pl.DataFrame]) -> Counter[str]:
-    made = Counter({type: table.height for type, table in derived.items() if table.height})
+    made = added(derived)
     stats.derived.update(made)
     stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
     return made

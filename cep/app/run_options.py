@@ -204,12 +204,8 @@ class RunOptions:
             if self.sink.final:
                 raise refuse("--final is for --revise", "without it all that is written is final")
             return None
-        for option, given in (
-            ("--explain", self.sink.explain), ("--from", self.sink.since), ("--until", self.sink.until),
-            ("--knowledge-updates", self.knowledge.updates),
-        ):  # fmt: skip
-            if given:
-                raise refuse(f"{option} is not known together with --revise yet", "run it with `--lateness` instead")
+        if self.sink.explain:
+            raise refuse("--explain is not known together with --revise yet", "run it with `--lateness` instead")
         return duration(self.source.revise, "--revise")
 
     def checked(self) -> tuple[tuple[str, ...], Path]:

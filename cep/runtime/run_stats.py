@@ -9,6 +9,7 @@ from time import perf_counter
 
 REASONS = {  # the codes of dead letters in words, where the code is not one
     "args": "with wrong arguments",
+    "change": "with a wrong `@change`",
     "file": "of a wrong file",
     "graph": "of a graph without a time",
     "gzip": "of damaged gzip",
@@ -21,6 +22,7 @@ REASONS = {  # the codes of dead letters in words, where the code is not one
     "row": "with wrong fields",
     "time": "with a wrong time",
     "type": "of a wrong type",
+    "unknown-withdrawal": "withdrawing what is not there",
     "utf-8": "not UTF-8",
 }
 

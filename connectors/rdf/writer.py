@@ -10,12 +10,14 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from cep.core.identity import identified
+from cep.core.identity import ID, identified
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.history import CONSTITUENTS
 from connectors.rdf.derivations import Derivations
-from connectors.rdf.vocabulary import PREFIXES, RDFS, EventVocabulary
+from connectors.rdf.triples import stamp, triple_line
+from connectors.rdf.vocabulary import PREFIXES, PROV, RDF, RDFS, XSD, EventVocabulary
+from connectors.revised import VERSION
 from connectors.sinks import Sink
 
 SUFFIXES: Mapping[str, str] = {
@@ -38,7 +40,9 @@ def output_format(path: str, format: str | None) -> str | None:
 class RdfWriter:
     """Writes tables of derived events to `path`, `-` for standard output, and first the rules that derive them.
 
-    `schemas`: the events that are written. `times` is not looked at: times are xsd:dateTime.
+    `schemas`: the events that are written. `times` is not looked at: times are xsd:dateTime. What is withdrawn
+    (`@change`) is said to be invalidated, at the time that the run had come to; what is added again is a revision of
+    it, under a name with the number of that.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class RdfWriter:
             hint = "RDF of all events stands in one file: `--output events.nq`"
             raise CepError(f"`{path}` is a folder", hint=hint, code="output")
         self._schemas, self._format, self._vocabulary = schemas, format, vocabulary or EventVocabulary()
+        self._engine = engine
         self._meanings = engine.meanings()
         self._sink = Sink(path)
         self._begun = False
@@ -70,11 +75,46 @@ class RdfWriter:
             table = tables.get(name)
             if table is not None and table.height:
                 table = table.sort("end", "start", nulls_last=True, maintain_order=True)
-                named = identified(table, schema, self._meanings[name])
-                self._put(self._derivations.events(named, schema))
+                if VERSION in table.columns:
+                    self._put(self._changes(table, schema))
+                else:
+                    named = identified(table, schema, self._meanings[name])
+                    self._put(self._derivations.events(named, schema))
                 self.counts[name] += table.height
                 total += table.height
         return total
+
+    def _changes(self, table: pl.DataFrame, schema: Schema) -> str:
+        """What is withdrawn, and then what is added."""
+        again = (pl.col(VERSION) + 1) // 2
+        own = pl.when(again > 1).then(pl.col(ID) + "/" + again.cast(pl.String)).otherwise(pl.col(ID)).alias(ID)
+        versions = table[VERSION].to_list()
+        lines = []
+        table = table.with_columns(own)
+        for id, version in zip(table[ID].to_list(), versions):
+            if version % 2 == 0:
+                lines.append(self._withdrawn(self._vocabulary.event(id)))
+        added = table.filter(pl.col(VERSION) % 2 == 1)
+        lines.append(self._derivations.events(added, schema) if added.height else "")
+        for id, version in zip(added[ID].to_list(), added[VERSION].to_list()):
+            if version > 1:
+                first = id.rpartition("/")[0]
+                before = first if version == 3 else f"{first}/{version // 2}"
+                names = self._vocabulary.event(id), self._vocabulary.event(before)
+                lines.append(triple_line(names[0], PROV + "wasRevisionOf", names[1]))
+        return "".join(lines)
+
+    def _withdrawn(self, event: str) -> str:
+        """That an event is no more."""
+        time, position = stamp(min(self._engine.watermark, self._engine.latest)), self._engine.position
+        activity = f"{event}/withdrawn/{time}/{position}"
+        moment = f'"{time.removesuffix("Z").rstrip("0").rstrip(".")}Z"^^<{XSD}dateTime>'
+        return (
+            triple_line(event, PROV + "wasInvalidatedBy", activity)
+            + f"<{event}> <{PROV}invalidatedAtTime> {moment} .\n"
+            + triple_line(activity, RDF + "type", PROV + "Activity")
+            + f"<{activity}> <{PROV}endedAtTime> {moment} .\n"
+        )
 
     def close(self) -> None:
         if self._format == "jsonld":
