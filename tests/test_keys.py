@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.core.hashtable import Chains, KeySet
+from cep.core.hashtable import MISSING, Chains, KeySet, id_of
 from tests.long import examples
 
 words = st.sampled_from([0, 1, 2, -1, 2**63 - 1, -(2**63), 2**32, 2**33])
@@ -28,6 +28,27 @@ def test_ids_are_those_of_a_dictionary(
     assert keys.count == len(known) and [tuple(row) for row in keys.rows.tolist()] == list(known)
     found = keys.find(np.array(asked, dtype=np.int64).reshape(-1, 2))
     assert found.tolist() == [known.get(key, -1) for key in asked]
+
+
+single_batches = st.lists(st.lists(words, max_size=12), max_size=4)
+
+
+@examples(50)
+@given(single_batches, st.lists(words, max_size=6))
+def test_so_are_those_of_single_words_close_together_or_far_apart(
+    given_batches: list[list[int]], asked: list[int]
+) -> None:
+    keys, known = KeySet(1), dict[int, int]()
+    for batch in given_batches:
+        expected = [known.setdefault(key, len(known)) for key in batch]
+        assert keys.insert(np.array(batch, dtype=np.int64).reshape(-1, 1))[0].tolist() == expected
+    again = KeySet.of(keys.rows.copy(), keys.count)
+    expected = [known.get(key, -1) for key in asked]
+    for found in (keys, again):
+        assert found.find(np.array(asked, dtype=np.int64).reshape(-1, 1)).tolist() == expected
+        assert [int(id_of(np.array([key]), found.index, found.table)) for key in asked if key != MISSING] == [
+            known.get(key, -1) for key in asked if key != MISSING
+        ]
 
 
 def test_many_keys_with_many_repetitions() -> None:

@@ -136,8 +136,8 @@ def test_keys_are_found_the_same(values: list[int], groups: bool) -> None:
     for run in (as_python, as_compiled):
         index, keys = np.full(32, -1, np.int64), np.zeros((16, 2), np.int64)
         ids, fresh = np.empty(len(values), np.int64), np.zeros(len(values), np.int64)
-        count = run(ids_of, columns, np.array([0, 1]), index, keys, 0, True, not groups, ids, fresh)
-        made.append([ids.tolist(), fresh.tolist(), count, index.tolist(), keys.tolist()])
+        found = run(ids_of, columns, np.array([0, 1]), index, keys, 0, 0, True, not groups, ids, fresh)
+        made.append([ids.tolist(), fresh.tolist(), found, index.tolist(), keys.tolist()])
     assert made[0] == made[1]
 
 

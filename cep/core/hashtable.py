@@ -25,8 +25,9 @@ AHEAD = 24
 """Rows: the index is asked for, half as many ahead the key."""
 CACHED = 1 << 14
 """Places of an index: of so many all is in the processor's cache, and nothing is asked for ahead."""
-BLOCK = 1 << 14
-"""Rows that are entered at once: input full of repetitions does not make a table as large as itself."""
+FEW = 1 << 10
+"""Rows: for at most so many new ones room is made before any is seen, so that input full of repetitions does not make
+a table as large as itself."""
 NO_ROOM: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -34,7 +35,9 @@ class KeySet:
     """Distinct rows of `width` int64 words, numbered from 0 in the order in which they came.
 
     `table` holds them, the first `count` of its rows; a row never goes and its id never changes. `index`: ids by hash,
-    in a power of two of places, of which at most half are taken, the others -1.
+    in a power of two of places, of which at most half are taken, the others -1. A key of one word is at the place that
+    its lowest bits name where that was free, and else by its hash: most such keys are numbers or codes that are close
+    together, and do not meet there.
     """
 
     __slots__ = ("_places", "count", "index", "table")
@@ -81,30 +84,37 @@ class KeySet:
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
         fresh: Ints = np.empty(len(keys), dtype=np.int64)
-        news: list[Ints] = []
-        start = 0
-        while start < len(keys):
-            stop = min(len(keys), start + max(BLOCK, self.count))
-            before = self.count
-            self.reserve(stop - start)
-            self.count = self._ids(_columns(keys[start:stop]), self._places, True, False, ids[start:stop], fresh)
-            news.append(fresh[: self.count - before] + start)
-            start = stop
-        return ids, news[0] if len(news) == 1 else np.concatenate([NO_ROOM, *news])
+        before = self.count
+        self._enter(_columns(keys), self._places, False, ids, fresh)
+        return ids, fresh[: self.count - before].copy()
 
     def find(self, keys: Ints) -> Ints:
         """The id of each row of `keys`, -1 where the set does not have it."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
-        self._ids(_columns(keys), self._places, False, False, ids, NO_ROOM)
+        self._ids(_columns(keys), self._places, 0, False, False, ids, NO_ROOM)
         return ids
 
-    def _ids(self, columns: Ints, places: Ints, insert: bool, joins: bool, ids: Ints, fresh: Ints) -> int:
-        """What `ids_of` does, by the kernel for keys of this width. There is room for what is new."""
+    def _enter(self, columns: Ints, places: Ints, joins: bool, ids: Ints, fresh: Ints) -> None:
+        """The id of each key into `ids`, and into `fresh`, if it has room at all, the positions of those that are
+        new."""
+        before, done = self.count, 0
+        self.reserve(roomy(min(1, len(ids)), min(FEW, len(ids))))
+        while done < len(ids):
+            self.count, done = self._ids(columns, places, done, True, joins, ids, fresh[self.count - before :])
+            if done < len(ids):
+                self.reserve(roomy(1, self.count))
+
+    def _ids(
+        self, columns: Ints, places: Ints, done: int, insert: bool, joins: bool, ids: Ints, fresh: Ints
+    ) -> tuple[int, int]:
+        """What `ids_of` does, by the kernel for keys of this width."""
         index, table, count = self.index, self.table, self.count
         if len(places) == 1:
-            return int(ids_of_one(columns[places[0]], index, table, count, insert, joins, ids, fresh))
-        return int(ids_of(columns, places, index, table, count, insert, joins, ids, fresh))
+            made = ids_of_one(columns[places[0]], index, table, count, done, insert, joins, ids, fresh)
+        else:
+            made = ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh)
+        return int(made[0]), int(made[1])
 
     def reserve(self, more: int) -> None:
         """Room for `more` new rows."""
@@ -149,40 +159,57 @@ def mix(hashed, value):  # type: ignore[no-untyped-def]
 @njit(linear=True, cache=True, _nrt=False)
 def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
     """Enter the first `count` keys into an empty index of a power of two, which is larger."""
-    mask = index.shape[0] - 1
+    mask = np.uint64(index.shape[0] - 1)
+    single = keys.shape[1] == 1
     for slot in range(count):
+        if single:
+            place = np.uint64(keys[slot, 0]) & mask
+            if index[place] < 0:
+                index[place] = slot
+                continue
         hashed = np.uint64(0)
         for k in range(keys.shape[1]):
             hashed = mix(hashed, keys[slot, k])
-        place = np.int64(hashed & np.uint64(mask))
+        place = hashed & mask
         while index[place] >= 0:
-            place = (place + 1) & mask
+            place = (place + np.uint64(1)) & mask
         index[place] = slot
 
 
 @njit(linear=True, cache=True, _nrt=False)
-def ids_of_one(words, index, table, count, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
+def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
     """The same as `ids_of` where a key is one word: most keys are, and of a small table all is in the cache."""
     n = ids.shape[0]
     known = count
     listed = fresh.shape[0] > 0
     far = index.shape[0] > CACHED
+    hashed = 0
+    limit = min(table.shape[0], index.shape[0] // 2)
     mask = np.uint64(index.shape[0] - 1)
     cells = index.reshape((index.shape[0], 1))
-    for i in range(n):
+    for i in range(done, n):
         if far and i + AHEAD < n:
-            prefetch(cells, np.int64(mix(np.uint64(0), words[i + AHEAD]) & mask))
-            prefetch(table, index[np.int64(mix(np.uint64(0), words[i + AHEAD // 2]) & mask)])
+            prefetch(cells, np.int64(np.uint64(words[i + AHEAD]) & mask))
+            prefetch(table, index[np.uint64(words[i + AHEAD // 2]) & mask])
+            if 8 * hashed > i - done:
+                prefetch(cells, np.int64(mix(np.uint64(0), words[i + AHEAD]) & mask))
+                prefetch(table, index[mix(np.uint64(0), words[i + AHEAD // 2]) & mask])
         value = words[i]
         if joins and (value == MISSING or value == NAN):
             ids[i] = -1
             continue
-        place = np.int64(mix(np.uint64(0), value) & mask)
+        place = np.uint64(value) & mask
         found = index[place]
-        while found >= 0 and table[found, 0] != value:
-            place = np.int64(np.uint64(place + 1) & mask)
+        if found >= 0 and table[np.uint64(found), 0] != value:
+            hashed += 1
+            place = mix(np.uint64(0), value) & mask
             found = index[place]
+            while found >= 0 and table[np.uint64(found), 0] != value:
+                place = (place + np.uint64(1)) & mask
+                found = index[place]
         if found < 0 and insert:
+            if count >= limit:
+                return count, i
             found = count
             table[found, 0] = value
             index[place] = found
@@ -190,16 +217,17 @@ def ids_of_one(words, index, table, count, insert, joins, ids, fresh):  # type: 
                 fresh[count - known] = i
             count += 1
         ids[i] = found
-    return count
+    return count, n
 
 
 @njit(linear=True, cache=True)
-def ids_of(columns, places, index, table, count, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """The id of each key into `ids`, -1 where it is not known and not to `insert`; gives the number of keys then.
+def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
+    """The id of each key from the `done`th on into `ids`, -1 where it is not known and not to `insert`; gives how many
+    keys are known then, and how many rows have their ids: not all where a new key has no room in `table`, or in
+    `index`, which is at most half full.
 
     A key's words are in the rows `places` of `columns`; what `joins` has no id where one of them is missing. The
-    positions of new keys go into `fresh` if it has room at all. `index` and `table` have room for a new key a column,
-    and so has `fresh`.
+    positions of new keys go into `fresh` if it has room at all; then it has room for all of them.
     """
     n = ids.shape[0]
     width = places.shape[0]
@@ -209,11 +237,12 @@ def ids_of(columns, places, index, table, count, insert, joins, ids, fresh):  # 
         if insert and count == 0 and n > 0:
             count = 1
         ids[:] = 0 if count > 0 else -1
-        return count
+        return count, n
+    limit = min(table.shape[0], index.shape[0] // 2)
     mask = np.uint64(index.shape[0] - 1)
     hashes = np.zeros(n, np.uint64)
     for k in range(width):
-        for i in range(n):
+        for i in range(done, n):
             value = columns[places[k], i]
             hashes[i] = mix(hashes[i], value)
             if joins and (value == MISSING or value == NAN):
@@ -221,7 +250,7 @@ def ids_of(columns, places, index, table, count, insert, joins, ids, fresh):  # 
             elif k == 0:
                 ids[i] = 0
     cells = index.reshape((index.shape[0], 1))
-    for i in range(n):
+    for i in range(done, n):
         if i + AHEAD < n:
             prefetch(cells, np.int64(hashes[i + AHEAD] & mask))
             prefetch(table, index[np.int64(hashes[i + AHEAD // 2] & mask)])
@@ -240,6 +269,8 @@ def ids_of(columns, places, index, table, count, insert, joins, ids, fresh):  # 
             place = np.int64(np.uint64(place + 1) & mask)
             found = index[place]
         if found < 0 and insert:
+            if count >= limit:
+                return count, i
             found = count
             for k in range(width):
                 table[found, k] = columns[places[k], i]
@@ -248,7 +279,7 @@ def ids_of(columns, places, index, table, count, insert, joins, ids, fresh):  # 
                 fresh[count - known] = i
             count += 1
         ids[i] = found
-    return count
+    return count, n
 
 
 @njit(cache=True, _nrt=False)
@@ -260,6 +291,10 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
             return -1
         hashed = mix(hashed, key[k])
     mask = index.shape[0] - 1
+    if key.shape[0] == 1:
+        found = index[np.uint64(key[0]) & np.uint64(mask)]
+        if found < 0 or table[found, 0] == key[0]:
+            return found
     place = np.int64(hashed & np.uint64(mask))
     found = index[place]
     while found >= 0:

@@ -16,17 +16,18 @@ from cep.operators.goals.keys import mix
 
 @bare_linear
 def _disorder(table):  # type: ignore[no-untyped-def]
-    """0: sorted; 1: only inside instants unsorted; 2: unsorted by end."""
-    worst = 0
-    for i in range(1, table.shape[1]):
-        if table[END, i] < table[END, i - 1]:
-            return 2
-        if table[END, i] == table[END, i - 1] and (
-            table[START, i] < table[START, i - 1]
-            or (table[START, i] == table[START, i - 1] and table[ORDER, i] < table[ORDER, i - 1])
-        ):
-            worst = 1
-    return worst
+    """0: sorted; 1: only inside instants unsorted; 2: unsorted by end. Without a branch a row, which half of the time
+    would be guessed wrong."""
+    end, start, order = table[END, :-1], table[START, :-1], table[ORDER, :-1]
+    next_end, next_start, next_order = table[END, 1:], table[START, 1:], table[ORDER, 1:]
+    back, inside = 0, 0
+    for i in range(end.shape[0]):
+        back += next_end[i] < end[i]
+        earlier = (next_start[i] < start[i]) | ((next_start[i] == start[i]) & (next_order[i] < order[i]))
+        inside += (next_end[i] == end[i]) & earlier
+    if back > 0:
+        return 2
+    return 1 if inside > 0 else 0
 
 
 @njit(cache=True)

@@ -36,10 +36,11 @@ class Keys(KeySet):
     def slots(self, table: Table, columns: Ints, insert: bool = True, groups: bool = False) -> Ints:
         """The slot of each row's key, of these argument columns: -1 for a missing value in it, or for an unknown key
         unless `insert`. To `groups` a missing value is a value like others."""
-        if insert:
-            self.reserve(table.shape[1] if columns.shape[0] else 1)
         slots: Ints = np.empty(table.shape[1], np.int64)
-        self.count = self._ids(table[FIRST:], columns, insert, not groups, slots, NO_ROOM)
+        if insert:
+            self._enter(table[FIRST:], columns, not groups, slots, NO_ROOM)
+        else:
+            self._ids(table[FIRST:], columns, 0, False, not groups, slots, NO_ROOM)
         return slots
 
     @property

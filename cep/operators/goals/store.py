@@ -60,20 +60,21 @@ def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
     return compacted(hot, keep), compacted(cold, keep), len(keep)
 
 
-@bare
+@inside
 def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyped-def]
     """Row `i` of `table` as row `count` of a store, for which there is room, in no chain yet."""
-    hot[count, BEGIN] = table[START, i]
-    hot[count, END] = table[T_END, i]
-    hot[count, NEXT] = -1
-    hot[count, PREVIOUS] = -1
-    cold[count, ARRIVAL] = table[ORDER, i]
-    cold[count, NAME] = table[IDENTITY, i]
-    cold[count, SLOT] = slot
-    cold[count, SIDE] = side
-    cold[count, OTHER] = -1
+    row, own = np.uint64(i), np.uint64(count)  # no index with a sign, which is asked whether it counts from the end
+    hot[own, BEGIN] = table[START, row]
+    hot[own, END] = table[T_END, row]
+    hot[own, NEXT] = -1
+    hot[own, PREVIOUS] = -1
+    cold[own, ARRIVAL] = table[ORDER, row]
+    cold[own, NAME] = table[IDENTITY, row]
+    cold[own, SLOT] = slot
+    cold[own, SIDE] = side
+    cold[own, OTHER] = -1
     for k in range(width):
-        cold[count, HEADER + k] = table[FIRST + k, i]
+        cold[own, np.uint64(HEADER + k)] = table[np.uint64(FIRST + k), row]
 
 
 @njit(cache=True, inline="always")
@@ -131,13 +132,13 @@ def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     """Append row `p` to the chain of `slot`. Every slot that `Keys` gave has its row in `chains` (`more_chains`)."""
-    tail = chains[slot, head + 1]
-    store[p, PREVIOUS] = tail
+    tail = chains[np.uint64(slot), head + 1]
+    store[np.uint64(p), PREVIOUS] = tail
     if tail >= 0:
-        store[tail, NEXT] = p
+        store[np.uint64(tail), NEXT] = p
     else:
-        chains[slot, head] = p
-    chains[slot, head + 1] = p
+        chains[np.uint64(slot), head] = p
+    chains[np.uint64(slot), head + 1] = p
 
 
 @bare
@@ -166,41 +167,40 @@ def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-
         chains[slot, head + 1] = p
 
 
-@bare
+@inside
 def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     """Take row `p` out of its chain for good."""
-    before = store[p, PREVIOUS]
-    after = store[p, NEXT]
+    own = np.uint64(p)
+    before = store[own, PREVIOUS]
+    after = store[own, NEXT]
     if before >= 0:
-        store[before, NEXT] = after
+        store[np.uint64(before), NEXT] = after
     else:
-        chains[slot, head] = after
+        chains[np.uint64(slot), head] = after
     if after >= 0:
-        store[after, PREVIOUS] = before
+        store[np.uint64(after), PREVIOUS] = before
     else:
-        chains[slot, head + 1] = before
-    store[p, NEXT] = GONE
+        chains[np.uint64(slot), head + 1] = before
+    store[own, NEXT] = GONE
 
 
-@bare
-def supersede(store, chains, slot, head, within):  # type: ignore[no-untyped-def]
-    """Forget what is superseded for ever where right sides are points: they come no earlier than the chain's latest
-    end, so that of the ends before it only the last can still be chosen."""
-    top = chains[slot, head + 1]
-    if top < 0:
-        return
-    p = store[top, PREVIOUS]
-    while p >= 0 and store[p, END] == store[top, END]:
-        p = store[p, PREVIOUS]
+@inside
+def supersede(store, chains, slot, head, within, coming):  # type: ignore[no-untyped-def]
+    """Forget what is superseded for ever where right sides are points: they come no earlier than `coming`, so that of
+    the ends before it only the last can still be chosen."""
+    p = chains[np.uint64(slot), head + 1]
+    while p >= 0 and store[np.uint64(p), END] >= coming:
+        p = store[np.uint64(p), PREVIOUS]
     if p < 0:
         return
-    end = store[p, END]
-    latest = store[p, BEGIN]
-    while p >= 0 and store[p, END] == end:
-        latest = max(latest, store[p, BEGIN])
-        p = store[p, PREVIOUS]
-    while p >= 0 and (within >= FOREVER or store[p, BEGIN] <= latest):
-        before = store[p, PREVIOUS]
+    end = store[np.uint64(p), END]
+    latest = store[np.uint64(p), BEGIN]
+    p = store[np.uint64(p), PREVIOUS]
+    while p >= 0 and store[np.uint64(p), END] == end:
+        latest = max(latest, store[np.uint64(p), BEGIN])
+        p = store[np.uint64(p), PREVIOUS]
+    while p >= 0 and (within >= FOREVER or store[np.uint64(p), BEGIN] <= latest):
+        before = store[np.uint64(p), PREVIOUS]
         unlink(store, chains, slot, head, p)
         p = before
 
@@ -357,24 +357,27 @@ def tidied(hot, cold, chains, count, within, reach_left, reach_right, watermark,
             chains[slot, cell] = -1
     n = 0
     for p in range(count):
-        if p + FAR < count:
-            prefetch(chains, cold[p + FAR, SLOT])
-            prefetch(hot, chains[cold[p + NEAR, SLOT], 2 * cold[p + NEAR, SIDE] + 1])
-        if hot[p, NEXT] == GONE:
+        row = np.uint64(p)
+        if p + FAR < count and hot[np.uint64(p + FAR), NEXT] != GONE:
+            prefetch(chains, cold[np.uint64(p + FAR), SLOT])
+        if p + NEAR < count and hot[np.uint64(p + NEAR), NEXT] != GONE:
+            prefetch(hot, chains[cold[np.uint64(p + NEAR), SLOT], 2 * cold[np.uint64(p + NEAR), SIDE] + 1])
+        if hot[row, NEXT] == GONE:
             continue
-        reach = reach_left if cold[p, SIDE] == 0 else reach_right
-        if hot[p, END] <= watermark - reach or hot[p, BEGIN] <= watermark - within:
+        reach = reach_left if cold[row, SIDE] == 0 else reach_right
+        if hot[row, END] <= watermark - reach or hot[row, BEGIN] <= watermark - within:
             continue
-        hot[n, BEGIN] = hot[p, BEGIN]
-        hot[n, END] = hot[p, END]
-        hot[n, NEXT] = -1
-        hot[n, PREVIOUS] = -1
+        own = np.uint64(n)
+        hot[own, BEGIN] = hot[row, BEGIN]
+        hot[own, END] = hot[row, END]
+        hot[own, NEXT] = -1
+        hot[own, PREVIOUS] = -1
         for cell in range(cold.shape[1]):
-            cold[n, cell] = cold[p, cell]
+            cold[own, np.uint64(cell)] = cold[row, np.uint64(cell)]
         if in_order:
-            link(hot, chains, cold[n, SLOT], 2 * cold[n, SIDE], n)
+            link(hot, chains, cold[own, SLOT], 2 * cold[own, SIDE], n)
         else:
-            link_sorted(hot, cold, chains, cold[n, SLOT], 0, n)
+            link_sorted(hot, cold, chains, cold[own, SLOT], 0, n)
         n += 1
     return n
 

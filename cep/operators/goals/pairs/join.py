@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core import intervals
-from cep.core.relation import END, FIRST, Table, contiguous, empty, rows, slice_until
+from cep.core.relation import END, FIRST, Table, contiguous, empty, narrowed, rows, slice_until
 from cep.core.room import roomy
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import order_of_arrival, take
@@ -73,6 +73,7 @@ class JoinGoal(StoredState, Untimed):
         relation = intervals.relation_named(spec.relation, spec.gap)
         self.keep_right = not relation.right_completes
         self.plain = relation == intervals.RELATIONS["SEQ"]
+        self.latest = spec.policy == "recent" and self.plain and not spec.absent
         # How long after its end what waits can be needed.
         self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
         self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
@@ -152,12 +153,17 @@ class JoinGoal(StoredState, Untimed):
             return empty(width)
         if self.external and rows(left) + rows(right) > CHUNK:
             return self._in_chunks(left, right, absent)
-        pairs = self._pairs(left, right, absent)
-        if self.external:
-            pairs = self._consumed(pairs, right)
-        elif len(pairs) == 0:
-            return empty(width)
-        table, names = self._assembled(pairs, right, True)
+        if self.latest:
+            table, names = self._latest(left, right)
+            if not rows(table):
+                return empty(width)
+        else:
+            pairs = self._pairs(left, right, absent)
+            if self.external:
+                pairs = self._consumed(pairs, right)
+            elif len(pairs) == 0:
+                return empty(width)
+            table, names = self._assembled(pairs, right, True)
         if self.spec.test is not None and not self.external and (self.spec.policy != "chronological"):
             keep = self.spec.test(table)
             if not keep.all():
@@ -172,9 +178,7 @@ class JoinGoal(StoredState, Untimed):
             self.lineage.link(wholes, names[1])
 
     def _pairs(self, left: Table, right: Table, absent: Table) -> Ints:
-        left_slots = self.keys.slots(left, self.left_key)
-        right_slots = self.keys.slots(right, self.right_key, self.keep_right)
-        self.chains = more_chains(self.chains, self.keys.count)
+        left_slots, right_slots = self._slots(left, right)
         kind = int(self.numbers[pair_input.S_ABSENCE])
         absent_of = [NOTHING, NOTHING, NOTHING]
         if kind != pair_input.NO_ABSENCE:
@@ -187,8 +191,6 @@ class JoinGoal(StoredState, Untimed):
             self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
             needed = self.absent_count + rows(absent)
             self.absent_hot, self.absent_cold = room(self.absent_hot, needed), room(self.absent_cold, needed)
-        if self.numbers[pair_input.S_POLICY] == pair_input.RECENT and self.plain and not self.spec.absent:
-            return self._latest(left, right, left_slots, right_slots)
         return self._paired(
             SideRows(left, left_slots, absent_of[0]),
             SideRows(right, right_slots, absent_of[1]),
@@ -224,16 +226,30 @@ class JoinGoal(StoredState, Untimed):
         made: Ints = pairs[: state[pair_input.A_MADE]]
         return made
 
-    def _latest(self, left: Table, right: Table, left_slots: Ints, right_slots: Ints) -> Ints:
-        """The same of the kernel that does less, which gets room for all at once."""
-        pairs = np.empty((rows(right), 4), np.int64)
+    def _slots(self, left: Table, right: Table) -> tuple[Ints, Ints]:
+        slots = self.keys.slots(left, self.left_key), self.keys.slots(right, self.right_key, self.keep_right)
+        self.chains = more_chains(self.chains, self.keys.count)
+        return slots
+
+    def _latest(self, left: Table, right: Table) -> tuple[Table, Ints]:
+        """The pairs as a table, and for lineage the names of both sides, by the kernel that does less; it gets room
+        for all at once."""
+        left_slots, right_slots = self._slots(left, right)
         self._make_room(rows(left))
         state = np.zeros(pair_input.STATE, np.int64)
         state[pair_input.A_COUNT] = self.count
-        latest(self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold, pairs, state)
-        self.count = int(state[pair_input.A_COUNT])
-        made: Ints = pairs[: state[pair_input.A_MADE]]
-        return made
+        table = np.empty((FIRST + len(self.take_left) + len(self.take_right), rows(right)), np.int64)
+        names = np.empty((2, 0 if self.lineage is None else rows(right)), np.int64)
+        latest(
+            self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold,
+            self.take_left, self.take_right, table, names, state,
+        )  # fmt: skip
+        self.count, made = int(state[pair_input.A_COUNT]), int(state[pair_input.A_MADE])
+        if made < rows(right):
+            table, names = narrowed(table, made), names if self.lineage is None else narrowed(names, made)
+        if state[pair_input.A_IN_ORDER]:
+            return table, names
+        return self._picked(table, names, order_of_arrival(table))
 
     def _make_room(self, more: int) -> None:
         self.hot, self.cold = room(self.hot, self.count + more), room(self.cold, self.count + more)

@@ -30,9 +30,10 @@ TIES = {"longest": 0, "shortest": 1, "by": 2}
 SPEC = S_BOUNDS + 1 + 3 * MOST_BOUNDS
 
 # places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
-# not all tried for want of room (A_RESUME: the next of them, else -1) what it was
-A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR = range(11)
-STATE = 11
+# not all tried for want of room (A_RESUME: the next of them, else -1) what it was; of what is made at once whether it
+# is in order
+A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR, A_IN_ORDER = range(12)
+STATE = 12
 
 # where the key of the absent event comes from: no absence, from the join key, the right side, the left side, both
 NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)

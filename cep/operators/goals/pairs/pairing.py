@@ -195,7 +195,7 @@ def pair(  # type: ignore[no-untyped-def]
             else:
                 link(hot, chains, slot, 2 * side, mine)
             if rule.supersedes and side == 0:
-                supersede(hot, chains, slot, 0, rule.within)
+                supersede(hot, chains, slot, 0, rule.within, arrival.now)
     if not full and rule.absence != NO_ABSENCE:
         x, absent_count = note_until(absent, absences, x, absent_count, np.int64(FOREVER), rule.point)
     state[A_RESUME] = resumed

@@ -42,9 +42,9 @@ def better(longest, by, by_float, hot, cold, p, best):  # type: ignore[no-untype
 @inside
 def expire(hot, chains, slot, chain, limit):  # type: ignore[no-untyped-def]
     """Take what ended before `limit` out of a chain; it is in order of ends."""
-    p = chains[slot, chain]
-    while p >= 0 and hot[p, END] < limit:
-        after = hot[p, NEXT]
+    p = chains[np.uint64(slot), chain]
+    while p >= 0 and hot[np.uint64(p), END] < limit:
+        after = hot[np.uint64(p), NEXT]
         unlink(hot, chains, slot, chain, p)
         p = after
 
@@ -81,5 +81,5 @@ def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  
     if not feed(waiting, count, arrival, start, order, head.made, rule.width_left):
         return False
     if rule.supersedes:
-        supersede(waiting.hot, waiting.chains, arrival.slot, 0, rule.within)
+        supersede(waiting.hot, waiting.chains, arrival.slot, 0, rule.within, arrival.now)
     return True
