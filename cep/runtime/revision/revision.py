@@ -30,6 +30,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.knowledge_replay import KnowledgeReplay
 from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.revision.row_changes import between, joined
 from cep.runtime.revision.row_window import RowWindow, without
 from cep.runtime.revision.stage_replay import RowChanges, StageReplay
 
@@ -101,7 +102,7 @@ class Revision:
         self.replays: dict[int, StageReplay] = {}
         self.stats = RevisionStats()
         machine.given = made
-        self.knowledge = None if changes is None else KnowledgeReplay(plan, (self.whole, *self.stages), changes)
+        self.knowledge = KnowledgeReplay(plan, (self.whole, *self.stages), changes)
 
     @property
     def stable(self) -> int:
@@ -143,7 +144,7 @@ class Revision:
         watermark = at.watermark
         old: Given = {}
         new: Given = {}
-        if self.late or (self.knowledge is not None and self.knowledge.late):
+        if self.late or self.knowledge.late:
             began = perf_counter_ns()
             self._revise(old, new, at)
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
@@ -156,8 +157,7 @@ class Revision:
                     self._window(stretch.inputs, event).add(inputs[event])
                     window.drop_until(until)
             inputs = {event: table for event, table in inputs.items() if rows(table)}
-            changes = None if self.knowledge is None else self.knowledge.changes
-            made = stepped(self.machine, changes, inputs, self._frontier(until, at))
+            made = stepped(self.machine, self.knowledge.changes, inputs, self._frontier(until, at))
             if until >= END_OF_TIME and not self.plan.changes:
                 _extend(made, self.machine.open())
             for event in made.keys() & self.handed:
@@ -170,8 +170,7 @@ class Revision:
             self.stretches[-1].inputs, self.stretches[-1].given = {}, {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
-        if self.knowledge is not None:
-            self.knowledge.told(self.stretches[0].since, self.watermark)
+        self.knowledge.told(self.stretches[0].since, self.watermark)
         return dict(self._net(old, new))
 
     # --- state ---
@@ -179,7 +178,7 @@ class Revision:
     def snapshot(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """What the window holds: numbers, and tables."""
         numbers = {"watermark": self.watermark, "since": [each.since for each in self.stretches]}
-        late = {event: _joined(each) for event, each in self.late.items()}
+        late = {event: joined(each) for event, each in self.late.items()}
         batches = [
             to_arrow(_tables(self.waiting)),
             to_arrow({event: each.going for event, each in late.items()}),
@@ -261,11 +260,11 @@ class Revision:
 
     def _revise(self, old: Given, new: Given, at: Frontier) -> None:
         """Run the stages again that late changes reach."""
-        changed = {event: _joined(self.late[event]) for event in sorted(self.late)}
+        changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
         for stage in [self.whole] if self._merges(changed) else self.stages:
             mine = {event: each for event, each in changed.items() if event in stage.inputs}
-            if not mine and not self._known_late(stage):
+            if not mine and not self.knowledge.reaches(stage):
                 continue
             before, after = self._again(stage, mine, at)
             for event in sorted(before.keys() | after.keys()):
@@ -275,7 +274,7 @@ class Revision:
                 going, coming = without(was, is_), without(is_, was)
                 if event in self.handed and (rows(going) or rows(coming)):
                     self._hand(event, going, coming)
-                    changed[event] = _joined(
+                    changed[event] = joined(
                         [*([changed[event]] if event in changed else []), RowChanges(going, coming)]
                     )
 
@@ -283,18 +282,11 @@ class Revision:
         """Whether these reach a stage that makes what others may make as well: what it no longer makes may stay."""
         reached = set(events)
         for stage in self.stages:
-            if reached & stage.inputs.keys() or self._known_late(stage):
+            if reached & stage.inputs.keys() or self.knowledge.reaches(stage):
                 if stage.merged:
                     return True
                 reached.update(stage.outputs)
         return False
-
-    def _asks(self, stage: Stage) -> bool:
-        return self.knowledge is not None and stage.number in self.knowledge.asking
-
-    def _known_late(self, stage: Stage) -> bool:
-        """Whether a stage asks knowledge of which changes have come late."""
-        return self.knowledge is not None and self.knowledge.late and self._asks(stage)
 
     def _hand(self, event: str, going: Table, coming: Table) -> None:
         """Put right what a stage has given to others."""
@@ -312,11 +304,9 @@ class Revision:
     def _again(self, stage: Stage, changes: Mapping[str, RowChanges], at: Frontier) -> tuple[Given, Given]:
         """What a stage gave where its input changes, and gives, by event."""
         replay = self._replay(stage)
-        keys, known = replay.keys(changes), self.knowledge if self._asks(stage) else None
-        ends = [t[END] for each in changes.values() for t in (each.going, each.coming) if rows(t)]
-        first, last = min((int(each.min()) for each in ends), default=END_OF_TIME), max(map(_latest, ends), default=0)
-        if known is not None and known.late:
-            keys, first, last = None, min(first, known.first), END_OF_TIME
+        keys = None if self.knowledge.reaches(stage) else replay.keys(changes)
+        ends = [t[END] for each in changes.values() for t in (each.going, each.coming)]
+        first, last = self.knowledge.reached(stage, np.concatenate([np.empty(0, np.int64), *ends]))
         self.stats += RevisionStats(keys_replayed=1 if keys is None else len(keys))
         begun = max(number for number, each in enumerate(self.stretches) if each.since < first)
         own, _ = replay.apart(keys, self.stretches[begun].state)
@@ -326,7 +316,7 @@ class Revision:
         for number in range(begun, len(self.stretches)):
             stretch, end = self.stretches[number], number + 1 == len(self.stretches)
             until = self.watermark if end else self.stretches[number + 1].since
-            within = {event: _between(each, stretch.since, until) for event, each in changes.items()}
+            within = {event: between(each, stretch.since, until) for event, each in changes.items()}
             inputs = {}
             for event in stage.inputs:
                 windows = stretch.inputs if event in stage.outside else stretch.given
@@ -334,7 +324,7 @@ class Revision:
                     every = windows[event].ending(stretch.since, until)
                     coming = within[event].coming if event in within else None
                     inputs[event] = replay.taken(keys, event, every, coming)
-            made = replay.stretch(inputs, within, self._frontier(until, at), stretch.since, known)
+            made = replay.stretch(inputs, within, self._frontier(until, at), self.knowledge.steps(stage, stretch.since))
             _extend(old, made[0])
             _extend(new, made[1])
             was, is_ = replay.states()
@@ -393,28 +383,8 @@ class Revision:
                 yield event, change
 
 
-def _latest(ends: Ints) -> int:
-    return int(ends.max())
-
-
 def _tables(windows: Windows) -> dict[str, Table]:
     return {event: window.all() for event, window in sorted(windows.items())}
-
-
-def _between(changes: RowChanges, after: int, until: int) -> RowChanges:
-    """Those rows that end after `after` and at or before `until`, sorted by arrival."""
-    found = []
-    for table in (changes.going, changes.coming):
-        found.append(by_arrival(contiguous(table[:, (table[END] > after) & (table[END] <= until)])))
-    return RowChanges(*found)
-
-
-def _joined(changes: Iterable[RowChanges]) -> RowChanges:
-    """Several changes one after the other, as one."""
-    found = list(changes)
-    going = np.concatenate([each.going for each in found], axis=1)
-    coming = np.concatenate([each.coming for each in found], axis=1)
-    return RowChanges(without(going, coming), without(coming, going))
 
 
 def _extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:

@@ -24,7 +24,7 @@ from cep.plan.staged import staged
 from cep.runtime.decode import values
 from cep.runtime.keyed_stage import Key, KeyedStage, KeySide
 from cep.runtime.machine import Machine
-from cep.runtime.revision.knowledge_replay import KnowledgeReplay
+from cep.runtime.revision.knowledge_replay import Step
 from cep.runtime.revision.row_window import without
 
 Tables = dict[str, Table]
@@ -103,23 +103,16 @@ class StageReplay:
         self.new.restore(states)
 
     def stretch(
-        self,
-        inputs: Tables,
-        changes: Mapping[str, RowChanges],
-        frontier: Frontier,
-        since: int,
-        known: KnowledgeReplay | None = None,
+        self, inputs: Tables, changes: Mapping[str, RowChanges], frontier: Frontier, steps: tuple[Step, Step]
     ) -> tuple[dict[str, list[Table]], dict[str, list[Table]]]:
-        """What the stage gave and gives of inputs, which are as they are now, from `since` up to a frontier. `known`:
-        the knowledge that it asks."""
+        """What the stage gave and gives of inputs, which are as they are now, up to a frontier; each in `steps` of its
+        own."""
         before = dict(inputs)
         for event, each in changes.items():
             kept = without(inputs.get(event, empty(len(each.going) - FIRST)), each.coming)
             before[event] = by_arrival(contiguous(np.concatenate([kept, each.going], axis=1)))
-        if known is None:
-            return self.old.step(_some(before), frontier), self.new.step(_some(inputs), frontier)
-        was = known.step_before(self.old, _some(before), since, frontier)
-        return was, known.step_after(self.new, _some(inputs), since, frontier)
+        was, now = steps
+        return was(self.old, _some(before), frontier), now(self.new, _some(inputs), frontier)
 
     def taken(self, keys: set[Key] | None, event: str, table: Table, coming: Table | None) -> Table:
         """The rows of an input that the keys have; where rows go by no key those that are `coming`."""

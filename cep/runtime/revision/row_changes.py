@@ -1,0 +1,28 @@
+"""Changes of rows, by their time, and several one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cep.core.relation import END, contiguous
+from cep.operators.goals.arrival import by_arrival
+from cep.runtime.revision.row_window import without
+from cep.runtime.revision.stage_replay import RowChanges
+
+
+def between(changes: RowChanges, after: int, until: int) -> RowChanges:
+    """Those rows that end after `after` and at or before `until`, sorted by arrival."""
+    found = []
+    for table in (changes.going, changes.coming):
+        found.append(by_arrival(contiguous(table[:, (table[END] > after) & (table[END] <= until)])))
+    return RowChanges(*found)
+
+
+def joined(changes: Iterable[RowChanges]) -> RowChanges:
+    """Several changes one after the other, as one."""
+    found = list(changes)
+    going = np.concatenate([each.going for each in found], axis=1)
+    coming = np.concatenate([each.coming for each in found], axis=1)
+    return RowChanges(without(going, coming), without(coming, going))
