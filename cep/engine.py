@@ -125,13 +125,19 @@ class Engine(StatefulEngine):
     def _run(self, watermark: int) -> Frames:
         if self._parts.revision is not None:
             changes = go_on(self._parts, watermark)
+            lineage = self._lineage if self.explain else None
+            found = self._output.changed(changes, self._meanings if self.withdraws else None, lineage)
             self._parts.sweep()
-            return self._output.changed(changes, self._meanings if self.withdraws else None)
+            return found
         return self._given(step(self._parts, watermark))
 
     @wholly()
     def _run_slices(self, slices: Sequence[TimeSlice]) -> Frames:
         return self._given(step_slices(self._parts, slices))
+
+    def _lineage(self, event: str, table: Table) -> list[pl.Series]:
+        """The columns that say where occurrences of an event come from."""
+        return [] if self.history is None else self.history.columns(event, table, self.plan, self.pool)
 
     def _given(self, made: dict[str, list[Table]]) -> Frames:
         made = self._output.shown(made)

@@ -69,11 +69,11 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
         machine.give_transitions()
     parts = EngineParts(plan, bound.pool, machine, buffer, history, changes)
     keyed = sorted(name for name in plan.inputs if plan.schemas[name].key is not None)
-    if keyed and history is not None:
-        message = f"`{keyed[0]}` has a KEY: corrections and lineage are not known together yet"
+    if keyed and remember is not None:
+        message = f"`{keyed[0]}` has a KEY: what is remembered is not corrected"
         raise CepError(message, plan.source, hint="leave the KEY out, or run it without explanations", code="key")
     if options.revise is not None or (keyed and options.stage is None):
-        parts.revision = Revision(plan, machine, _window(options), machine_of, bound.pool, changes)
+        parts.revision = Revision(plan, machine, _window(options), machine_of, bound.pool, changes, history)
     return parts
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cep.core.errors import CepError
 from cep.core.fluents import RECORD_BOUNDS
-from cep.core.schema import Schema
+from cep.core.schema import CHANGE, Schema
 from connectors.declarations import RESERVED, declaration
 from connectors.paths import level, path, source_of
 from connectors.records import closest
@@ -20,8 +20,11 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     """
     bound = _timed(file, schema, columns)
     last = bound.attributes[-1] if bound.attributes else None
-    if last is not None and last.name == RECORD_BOUNDS and source_of(last) not in columns:
-        schema = bound = replace(bound, attributes=bound.attributes[:-1])  # records of a fluent need not say it
+    if last is not None and last.name in (RECORD_BOUNDS, CHANGE) and source_of(last) not in columns:
+        schema = bound = replace(bound, attributes=bound.attributes[:-1])  # records need not say it
+    elif last is not None and last.name == CHANGE and schema.key is not None:  # a withdrawal needs no more than its KEY
+        named = [each for each in bound.attributes if not each.optional or source_of(each) in columns]
+        schema = bound = replace(bound, attributes=tuple(named))
     wanted = [key for key in (bound.time, bound.clock, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
     for attribute in schema.attributes:
@@ -33,8 +36,8 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         guessed = None if schema.time is not None or schema.start is not None else likely(columns)
         hint = "the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME"
         if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
-            named = declaration(schema, columns, types or {})
-            hint = f"{schema.name} is not declared; declare it to have its values by name: `{named}`; {hint}"
+            declared = declaration(schema, columns, types or {})
+            hint = f"{schema.name} is not declared; declare it to have its values by name: `{declared}`; {hint}"
         if level_of := next((each for each in wanted if level(each) is not None and each not in columns), None):
             hint = f"`{level_of}` is a level of the topic of MQTT messages, and this is a file; {hint}"
         elif each := next((each for each in wanted if len(path(each)) > 1 and each not in columns), None):

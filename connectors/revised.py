@@ -30,7 +30,7 @@ def _with_change(schema: Schema) -> Schema:
     own = schema.attributes
     if schema.key is not None:
         own = tuple(each if each.name in schema.key else replace(each, optional=True) for each in own)
-    return replace(schema, attributes=(*own, Attribute(CHANGE, "string", optional=True)))
+    return replace(schema, attributes=(*own, Attribute(CHANGE, "any", optional=True)))
 
 
 def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -45,15 +45,23 @@ def _numbered(batch: Batch) -> Batch:
         if CHANGE not in table.columns:
             tables[event] = table
             continue
-        words = table[CHANGE]
-        wrong = ~(words.is_null() | words.is_in([ADD, WITHDRAW]))
-        for row in np.flatnonzero(wrong.to_numpy()).tolist():
+        signs = _signs(table[CHANGE])
+        for row in np.flatnonzero(signs.is_null().to_numpy()).tolist():
             file, line, text = batch.origin(event, row)
-            reason = f"`{CHANGE}` is `{ADD}` or `{WITHDRAW}`, and not `{words[row]}`"
+            reason = f"`{CHANGE}` is `{ADD}` or `{WITHDRAW}`, or 1 or -1, and not `{table[CHANGE][row]}`"
             dead.append(DeadLetter(file, line, reason, "change", text, event))
-        signs = pl.select(pl.when(words == WITHDRAW).then(-1).otherwise(1).cast(pl.Int8).alias(CHANGE)).to_series()
-        tables[event] = table.with_columns(signs).filter(~wrong)
+        tables[event] = table.with_columns(signs.alias(CHANGE)).filter(signs.is_not_null())
     return replace(batch, tables=tables, dead=dead)
+
+
+def _signs(changes: pl.Series) -> pl.Series:
+    """1 where a record comes, -1 where it withdraws one, null where it says neither."""
+    if changes.dtype.is_numeric():
+        numbers = changes.cast(pl.Float64).fill_nan(None).fill_null(1)
+        return pl.select(pl.when(numbers.abs() == 1).then(numbers).cast(pl.Int8)).to_series()
+    known = {None: 1, "": 1, ADD: 1, WITHDRAW: -1, 1: 1, -1: -1}
+    values = [None if isinstance(each, bool) else known.get(each) for each in changes.to_list()]
+    return pl.Series(CHANGE, values, dtype=pl.Int8)
 
 
 def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:

@@ -60,7 +60,17 @@ def test_lines_withdraw_before_they_add() -> None:
     assert list(map(told, rows)) == CHANGES
     assert len({row["@id"] for row in rows}) == 2
     assert "5 derived events: warm 3, hot 2" in result.stderr, "what is withdrawn is not derived"
+    assert "revised: 6 late changes, 3 events withdrawn, " in result.stderr
     assert "3 of 5 derived events written: warm 3" in run("--only", "warm").stderr
+
+
+def test_counts_of_revision_are_in_the_log() -> None:
+    (stop,) = (
+        each for line in run("--log", "json").stderr.splitlines() if (each := json.loads(line))["event"] == "stop"
+    )
+    revision = stop["revision"]
+    assert (revision["late"], revision["revisions"], revision["withdrawn"]) == (6, 4, 3)
+    assert revision["keys_replayed"] >= 4 and revision["seconds"] >= 0
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -106,6 +106,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         files = [one.path for one in source.found if one.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
         flow(engine, source.batches, stats, take, dead_letters, interrupt, observed, source.changes)
+        stats.revision = engine.revision_stats
         stats.empty = [] if interrupt.signal else [name for name in files if name not in stats.with_records]
         if not engine.withdraws:
             stats.written = Counter({type: number for type, number in writer.counts.items() if number})

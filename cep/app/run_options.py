@@ -198,14 +198,11 @@ class RunOptions:
 
     @property
     def revised(self) -> int | None:
-        """How old what changes may be, in microseconds; None: nothing changes. CepError: it is no duration, or an
-        option does not go with it."""
+        """How old what changes may be, in microseconds; None: nothing changes. CepError: it is no duration."""
         if self.source.revise is None:
             if self.sink.final:
                 raise refuse("--final is for --revise", "without it all that is written is final")
             return None
-        if self.sink.explain:
-            raise refuse("--explain is not known together with --revise yet", "run it with `--lateness` instead")
         return duration(self.source.revise, "--revise")
 
     def checked(self) -> tuple[tuple[str, ...], Path]:

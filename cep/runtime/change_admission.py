@@ -85,6 +85,8 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, position: 
     withdraws = given.to_numpy() < 0
     parts_ = []
     for mask, kind in ((~withdraws, schema), (withdraws, _named_by_key(schema))):
+        if not mask.any() and len(mask):
+            continue
         places = np.flatnonzero(mask)
         admitted = encode.admit(encode.PushedColumns.of(frame.drop(CHANGE)[places]), kind, parts.pool, position)
         parts.dead += [replace(row, row=int(places[row.row])) for row in admitted.dead]

@@ -39,7 +39,7 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
     if parts.changes is not None:
         batches.append(parts.changes.snapshot())
     if parts.history is not None:
-        batches += parts.history.snapshot(parts.machine.names())
+        batches += parts.history.snapshot(parts.names())
     if parts.revision is not None:
         header["revision"], window = parts.revision.snapshot()
         header["window"] = len(window)
@@ -112,7 +112,7 @@ def check_restored(parts: EngineParts) -> None:
     for codes in [*machine.coded(), *parts.buffer.codes(where), *window]:
         demand(parts.pool.holds(codes))
     if parts.history is not None:
-        parts.history.fits(schemas, machine.names())
+        parts.history.fits(schemas, parts.names())
 
 
 def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowledge: str | None) -> frozenset[str]:

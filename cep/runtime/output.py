@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -20,6 +20,8 @@ from cep.runtime.impossible import refuse_impossible
 from cep.runtime.revision.revision import NetChange
 
 Frames = dict[str, pl.DataFrame]
+Lineage = Callable[[str, Table], Sequence[pl.Series]]
+"""The columns that occurrences of an event get."""
 
 
 class EngineOutput:
@@ -62,17 +64,26 @@ class EngineOutput:
             refuse_impossible(out, rules, self.plan.source)
         return out
 
-    def changed(self, changes: Mapping[str, NetChange], meanings: Mapping[str, str] | None) -> Frames:
+    def changed(
+        self, changes: Mapping[str, NetChange], meanings: Mapping[str, str] | None, lineage: Lineage | None = None
+    ) -> Frames:
         """What is withdrawn and then what is added, with `@change` and the `@id` of what each event means; without
-        meanings nothing is ever withdrawn, and what is added is given as it is."""
+        meanings nothing is ever withdrawn, and what is added is given as it is. `lineage`: the columns that say where
+        it comes from; what is withdrawn and added with the same ones stays as it was."""
         both: list[Frames] = []
         for sign, part in ((-1, "withdrawn"), (1, "added")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
-            out = self.as_asked(self.frames(self.shown({n: [table] for n, table in tables.items() if rows(table)})))
+            tables = {name: table for name, table in tables.items() if rows(table) and name not in self._hidden}
+            out = self.frames({name: [table] for name, table in tables.items()})
+            if lineage is not None:
+                out = {name: table.with_columns(lineage(name, tables[name])) for name, table in out.items()}
+            out = self.as_asked(out)
             if meanings is not None:
                 named = {name: identified(table, self.schemas[name], meanings[name]) for name, table in out.items()}
                 out = {name: table.with_columns(pl.lit(sign, pl.Int8).alias(CHANGE)) for name, table in named.items()}
             both.append(out)
+        if lineage is not None:
+            both = list(_apart(*both))
         names = sorted({name for out in both for name in out})
         return {name: pl.concat([out[name] for out in both if name in out]) for name in names}
 
@@ -81,3 +92,15 @@ class EngineOutput:
         if self.plan.changes:
             return as_changes(out, self.plan.schemas, self.schemas)
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
+
+
+def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
+    """Changes without the rows that are in both."""
+
+    def without(table: pl.DataFrame, other: pl.DataFrame | None) -> pl.DataFrame:
+        own = [column for column in table.columns if column != CHANGE]
+        return table if other is None else table.join(other, own, "anti", nulls_equal=True, maintain_order="left")
+
+    both = (withdrawn, added), (added, withdrawn)
+    first, second = ({name: without(t, others.get(name)) for name, t in tables.items()} for tables, others in both)
+    return {n: t for n, t in first.items() if t.height}, {n: t for n, t in second.items() if t.height}

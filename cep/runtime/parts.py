@@ -9,6 +9,7 @@ from cep.core.errors import CepError
 from cep.core.relation import FIRST
 from cep.core.schema import CODED, Schema
 from cep.core.values import Pool
+from cep.operators.goals.contract import Ints
 from cep.plan.plan import Plan
 from cep.runtime.encode import RefusedRow
 from cep.runtime.history import OccurrenceHistory
@@ -43,12 +44,16 @@ class EngineParts:
             raise CepError(f"the program does not read an event `{name}`", hint=hint, code="unknown")
         return schema
 
+    def names(self) -> list[Ints]:
+        """The identities of all that is held, for lineage."""
+        return [*self.machine.names(), *([] if self.revision is None else self.revision.names())]
+
     def sweep(self) -> None:
         """Drop history that nothing waiting goes back to, and values that nothing holds, when there is twice as much
         as after the last time."""
         history, pool = self.history, self.pool
         if history is not None:
-            history.forget(self.machine.names, min(self.buffer.watermark, self.buffer.latest))
+            history.forget(self.names, min(self.buffer.watermark, self.buffer.latest))
         if pool.size > self.sweep_at:
             where = coded(self.plan.schemas)
             whole = () if history is None else history.tables()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import perf_counter
+
+from cep.runtime.revision.revision_stats import RevisionStats
 
 REASONS = {  # the codes of dead letters in words, where the code is not one
     "args": "with wrong arguments",
@@ -37,6 +39,7 @@ class RunStats:
     held none.
     `twice`, by time zone: how many times it has twice of which no FOLD says which is meant.
     `remarks`: what else looks wrong with the input.
+    `revision`: what was done for what came late or was withdrawn, None: what is given is never withdrawn.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
 
@@ -49,6 +52,7 @@ class RunStats:
     empty: list[str] = field(default_factory=list)
     twice: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
+    revision: RevisionStats | None = None
     batches: int = 0
     watermark: int | None = None
     state_rows: int = 0
@@ -85,6 +89,8 @@ class RunStats:
             derived = f"{written.total():,} of {derived} written"
         types = ", ".join(f"{name} {number:,}" for name, number in ranked(written))
         parts.append(f"{derived}: {types}" if types else derived)
+        if self.revision is not None and self.revision.revisions:
+            parts.append(_revised(self.revision))
         return ", ".join(parts) + f", {self.seconds:.1f} s"
 
     def numbers(self) -> dict[str, object]:
@@ -96,8 +102,19 @@ class RunStats:
             "derived": dict(self.derived),
             "written": dict(written),
             **({"twice": dict(self.twice)} if self.twice else {}),
+            **({} if self.revision is None else {"revision": _rounded(self.revision)}),
             "seconds": round(self.seconds, 3),
         }
+
+
+def _rounded(done: RevisionStats) -> dict[str, object]:
+    return asdict(done) | {"seconds": round(done.seconds, 3)}
+
+
+def _revised(done: RevisionStats) -> str:
+    """`revised: 3 late changes, 2 events withdrawn, 2 keys run again in 0.1 s`."""
+    changes, keys = count(done.late, "late change"), count(done.keys_replayed, "key")
+    return f"revised: {changes}, {count(done.withdrawn, 'event')} withdrawn, {keys} run again in {done.seconds:.1f} s"
 
 
 def _listed(all_of_them: Sequence[str]) -> str:

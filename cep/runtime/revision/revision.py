@@ -24,11 +24,13 @@ from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, kept, to_arrow
 from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
+from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.knowledge_replay import KnowledgeReplay
+from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.revision.row_changes import between, joined
 from cep.runtime.revision.row_window import RowWindow, without
@@ -73,8 +75,8 @@ class RevisionWindow:
 
 
 class Revision:
-    """The window of a machine. `build`: makes a machine for a part of the plan; `changes`: the knowledge as it
-    changes."""
+    """The window of a machine. `build`: makes a machine for a part of the plan; `changes`: the knowledge as it changes;
+    `history`: what is known of what came from what."""
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class Revision:
         build: Callable[[Plan], Machine],
         pool: Pool,
         changes: KnowledgeChanges | None = None,
+        history: OccurrenceHistory | None = None,
     ) -> None:
         self.plan, self.machine, self.window = plan, machine, window
         self.length = length = window.length
@@ -101,6 +104,7 @@ class Revision:
         self.handed = frozenset(event for stage in self.stages for event in stage.inputs if event not in stage.outside)
         self.replays: dict[int, StageReplay] = {}
         self.stats = RevisionStats()
+        self.lineage = None if history is None else RevisionLineage(history, build(plan))
         machine.given = made
         self.knowledge = KnowledgeReplay(plan, (self.whole, *self.stages), changes)
 
@@ -123,6 +127,8 @@ class Revision:
 
     def take(self, event: str, changes: RowChanges) -> None:
         """Take rows of an event in and out, all of which end after `stable`."""
+        if self.lineage is not None:
+            self.lineage.come(event, changes.coming)
         begins = np.array([each.since for each in self.stretches])
         for table, come in ((changes.going, False), (changes.coming, True)):
             numbers = np.searchsorted(begins, table[END], "left") - 1
@@ -171,6 +177,8 @@ class Revision:
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
         self.knowledge.told(self.stretches[0].since, self.watermark)
+        if self.lineage is not None:
+            self.lineage.made((old, new), self.plan.edges)
         return dict(self._net(old, new))
 
     # --- state ---
@@ -239,6 +247,11 @@ class Revision:
         for stretch in self.stretches:
             stretch.state = [goal.recoded(each, codes) for goal, each in zip(goals, stretch.state, strict=True)]
 
+    def names(self) -> list[Ints]:
+        """The identities of what the window and its states hold, for lineage."""
+        held = self._held(), self.late, [each.state for each in self.stretches]
+        return [] if self.lineage is None else self.lineage.names(*held)
+
     @property
     def size(self) -> tuple[int, int]:
         """Rows that the window holds, and the bytes that they and the states take."""
@@ -262,7 +275,7 @@ class Revision:
         """Run the stages again that late changes reach."""
         changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
-        for stage in [self.whole] if self._merges(changed) else self.stages:
+        for stage in [self.whole] if self._merges(changed) or self._reasoned else self.stages:
             mine = {event: each for event, each in changed.items() if event in stage.inputs}
             if not mine and not self.knowledge.reaches(stage):
                 continue
@@ -287,6 +300,11 @@ class Revision:
                     return True
                 reached.update(stage.outputs)
         return False
+
+    @property
+    def _reasoned(self) -> bool:
+        """Whether later stages have to be told as well what rows come from."""
+        return self.lineage is not None and len(self.stages) > 1
 
     def _hand(self, event: str, going: Table, coming: Table) -> None:
         """Put right what a stage has given to others."""
@@ -378,8 +396,10 @@ class Revision:
             had, has = np.zeros(kinds.count, np.bool_), np.zeros(kinds.count, np.bool_)
             had[was], has[is_] = True, True
             change = NetChange(before[:, ~has[was]], after[:, ~had[is_]])
+            self.stats += RevisionStats(withdrawn=rows(change.withdrawn))
+            if self.lineage is not None:  # what a row comes from may change as well
+                change = NetChange(before, after)
             if rows(change.withdrawn) or rows(change.added):
-                self.stats += RevisionStats(withdrawn=rows(change.withdrawn))
                 yield event, change
 
 
