@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -35,6 +35,7 @@ from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.revision import Revision, RevisionWindow
 from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.revision.stage_replay import RowChanges
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
@@ -69,6 +70,7 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
         machine.give_transitions()
     parts = EngineParts(plan, bound.pool, machine, buffer, history, changes)
     keyed = sorted(name for name in plan.inputs if plan.schemas[name].key is not None)
+    keyed = [] if options.corrected else keyed
     if keyed and remember is not None:
         message = f"`{keyed[0]}` has a KEY: what is remembered is not corrected"
         raise CepError(message, plan.source, hint="leave the KEY out, or run it without explanations", code="key")
@@ -216,6 +218,11 @@ class EngineView:
     def watermark(self) -> int:
         """Nothing that ends at or before it (microseconds) is taken any more."""
         return self._buffer.watermark
+
+    def follow_input(self, follow: Callable[[str, RowChanges], None]) -> None:
+        """Tell what comes and goes of the input, of each event, where input is revised."""
+        if self._parts.revision is not None:
+            self._parts.revision.followers.append(follow)
 
     @property
     def stable(self) -> int:

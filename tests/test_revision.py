@@ -105,7 +105,8 @@ def check(
         for position, change in piece:
             known.take(position, change)
         if rng.random() < 0.15:
-            engine = Engine(program, running).restore(engine.snapshot())
+            own = compiled(text, "<program>", compiling) if running.explain else program  # its codes are its own
+            engine = Engine(own, running).restore(engine.snapshot())
         made = engine.push(tables(engine, piece))
         engine.take_dead()
         net.subtract(rows(made, -1))

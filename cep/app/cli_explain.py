@@ -24,10 +24,13 @@ from cep.app.opening import ProgramSource
 from cep.app.terminal import announce_compiling, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from cep.app.knowledge_updates import KnowledgeUpdates
+    from polars import DataFrame
+
     from cep.engine import Engine
+    from cep.explain.revisions import InputRevisions
+    from connectors.batch import Batch
     from connectors.why.text import Explainer
 
 ALWAYS = 2**62
@@ -42,6 +45,13 @@ class RecordOptions:
 
     inputs: Inputs = ()
     input_format: InputFormat = None
+    revise: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="As `cep run` has it: what came late, was corrected or withdrawn within it is put right, and said.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +137,7 @@ def explain(options: ExplainOptions) -> int:
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
     from cep.app.durations import duration
-    from cep.app.knowledge_updates import is_stream, knowledge_updates
+    from cep.app.knowledge_updates import is_stream
     from cep.explain.question import read_question
 
     options.check()
@@ -136,17 +146,17 @@ def explain(options: ExplainOptions) -> int:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
     source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy, options.dialect)
-    engine = source.engine(replace(options.evaluation.engine, remember=ALWAYS))
+    engine = source.engine(replace(options.evaluation.engine, remember=ALWAYS, corrected=True))
     back = None if question.back is None else duration(question.back, "--back")
     if not options.event_text.startswith("@"):
         read_question(options.event_text, engine, question.at)  # mistakes are reported before anything runs
     announce_compiling()
-    explainer = _run(
-        engine,
-        options.records.inputs,
-        options.records.input_format,
-        knowledge_updates(engine, knowledge_options.updates, None),
-    )
+    revise = None if options.records.revise is None else duration(options.records.revise, "--revise")
+    first = None
+    if revise is not None or any(schema.key is not None for schema in engine.inputs.values()):
+        running = replace(options.evaluation.engine, revise=revise, explain=True)
+        first = source.engine(running)
+    explainer = _run(engine, first, options, _asked(options, engine))
     if source.known is not None:
         from knowledge.provenance import Provenance
         from knowledge.report import prefixes
@@ -159,16 +169,22 @@ def _why(explainer: Explainer, options: ExplainOptions) -> int:
     from cep.explain.occurrences import Memory
     from cep.explain.question import read_question
     from cep.runtime.run_stats import count
+    from connectors.why import revised
     from connectors.why.lines import tree
     from connectors.why.prov import provenance
     from connectors.why.text import by_id
 
     if options.event_text.startswith("@"):
+        if gone := revised.withdrawn(explainer, options.event_text):
+            return _gone(gone, options)
         found = [by_id(explainer.engine, options.event_text)]
     else:
         memory = Memory(explainer.engine)
-        every = read_question(options.event_text, explainer.engine, options.question.at).found(memory)
+        question = read_question(options.event_text, explainer.engine, options.question.at)
+        every = question.found(memory)
         found = [one for one in every if not memory.is_input(one)]
+        if not found and (gone := revised.withdrawn(explainer, question)):
+            return _gone(gone[: options.answer.events], options)
         if not found:
             hint = f"`--not '{options.event_text}' --at TIME` says why" if not every else "it was read, not derived"
             at = "" if options.question.at is None else f" at {options.question.at}"
@@ -192,11 +208,38 @@ def _why(explainer: Explainer, options: ExplainOptions) -> int:
 
 def _not(explainer: Explainer, options: ExplainOptions, back: int | None) -> int:
     from cep.explain.question import read_question
-    from connectors.why.lines import refusals
+    from connectors.why import revised
+    from connectors.why.lines import refusals, withdrawn
 
-    answer = explainer.why_not(read_question(options.event_text, explainer.engine, options.question.at), back)
-    _say_json(answer) if options.answer.format == "json" else say("\n".join(refusals(answer)))
+    question = read_question(options.event_text, explainer.engine, options.question.at)
+    answer = explainer.why_not(question, back)
+    gone = [] if answer["exists"] else revised.withdrawn(explainer, question)
+    if options.answer.format == "json":
+        _say_json(answer | {"withdrawn": gone} if gone else answer)
+    else:
+        say("\n\n".join("\n".join(lines) for lines in (*map(withdrawn, gone), refusals(answer))))
     return int(answer["exists"])
+
+
+def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
+    """Say of events that are no more what became of them."""
+    from connectors.why.lines import withdrawn
+
+    if options.answer.format == "prov":
+        raise refuse("--format prov: what was withdrawn comes from nothing", "`--format text` or `json`")
+    if options.answer.format == "json":
+        _say_json(gone)
+    else:
+        say("\n\n".join("\n".join(withdrawn(each)) for each in gone))
+    return 1
+
+
+def _asked(options: ExplainOptions, engine: Engine) -> str | None:
+    """The name of the event that is asked for; None where it is one with an `@id`."""
+    from cep.explain.question import read_question
+
+    text = options.event_text
+    return None if text.startswith("@") else read_question(text, engine, options.question.at).event
 
 
 def _say_json(answer: Any) -> None:
@@ -205,24 +248,53 @@ def _say_json(answer: Any) -> None:
     say(json.dumps(answer, ensure_ascii=False, indent=2))
 
 
-def _run(engine: Engine, inputs: Sequence[str], format: str | None, updates: KnowledgeUpdates) -> Explainer:
-    """Run the program over files to their end."""
+def _run(engine: Engine, first: Engine | None, options: ExplainOptions, asked: str | None) -> Explainer:
+    """Run the program over files to their end. `first`: where input is corrected, an engine that revises, which takes
+    it before; `asked`: the event whose changes are told, None: all."""
     from contextlib import closing
 
+    from cep.app.knowledge_updates import knowledge_updates
     from cep.app.pipeline import Interrupt, flow
+    from cep.core.time import END_OF_TIME
+    from cep.explain.revisions import InputRevisions
     from cep.runtime.run_stats import RunStats
     from connectors.dead_letters import DeadLetters
-    from connectors.files import replay
+    from connectors.files import read, replay
     from connectors.inputs import inputs as find
+    from connectors.revised import changes_of, with_changes
     from connectors.time_format import SECONDS, form
     from connectors.why.origins import Origins
     from connectors.why.text import Explainer
 
-    origins, interrupt = Origins(), Interrupt()
-    batches = origins.noted(replay(inputs, engine.inputs, format=format))
+    records, origins, interrupt = options.records, Origins(), Interrupt()
+    schemas = engine.inputs if first is None else with_changes(engine.inputs)
+    reading = replay if records.revise is None else read
+    batches: Iterator[Batch] = origins.noted(reading(records.inputs, schemas, format=records.input_format))
+    revisions = None
+    if first is not None:
+        revisions = InputRevisions(first, asked)
+        batches = _pieces(revisions, changes_of(batches))
+
+    def take(_: Batch | None, tables: Mapping[str, DataFrame]) -> None:
+        if revisions is not None:
+            revisions.take(tables)
+
     with closing(DeadLetters(None)) as dead_letters, interrupt.listening():
-        times = form(find(inputs, engine.inputs, format), engine.inputs)
-        flow(engine, batches, RunStats(), lambda batch, tables: None, dead_letters, interrupt, updates=updates)
+        times = form(find(records.inputs, engine.inputs, records.input_format), engine.inputs)
+        updates = knowledge_updates(first or engine, options.knowledge.updates, None)
+        flow(first or engine, batches, RunStats(), take, dead_letters, interrupt, updates=updates)
+        if revisions is not None:
+            engine.advance_only()  # they are all there
+            engine.receive(revisions.corrected())
+            for _ in knowledge_updates(engine, options.knowledge.updates, None).bring(engine, END_OF_TIME, interrupt):
+                pass
     if interrupt.signal:
         raise typer.Exit(128 + interrupt.signal)
-    return Explainer(engine, None, origins, (times or origins.times) != SECONDS)
+    return Explainer(engine, None, origins, (times or origins.times) != SECONDS, revisions=revisions)
+
+
+def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Batches in which what changes something earlier stands alone."""
+    for batch in batches:
+        for tables in revisions.pieces(batch.tables):
+            yield replace(batch, tables=tables, dead=[])

@@ -38,7 +38,7 @@ class EngineOptions:
 
     `revise`: input may come, be corrected or withdrawn up to so many microseconds behind the watermark, and results
     come at once and are put right (`cep.runtime.revision`); None: what is given is final. `final`: only what is
-    final is given, so much later.
+    final is given, so much later. `corrected`: the input has been corrected, so that nobody looks at a KEY.
 
     Raises ValueError for a lateness that is none, and for a `revise` that is none or does not go with the others.
     """
@@ -55,6 +55,7 @@ class EngineOptions:
     until: int | None = None
     revise: int | None = None
     final: bool = False
+    corrected: bool = False
 
     def __post_init__(self) -> None:
         if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:
@@ -83,6 +84,7 @@ class UntimedEngineKeywords(TypedDict, total=False):
     begins: bool
     until: int | None
     final: bool
+    corrected: bool
 
 
 class EngineKeywords(UntimedEngineKeywords, total=False):

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
+from connectors.why.revised import told
+
 WIDTH = 80
 STEP = "  "
 Explained = Mapping[str, Any]
@@ -17,7 +19,18 @@ def tree(node: Explained, width: int = WIDTH) -> list[str]:
     """The tree of a derived event."""
     lines = list(_node(node, 0, width))
     first = len(_head(node, 0, width))
-    return [*lines[:first], f"{STEP}@{node['id']}", *lines[first:]]
+    return [*lines[:first], f"{STEP}@{node['id']}", *_changes(node, width), *lines[first:]]
+
+
+def withdrawn(node: Explained, width: int = WIDTH) -> list[str]:
+    """What became of an event that is no more."""
+    lines = [*_wrapped(f"{node['text']} {_when(node)} was withdrawn", 0, width), f"{STEP}@{node['id']}"]
+    lines += _changes(node, width)
+    return lines + [line for each in node["because"] for line in _wrapped(f"it came from {each}", 1, width)]
+
+
+def _changes(node: Explained, width: int) -> list[str]:
+    return [line for each in node.get("changes", ()) for line in _wrapped(told(each), 1, width)]
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
@@ -177,7 +190,8 @@ def _head(node: Explained, depth: int, width: int) -> list[str]:
     place = node.get("record") or {}
     where = f"  {place['file']}:{place['line']}" if place else ""
     again = "  (see above)" if node.get("again") else ""
-    return _wrapped(f"{node['text']} {_when(node)}{where}{again}", depth, width)
+    said = "".join(f"  {node[key]['told']}" for key in ("late", "replaces") if key in node)
+    return _wrapped(f"{node['text']} {_when(node)}{where}{again}{said}", depth, width)
 
 
 def _unheld(answer: Explained) -> str:

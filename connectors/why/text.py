@@ -28,13 +28,14 @@ from cep.explain.nodes import DerivationNode
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, EventQuestion
 from cep.explain.refusal import Refusal, fixed_of
+from cep.explain.revisions import InputRevisions
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
 from cep.rules.graph_text import on_one_line
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
 from connectors.times import iso, seconds_text
-from connectors.why import fluents
+from connectors.why import fluents, revised
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """The file and line of an input record."""
@@ -51,7 +52,8 @@ class Explainer:
     """Explains what an engine with `remember` derived, between two of its steps.
 
     `facts`: what the answers of graph patterns rest on (`knowledge.provenance`); `calendar`: times as ISO 8601, else
-    seconds; `check_limit` is called now and then, and raises where the time is over.
+    seconds; `check_limit` is called now and then, and raises where the time is over. `revisions`: what came late, was
+    corrected or withdrawn.
     """
 
     engine: Engine
@@ -59,11 +61,14 @@ class Explainer:
     origin: RecordFinder | None = None
     calendar: bool = True
     check_limit: Callable[[], None] = _no_limit
+    revisions: InputRevisions | None = None
 
     def why(self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> dict[str, Any]:
         """The tree of a derived event."""
         judge = Judge(self.engine, self.facts, None, self.check_limit)
-        return self.node(derivation(Memory(self.engine), judge, occurrence, most, depth))
+        answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth))
+        changes = revised.of_event(self, answer["id"])
+        return answer | {"changes": changes} if changes else answer
 
     def why_not(self, wanted: EventQuestion, back: int | None = None) -> dict[str, Any]:
         """Why there is no such event, for each rule; or that there is."""
@@ -106,6 +111,7 @@ class Explainer:
             answer["record"] = {}
             if self.origin is not None and (place := self.origin(one)) is not None:
                 answer["record"] = {"file": place[0], "line": place[1]}
+            answer |= revised.of_record(self, one)
         return answer
 
     def rule(self, rule: Rule) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class Revision:
         self.replays: dict[int, StageReplay] = {}
         self.stats = RevisionStats()
         self.lineage = None if history is None else RevisionLineage(history, build(plan))
+        self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
         machine.given = made
         self.knowledge = KnowledgeReplay(plan, (self.whole, *self.stages), changes)
 
@@ -127,8 +128,8 @@ class Revision:
 
     def take(self, event: str, changes: RowChanges) -> None:
         """Take rows of an event in and out, all of which end after `stable`."""
-        if self.lineage is not None:
-            self.lineage.come(event, changes.coming)
+        for follow in self.followers:
+            follow(event, changes)
         begins = np.array([each.since for each in self.stretches])
         for table, come in ((changes.going, False), (changes.coming, True)):
             numbers = np.searchsorted(begins, table[END], "left") - 1

@@ -22,9 +22,9 @@ class RevisionLineage:
     def __init__(self, history: OccurrenceHistory, spare: Machine) -> None:
         self.history, self.spare = history, spare
 
-    def come(self, event: str, coming: Table) -> None:
+    def come(self, event: str, changes: RowChanges) -> None:
         """Records of an event have come."""
-        self.history.add_records({event: coming})
+        self.history.add_records({event: changes.coming})
 
     def made(self, given: Iterable[Given], edges: Collection[str]) -> None:
         """Occurrences that were made: as they were, and as they are. When fluents begin and end (`edges`) is known from

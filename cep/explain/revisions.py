@@ -1,0 +1,164 @@
+"""What came late, was corrected or withdrawn, and what that changed of an event: the input taken one such change at a
+time, so that each has what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from cep.core.fluents import SINCE_EVER
+from cep.core.identity import ID
+from cep.core.relation import END, FIRST, ORDER, START, Table, contiguous, rows
+from cep.core.schema import ARRIVAL, CHANGE
+from cep.core.time import BEGINNING, END_OF_TIME
+from cep.engine import Engine
+from cep.events import Value
+from cep.explain.occurrences import Occurrence
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import Ints
+from cep.runtime.decode import table_frame, values
+from cep.runtime.revision.row_window import RowWindow
+from cep.runtime.revision.stage_replay import RowChanges
+
+Tables = dict[str, pl.DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class InputChange:
+    """A `record` that came when the input had come to `at` (microseconds), which was later; or that was withdrawn or
+    corrected then. `by`: the number in the input of the record that did it; `now`: what it was corrected to."""
+
+    kind: Literal["late", "withdrawn", "corrected"]
+    record: Occurrence
+    at: int
+    by: int
+    now: Occurrence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedChange:
+    """An event with this `id` was added or withdrawn, when the input had come to `at`. `why`: what did it, None: it
+    came in order; `because`: as lineage gives it, what it came from."""
+
+    added: bool
+    id: str
+    occurrence: Occurrence
+    at: int
+    why: InputChange | None
+    because: str
+
+
+@dataclass(slots=True)
+class InputRevisions:
+    """Follows an engine that revises. `event`: the derived event whose changes are kept, None: of all. `latest`: how
+    far the input has come; `late` and `replaced`: by the number of the record that came, what is to be said of it;
+    `given`: the changes of the event."""
+
+    engine: Engine
+    event: str | None = None
+    latest: int = BEGINNING
+    late: dict[int, InputChange] = field(default_factory=dict)
+    replaced: dict[int, InputChange] = field(default_factory=dict)
+    given: list[DerivedChange] = field(default_factory=list)
+    _there: dict[str, RowWindow] = field(default_factory=dict)
+    _why: InputChange | None = None
+    _by: int = -1
+
+    def __post_init__(self) -> None:
+        self.engine.follow_input(self._take)
+
+    def pieces(self, tables: Tables) -> Iterator[Tables]:
+        """Tables of a batch in the order of their records, in which each that comes late, may correct another or
+        withdraws one stands alone."""
+        if not self.engine.withdraws:
+            self.latest = max([self.latest, *(int(_ends(table).max()) for table in tables.values() if table.height)])
+            yield tables
+            return
+        none = np.empty(0, np.int64)
+        order = np.concatenate([none, *(table[ARRIVAL].to_numpy() for table in tables.values())])
+        ends = np.concatenate([none, *map(_ends, tables.values())])
+        alone = np.concatenate([none, *(self._alone(name, table) for name, table in tables.items())])
+        way = np.argsort(order, kind="stable")
+        order, ends, alone = order[way], ends[way], alone[way]
+        before = np.maximum.accumulate(np.concatenate([[self.latest], ends]))
+        single = (alone == 2) | (ends < before[:-1]) | ((alone == 1) & (ends == before[:-1]))
+        cuts = np.flatnonzero(single[1:] | single[:-1]) + 1
+        for piece in np.split(np.arange(len(order)), cuts):
+            chosen = order[piece]
+            self._why, self._by = None, int(chosen[0]) if len(chosen) else -1
+            yield {name: part for name, table in tables.items() if (part := _those(table, chosen)).height}
+            self.latest = max([self.latest, *(int(each) for each in ends[piece])])
+
+    def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
+        """What the engine gave of the last piece."""
+        for name, table in derived.items():
+            if (self.event is not None and name != self.event) or CHANGE not in table.columns:
+                continue
+            own = [each.name for each in self.engine.outputs[name].attributes]
+            for row in table.iter_rows(named=True):
+                one = _occurrence(name, own, row)
+                at = max(self.latest, one.end) if self._why is None else self.latest
+                self.given.append(DerivedChange(row[CHANGE] > 0, row[ID], one, at, self._why, row.get("because", "[]")))
+
+    def corrected(self) -> Tables:
+        """The records that are there at the end, with their numbers, as they are in order."""
+        found = {}
+        for name, window in sorted(self._there.items()):
+            table = by_arrival(contiguous(window.all()))
+            frame = table_frame(table, self.engine.plan.schemas[name], self.engine.pool)
+            found[name] = frame.with_columns(pl.Series(ARRIVAL, table[ORDER]))
+        return found
+
+    def changes(self, id: str) -> list[DerivedChange]:
+        """Those of one event."""
+        return [each for each in self.given if each.id == id.removeprefix("@")]
+
+    def _take(self, event: str, changes: RowChanges) -> None:
+        window = self._there.setdefault(event, RowWindow(len(changes.coming) - FIRST))
+        window.drop(changes.going)
+        window.add(changes.coming)
+        coming, going = (self._occurrences(event, table) for table in (changes.coming, changes.going))
+        if going:
+            now = coming[0] if len(coming) == 1 else None
+            kind: Literal["withdrawn", "corrected"] = "withdrawn" if now is None else "corrected"
+            self._why = InputChange(kind, going[0], self.latest, self._by, now)
+            if now is not None:
+                self.replaced[now.order] = self._why
+        if len(coming) == 1 and coming[0].end < self.latest:
+            late = InputChange("late", coming[0], self.latest, self._by)
+            self.late[coming[0].order] = late
+            self._why = self._why or late
+
+    def _occurrences(self, event: str, table: Table) -> list[Occurrence]:
+        if rows(table) != 1:  # in order: nothing is to be said of it
+            return []
+        attributes = self.engine.plan.schemas[event].attributes
+        args = tuple(values(table, i, each.type, self.engine.pool)[0] for i, each in enumerate(attributes))
+        return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
+
+    def _alone(self, name: str, table: pl.DataFrame) -> Ints:
+        """Of each row 2: it stands alone; 1: where something else is of its time; 0: where it is late."""
+        keyed = int(self.engine.inputs[name].key is not None)
+        if CHANGE not in table.columns:
+            return np.full(table.height, keyed)
+        return np.where(table[CHANGE].fill_null(1).to_numpy() < 0, 2, keyed)
+
+
+def _ends(table: pl.DataFrame) -> Ints:
+    return table["end" if "end" in table.columns else "time"].fill_null(BEGINNING).to_numpy()
+
+
+def _those(table: pl.DataFrame, orders: Ints) -> pl.DataFrame:
+    return table.filter(pl.col(ARRIVAL).is_between(int(orders[0]), int(orders[-1]))) if len(orders) else table.clear()
+
+
+def _occurrence(event: str, attributes: Sequence[str], row: Mapping[str, Any]) -> Occurrence:
+    args: tuple[Value, ...] = tuple(row[name] for name in attributes)
+    start, end = row["start"], row["end"]
+    bounds = row.get("bounds") or ""
+    start = SINCE_EVER if start is None else start
+    return Occurrence(event, args, start, END_OF_TIME if end is None else end, bounds=bounds)
