@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cep.core.literals import say_duration, write_duration
+from cep.core.literals import say_duration
 from cep.explain.occurrences import Occurrence, same
 from cep.explain.question import EventQuestion
 from cep.explain.revisions import DerivedChange, InputChange
@@ -34,7 +34,7 @@ def of_record(explainer: Explainer, one: Occurrence) -> Json:
         return answer
     if (late := explainer.revisions.late.get(one.order)) is not None:
         answer["late"] = {
-            "by": write_duration(late.at - one.end),
+            "by": explainer.json_value((late.at - one.end, "duration")),
             **_at(explainer, late),
             "told": _late(explainer, late),
         }
