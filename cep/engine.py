@@ -56,7 +56,9 @@ class Engine(StatefulEngine):
         self.explain = asked.explain
         self._recorded = tables_of(self.plan)
         if self.revises:
-            self.refuse_beginning("what is revised")
+            hint = "without `revise`, and without a KEY: `--lateness` waits for what is late; a late event may be the "
+            hint += "first one, and one that is withdrawn, which would move all that the cycle holds"
+            self.refuse_beginning("what is revised", hint)
 
     @classmethod
     def from_text(cls, text: str, name: str = "<program>", **options: Unpack[ProgramKeywords]) -> Engine:

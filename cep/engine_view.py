@@ -178,9 +178,9 @@ class EngineView:
                 found.update(nodes)
         return frozenset(found)
 
-    def refuse_beginning(self, place: str) -> None:
+    def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` run it in one process") -> None:
         """CepError: a cycle goes through NOT or AGGREGATE of formulas, which begins with the input, whose first time
-        this place does not know."""
+        this place does not know. `hint`: where it is run."""
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = [self.plan.nodes[unit].properties() for unit in nodes]
@@ -189,7 +189,6 @@ class EngineView:
                 whole = each.kind == "formula" and (each.negated is not None or each.needs_instant is not None)
                 if settles and whole and set(self.plan.nodes[unit].parts[each.negated or 0 :]) & set(nodes):
                     message = f"this {each.word} lies on a cycle, which begins with the input: {place} knows no first"
-                    hint = "`cep run` and `cep serve` run it in one process"
                     raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
     def refuse_keys(self, place: str) -> None:

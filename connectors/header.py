@@ -25,6 +25,10 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     elif last is not None and last.name == CHANGE and schema.key is not None:  # a withdrawal needs no more than its KEY
         named = [each for each in bound.attributes if not each.optional or source_of(each) in columns]
         schema = bound = replace(bound, attributes=tuple(named))
+    if CHANGE in columns and CHANGE not in map(source_of, bound.attributes):
+        ways = "`--revise 6h`, in Python `revise=`, reads it" if schema.declared else f"declare `{schema.name}`"
+        message = f"{file}: the column `{CHANGE}` says what is withdrawn, and here all would come"
+        raise CepError(message, hint=f'{ways}; an attribute of it is `change: string FROM "{CHANGE}"`', code="input")
     wanted = [key for key in (bound.time, bound.clock, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
     for attribute in schema.attributes:

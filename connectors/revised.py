@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ ADD, WITHDRAW = "add", "withdraw"
 VERSION = "@version"
 """The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added
 again."""
+_WRITTEN = f'"{CHANGE}"'.encode()
 _MANY = 1 << 16  # versions that are kept before those that are final are looked for
 
 
@@ -33,17 +35,24 @@ def _with_change(schema: Schema) -> Schema:
     return replace(schema, attributes=(*own, Attribute(CHANGE, "any", optional=True)))
 
 
+def says_changes(batch: Batch) -> bool:
+    """Whether a record of a batch, as it is written, may have `@change`."""
+    return any(block.data is not None and _WRITTEN in block.data for block in batch.blocks)
+
+
 def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Batches in which `@change` is 1 or -1, as `Engine.push` takes it; other words are dead letters."""
+    """Batches in which `@change` is 1 or -1, as `Engine.push` takes it; other words are dead letters, and so are
+    withdrawals of events that are not declared."""
     for batch in batches:
         yield _numbered(batch)
 
 
 def _numbered(batch: Batch) -> Batch:
     tables, dead = {}, list(batch.dead)
+    says = says_changes(batch)
     for event, table in batch.tables.items():
         if CHANGE not in table.columns:
-            tables[event] = table
+            tables[event] = _undeclared(batch, event, table, dead) if says else table
             continue
         signs = _signs(table[CHANGE])
         for row in np.flatnonzero(signs.is_null().to_numpy()).tolist():
@@ -52,6 +61,22 @@ def _numbered(batch: Batch) -> Batch:
             dead.append(DeadLetter(file, line, reason, "change", text, event))
         tables[event] = table.with_columns(signs.alias(CHANGE)).filter(signs.is_not_null())
     return replace(batch, tables=tables, dead=dead)
+
+
+def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLetter]) -> pl.DataFrame:
+    """The rows that no record withdraws."""
+    comes = np.ones(table.height, np.bool_)
+    for row in range(table.height):
+        file, line, text = batch.origin(event, row)
+        try:
+            record = json.loads(text or "")
+        except ValueError:  # what was read by other rules says none
+            continue
+        if isinstance(record, dict) and record.get(CHANGE) not in (None, "", ADD, 1):
+            comes[row] = False
+            reason = f"`{event}` is not declared: only of declared events `{CHANGE}` can be read"
+            dead.append(DeadLetter(file, line, reason, "change", text, event))
+    return table if comes.all() else table.filter(comes)
 
 
 def _signs(changes: pl.Series) -> pl.Series:

@@ -23,6 +23,7 @@ from connectors.batch import Batch, DeadLetter
 from connectors.double_hours import Doubtful
 from connectors.epochs import SmallUnits
 from connectors.never_there import NeverThere
+from connectors.revised import says_changes
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
@@ -110,6 +111,10 @@ def flow(
         units.take(batch.tables)
         never.take(batch)
         remarks |= dict.fromkeys(batch.remarks)
+        if not engine.revises and not stats.batches and says_changes(batch):
+            remarks["records say `@change`, and without --revise all of them come, also those that withdraw others"] = (
+                None
+            )
         stats.with_records.update(block.file for block in batch.blocks if block.count)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:

@@ -61,6 +61,8 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
     except (OSError, EOFError, pa.ArrowException) as error:
         why = getattr(error, "strerror", None) or (str(error).splitlines() or ["it is broken"])[0]
         raise CepError(f"cannot read {file}: {why}", code="input") from None
+    for each in found:
+        each.without_changes()
     found = [each for each in found if each.count]
     if not found:
         raise CepError(f"{file}: there is no record", hint="a declaration is inferred from some", code="input")

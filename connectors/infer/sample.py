@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cep.core.schema import RecordFormat
+from cep.core.schema import CHANGE, RecordFormat
+from connectors.revised import WITHDRAW
 
 
 @dataclass(slots=True)
@@ -32,6 +33,18 @@ class RecordSample:
     series: str | None = None
     positional: bool = False
     bound: bool = False
+
+    def without_changes(self) -> None:
+        """Leave out the column `@change`, which is no attribute, and the records that withdraw others, which need not
+        have theirs."""
+        if (changes := self.columns.pop(CHANGE, None)) is None:
+            return
+        there = [str(each) not in (WITHDRAW, "-1", "-1.0") for each in changes]
+        self.columns = {
+            path: [value for value, kept in zip(column, there) if kept] for path, column in self.columns.items()
+        }
+        self.count = sum(there)
+        self.remarks.append(f"`{CHANGE}` is no attribute: it says what is withdrawn, which `cep run --revise` reads")
 
     def add(self, values: Mapping[str, Any]) -> None:
         for each, value in values.items():
