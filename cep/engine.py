@@ -206,10 +206,11 @@ def holds(
     start). An event whose type is a fluent is a piece of it, closed.
 
     A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included; what never
-    ends goes on to `until`. `options`: those of `CompileOptions`. Raises CepError; ValueError where an event does not
-    fit.
+    ends goes on to `until`, what goes back and back goes to `start`. `options`: those of `CompileOptions`. Raises
+    CepError; ValueError where an event does not fit.
     """
-    engine = _taken(program, events, CompileOptions(**options), until)
+    engine = _taken(program, events, CompileOptions(**options), start, until)
+    engine.refuse_boundless(start, until)
     return held_of(engine.close(), engine.outputs, start, until)
 
 
@@ -227,10 +228,17 @@ def detect(
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 
 
-def _taken(program: str, events: Iterable[Event], options: CompileOptions, until: int | None = None) -> Engine:
+def _taken(
+    program: str,
+    events: Iterable[Event],
+    options: CompileOptions,
+    start: int | None = None,
+    until: int | None = None,
+) -> Engine:
     """An engine that has taken events, and completed nothing of them."""
     given = list(events)
-    engine = Engine(compiled(program, "<program>", replace(options, types=types_of(given))), lateness=None, until=until)
+    known = compiled(program, "<program>", replace(options, types=types_of(given)))
+    engine = Engine(known, lateness=None, start=start, until=until)
     known = [event for event in given if event.type in engine.inputs]
     if options.dialect is not None:
         known = [as_declared(event, engine.inputs[event.type]) for event in known]

@@ -56,7 +56,7 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
         changes = KnowledgeChanges(rules, program.knowledge, bound.known, bound.statics, facts, bound.pool)
         if remember is not None:
             changes.remember(remember)
-    buffer = ReorderBuffer(options.lateness, options.until)
+    buffer = ReorderBuffer(options.lateness, options.until, options.start)
     if options.stage:
         buffer.of_input = BEGINNING
 
@@ -165,6 +165,25 @@ class EngineView:
             if found := node.known_at_end():
                 message, hint = found
                 raise CepError(f"{message}: {place} has none", self.plan.source, span, hint, "endless")
+        for number in self._looking_ahead():
+            word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
+            message = f"this {word} lies on a cycle, which is known at the end of the input alone: {place} has none"
+            hint = "`cep run` finds it over files, between --from and --until; or a cycle that looks back"
+            raise CepError(message, self.plan.source, span, hint, "endless")
+
+    def refuse_boundless(self, start: int | None, until: int | None) -> None:
+        """CepError: something is defined by itself through what comes later, which may go back for ever, and it is not
+        said between which times it is asked."""
+        for number in self._looking_ahead() if start is None or until is None else ():
+            word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
+            message = f"this {word} lies on a cycle, which goes back in time, perhaps for ever"
+            hint = "say between which times it is asked: `--from 2013-02-09T03:00 --until 2013-02-10`, in Python "
+            raise CepError(message, self.plan.source, span, hint + "`start` and `until`", "endless")
+
+    def _looking_ahead(self) -> list[int]:
+        """The nodes on cycles that look ahead."""
+        units = [unit for group in self.plan.groups if group.recursive for unit in group.units]
+        return [unit for unit in units if isinstance(unit, int) and self.plan.nodes[unit].properties().ahead]
 
     @property
     def unending(self) -> frozenset[int]:

@@ -150,17 +150,20 @@ def _sourced(options: RunOptions) -> _Sourced:
     from connectors.sending import is_topic
     from connectors.sources import Sources
 
+    since, until = options.sink.stretch()
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.sink.explain,
         changes=options.sink.changes,
-        until=options.sink.stretch()[1],
+        start=since,
+        until=until,
         revise=options.revised,
         final=options.sink.final,
     )
     source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
     engine = source.engine(running)
+    engine.refuse_boundless(since, until)
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     derived = shown = selected(engine.outputs, options.sink.only)

@@ -19,8 +19,9 @@ END_OF_TIME = 2**62
 class Frontier:
     """How far time has come, in microseconds. Nothing that ends at or before `watermark` is still to come, but for what
     revises; nothing that ends at or before `stable` ever changes. Without revision the two are one. At the end of the
-    input what goes on by itself goes to `latest`. `first`: the time at which the first of the input counts, END_OF_TIME
-    before it comes. `half`: what is so from just after the watermark on is still to come.
+    input what goes on by itself goes to `latest`, and what goes back by itself to `earliest`. `first`: the time at
+    which the first of the input counts, END_OF_TIME before it comes. `half`: what is so from just after the watermark
+    on is still to come.
 
     The watermark is that of Akidau et al., The Dataflow Model, PVLDB 8(12), 2015.
     """
@@ -30,11 +31,14 @@ class Frontier:
     latest: int = END_OF_TIME
     first: int = BEGINNING
     half: bool = False
+    earliest: int = BEGINNING
 
     @classmethod
-    def at(cls, watermark: int, latest: int = END_OF_TIME, first: int = BEGINNING) -> Frontier:
+    def at(
+        cls, watermark: int, latest: int = END_OF_TIME, first: int = BEGINNING, earliest: int = BEGINNING
+    ) -> Frontier:
         """Where nothing revises."""
-        return cls(watermark, watermark, latest, first)
+        return cls(watermark, watermark, latest, first, earliest=earliest)
 
     def until(self, time: int) -> Frontier:
         """This frontier, or an earlier one that ends at `time`: a step goes on to it in several."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN, LASTS
 from cep.language.fluents import Fluents, transitions
 from cep.language.formula_lowering import FormulaLowering
@@ -76,9 +77,12 @@ class Formulas:
             cycle = frozenset(names)
             before = len(self.fluents.errors)
             rules = [rule for name in names for rule in self.rules[name]]
-            for rule in rules:
-                self.goes_back(rule, cycle)
-            if any(_names(part) & cycle for rule in rules for each in formulas(rule.formula) for part in _whole(each)):
+            ahead = [found for rule in rules for found in self.looks_ahead(rule, cycle)]
+            asked = [each for rule in rules for each in formulas(rule.formula)]
+            whole = [found for each in asked for found in each.asks_whole() if _names(found[0]) & cycle]
+            if ahead and not self.one_way(rules, cycle, ahead[0], whole):
+                pass
+            elif whole:
                 self.lagging |= cycle
                 self.at_once(names, cycle)
             else:
@@ -86,7 +90,7 @@ class Formulas:
             if len(self.fluents.errors) > before:
                 refused |= cycle
             else:
-                self.lateness.of_cycle(cycle)
+                self.lateness.of_cycle(cycle, bool(ahead))
         return refused
 
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
@@ -114,25 +118,52 @@ class Formulas:
                                 "recursion",
                             )
 
-    def goes_back(self, rule: ast.WhileRule, cycle: frozenset[str]) -> None:
-        """Refuse what a cycle cannot go through: what looks ahead, and what is known late."""
-        asks = f"`{rule.name}` is defined by itself"
+    def looks_ahead(self, rule: ast.WhileRule, cycle: frozenset[str]) -> Iterator[tuple[str, Span]]:
+        """What of a rule looks ahead on the cycle, and where. Refuse what no cycle can go through."""
 
         def through(formula: Formula) -> bool:
-            return any(each.name in cycle for each in formula_atoms(formula))
+            return bool(_names(formula) & cycle)
 
         if not through(rule.formula):
             return
-        for word, mirror in ahead_of_heads(box.operator for box in rule.boxes):
-            hint = f"`{mirror}` in the head says what holds from then on"
-            self.error(f"{asks}, and {word} in the head looks back from it", rule.head_span, hint, "recursion")
-        stack: list[Formula] = [rule.formula]
-        while stack:
-            each = stack.pop()
-            if through(each):
-                for message, span, hint in each.against_recursion(through):
-                    self.error(f"{asks}, and {message} on the way", span, hint, "recursion")
-                stack += each.inside()
+        for word, _ in ahead_of_heads(box.operator for box in rule.boxes):
+            yield f"{word} in the head", rule.head_span
+        for each in filter(through, formulas(rule.formula)):
+            if (word := each.ahead()) is not None:
+                yield word, each.span
+            for message, span, hint in each.against_recursion(through):
+                self.error(f"`{rule.name}` is defined by itself, and {message} on the way", span, hint, "recursion")
+
+    def one_way(
+        self,
+        rules: Sequence[ast.WhileRule],
+        cycle: frozenset[str],
+        ahead: tuple[str, Span],
+        asks_whole: Sequence[tuple[Formula, str, Span]],
+    ) -> bool:
+        """Whether a cycle on which something looks ahead looks that way alone; refuse it where it does not, and where
+        something on it asks for all of what depends on it."""
+        word, span = ahead
+        name = rules[0].name
+        for _, whole_word, place in asks_whole:
+            self.error(
+                f"`{name}` is defined by itself, {word} looks ahead on the way, and {whole_word} asks for all of it",
+                place,
+                f"{whole_word} of what does not depend on it, or of what was: `ONCE[1 s, 1 s] {name}(..)`",
+                "recursion",
+            )
+        for rule in rules:
+            parts = [each for each in formulas(whole(rule)) if _names(each) & cycle]
+            if any(each.back() is not None for each in parts):
+                self.error(
+                    f"`{name}` is defined by itself, by what was before and, through {word}, by what comes after",
+                    span,
+                    "all of it looks one way, back or ahead; what looks the other way is of fluents that do not "
+                    f"depend on `{name}`",
+                    "recursion",
+                )
+                return False
+        return not asks_whole
 
     # --- rules ---
 
@@ -281,10 +312,6 @@ def _names(formula: Formula, now: bool = False) -> frozenset[str]:
     """The fluents and events that a formula asks; `now`: of the same time."""
     found = asked_now(formula) if now else formulas(formula)
     return frozenset(each.name for each in found if isinstance(each, FormulaAtom))
-
-
-def _whole(formula: Formula) -> list[Formula]:
-    return [part for part, _, _ in formula.asks_whole()]
 
 
 def _inner(name: str) -> str:

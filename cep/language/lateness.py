@@ -33,10 +33,11 @@ class Lateness:
             self.found[name] = max(found)
         return self.found[name]
 
-    def of_cycle(self, names: Iterable[str]) -> None:
-        """Fluents that are defined by each other are given when the last of what they ask is."""
-        self.found |= dict.fromkeys(names, 0)
-        late = [self.late_of(rule.formula) for name in names for rule in self.rules[name]]
+    def of_cycle(self, names: Iterable[str], ahead: bool) -> None:
+        """Fluents that are defined by each other are given when the last of what they ask is; at the end of the input,
+        where they are so by what comes later (`ahead`)."""
+        self.found |= dict.fromkeys(names, FOREVER if ahead else 0)
+        late = [self.late_of(whole(rule)) for name in names for rule in self.rules[name]]
         self.found |= dict.fromkeys(names, max(late))
 
     def late_of(self, formula: Formula) -> int:

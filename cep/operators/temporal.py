@@ -98,10 +98,11 @@ class MetricFormula(OverSeveral):
     def why_late(self) -> str | None:
         return f"`{self.operator}` looks ahead; `{self.row.mirror}` looks back as far" if self.row.ahead else None
 
-    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
-        if not self.row.ahead:
-            return []
-        return [(f"{self.operator} looks ahead", self.span, f"`{self.row.mirror}` looks back as far")]
+    def ahead(self) -> str | None:
+        return self.operator if self.row.ahead else None
+
+    def back(self) -> str | None:
+        return None if self.row.ahead else self.operator
 
     def looks_back(self) -> int:
         return 0 if self.row.ahead or self.row.inputs > 1 else self.within.low
@@ -298,6 +299,7 @@ class Temporal(Node):
             remembers=True,
             timed=True,
             lag=self.lag,
+            ahead=TEMPORAL[self.operator].ahead,
             shows=(*first, ()),
             looks=places[-1],
             equal=tuple((each[0], each[1]) for each in first) if self.right is not None else (),

@@ -106,6 +106,14 @@ class Formula(ABC):
         """Why a cycle cannot go through it, where, and what to write instead. `through`: whether a part is on it."""
         return []
 
+    def ahead(self) -> str | None:
+        """Its word, where it looks ahead in time for what is inside it."""
+        return None
+
+    def back(self) -> str | None:
+        """Its word, where it looks back."""
+        return None
+
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
         """The parts of which it must know all that holds at a time, and not only some, each with why and where."""
         return []

@@ -68,18 +68,18 @@ class NodeProperties:
     it gives has its order of arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
 
     `meeting`: what must lie in one bucket; `chooses`: the parts of which a partner is chosen among all, so that they
-    may not be in every bucket while the other is dealt out, and `policy`, which chooses; `suffices`: the parts that give
-    something without the other, so that they may not either; `changing`: places that say what a change of a tuple is:
-    all changes of one tuple must lie in one bucket. `multiplies`: whether one occurrence may make several that arrive
-    together; `one_at_once`: whether it gives at most one for an instant and group. `needs_instant`: it gives nothing of
-    an instant before it has all of it, so that it cannot depend on itself there; this is what a message calls it.
-    `selects`: what it gives are occurrences of its part as they are; `once`: it has the one occurrence that time alone
-    makes; `distinct`: it gives no occurrence twice; `undoable`: its goal can take a step back (an `UndoableGoal`).
-    `settles`: it gives what the formulas of a fluent come to, so that a cycle of formulas goes through it; `timed`:
-    time alone changes what a formula gives, `follows`: the knowledge does; `lag`: by how many microseconds at least
-    that is later than what it asks; `counts`: it counts what supports its tuples; `after`: what it gives begins and
-    ends just after what it takes. `records`: its part's rows are records of a fluent, of which its goal keeps those
-    without an end (a `RecordKeeper`).
+    may not be in every bucket while the other is dealt out, and `policy`, which chooses; `suffices`: the parts that
+    give something without the other, so that they may not either; `changing`: places that say what a change of a tuple
+    is: all changes of one tuple must lie in one bucket. `multiplies`: whether one occurrence may make several that
+    arrive together; `one_at_once`: whether it gives at most one for an instant and group. `needs_instant`: it gives
+    nothing of an instant before it has all of it, so that it cannot depend on itself there; this is what a message
+    calls it. `selects`: what it gives are occurrences of its part as they are; `once`: it has the one occurrence that
+    time alone makes; `distinct`: it gives no occurrence twice; `undoable`: its goal can take a step back (an
+    `UndoableGoal`). `settles`: it gives what the formulas of a fluent come to, so that a cycle of formulas goes through
+    it; `timed`: time alone changes what a formula gives, `follows`: the knowledge does; `lag`: by how many microseconds
+    at least that is later than what it asks, `ahead`: it asks what holds later; `counts`: it counts what supports its
+    tuples; `after`: what it gives begins and ends just after what it takes. `records`: its part's rows are records of a
+    fluent, of which its goal keeps those without an end (a `RecordKeeper`).
     """
 
     word: str
@@ -116,6 +116,7 @@ class NodeProperties:
     timed: bool = False
     follows: bool = False
     lag: int = 0
+    ahead: bool = False
     counts: bool = False
     after: bool = False
     records: bool = False

@@ -14,8 +14,8 @@ from typing import cast
 
 from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
-from cep.core.relation import START, Table, concat, empty, rows
-from cep.core.time import END_OF_TIME, Frontier
+from cep.core.relation import END, START, Table, concat, empty, rows
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.operators.goals.contract import (
     CountingGoal,
     FixpointGoal,
@@ -40,7 +40,8 @@ class FormulaCycle:
     """A cycle of formulas. `settling`: the units that give what its fluents come to; `timed`: those of which time alone
     changes what they give, `following`: the knowledge does; `outside`: the goals that what comes in comes from,
     `negated`: those of them that NOT asks; `counting`: the units that count what supports their tuples; `keepers`: the
-    goals that keep records, which may end later than any event."""
+    goals that keep records, which may end later than any event. `ahead`: it looks ahead, so that all of it is found at
+    the end of the input, back from there."""
 
     readers: tuple[Reader, ...]
     settling: frozenset[PlanUnit]
@@ -51,6 +52,7 @@ class FormulaCycle:
     counting: frozenset[PlanUnit]
     keepers: Sequence[RecordKeeper]
     rules: Sequence[str]
+    ahead: bool = False
 
 
 class FormulaRecursion(Cycle):
@@ -79,14 +81,18 @@ class FormulaRecursion(Cycle):
             outputs[unit] = empty(self.widths[unit])
         if first > last or first == INFINITE:
             return
-        latest = max([frontier.latest, *(keeper.latest for keeper in self.cycle.keepers)])
-        if not self._grow(outputs, first, last, latest):
-            self.unending = True
-            frontier = frontier.until(latest + self.late)
-            last = decided(frontier, self.late)
-            if first > last:
-                return
-            self._grow(outputs, first, last, END_OF_TIME)
+        if self.cycle.ahead:
+            if not self._grow(outputs, -INFINITE, last, frontier.earliest):
+                self._grow(outputs, 2 * frontier.earliest, last, BEGINNING)
+        else:
+            latest = max([frontier.latest, *(keeper.latest for keeper in self.cycle.keepers)])
+            if not self._grow(outputs, first, last, latest):
+                self.unending = True
+                frontier = frontier.until(latest + self.late)
+                last = decided(frontier, self.late)
+                if first > last:
+                    return
+                self._grow(outputs, first, last, END_OF_TIME)
         given = {unit: goal.settled() for unit, goal in self.fixpoints.items()}
         seen = ChainMap(given, outputs)  # the goals of its fluents are given what these come to
         for unit, goal, reads, event in self.cycle.readers:
@@ -112,9 +118,9 @@ class FormulaRecursion(Cycle):
                     first = min(first, int(code.min(initial=INFINITE)))
         return first
 
-    def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, latest: int) -> bool:
-        """Rounds, each from what the one before has added, until nothing is. False: `last` is the end of all time, and
-        they go on and on beyond the `latest` time in the input."""
+    def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, known: int) -> bool:
+        """Rounds, each from what the one before has added, until nothing is. False: the stretch has no end, and they go
+        on and on beyond the latest time in the input, which is `known`, or before the earliest."""
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)
         gone: dict[PlanUnit, Table] = {}
@@ -137,6 +143,8 @@ class FormulaRecursion(Cycle):
                 tables = self._tables(reads, event, unit, ChainMap(made, new))
                 some = (opening and not goes_on) or any(map(rows, tables))
                 made[unit] = self.recursive[unit].grow(tables) if some else empty(self.widths[unit])
+                if self.cycle.ahead:
+                    made[unit] = clipped(made[unit], first, last)
                 if unit in again:
                     made[unit] = concat([made[unit], again.pop(unit)])
             new = nothing | {unit: made[unit] for unit in self.cycle.settling}
@@ -145,11 +153,17 @@ class FormulaRecursion(Cycle):
             derived += sum(map(rows, found))
             if derived > self.limit:
                 raise self._endless(derived)
-            if last == INFINITE and self.timed:
-                alone = alone + 1 if all(table[START].min(initial=INFINITE) > 2 * latest + 1 for table in found) else 0
+            if self.timed and (first == -INFINITE if self.cycle.ahead else last == INFINITE):
+                alone = alone + 1 if all(self._beyond(table, known) for table in found) else 0
                 if alone > MOST:
                     return False
         return True
+
+    def _beyond(self, found: Table, known: int) -> bool:
+        """Whether all intervals begin after a time, or where it looks ahead end before it."""
+        if self.cycle.ahead:
+            return int(found[END].max(initial=-INFINITE)) < 2 * known
+        return int(found[START].min(initial=INFINITE)) > 2 * known + 1
 
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
         """Whether what holds goes on but for what follows of the changes: time alone changes nothing, nor does the

@@ -150,8 +150,9 @@ class Machine:
         counting = frozenset(
             unit for unit in group.units if isinstance(unit, int) and self.plan.nodes[unit].properties().counts
         )
+        ahead = any(self.plan.nodes[unit].properties().ahead for unit in group.units if isinstance(unit, int))
         cycle = FormulaCycle(
-            readers, settling, timed, following, outside, negated, counting, self._record_keepers(), rules
+            readers, settling, timed, following, outside, negated, counting, self._record_keepers(), rules, ahead
         )
         return FormulaRecursion(cycle, self.widths, max_derivations)
 

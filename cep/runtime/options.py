@@ -34,7 +34,7 @@ class EngineOptions:
     unless it ends in the same step.
 
     `until`: at the end of the input a recursion that never ends goes on to this time (microseconds), None: to the
-    latest of the input.
+    latest of the input. `start`: one that goes back goes back to this time, None: to the first of the input.
 
     `revise`: input may come, be corrected or withdrawn up to so many microseconds behind the watermark, and results
     come at once and are put right (`cep.runtime.revision`); None: what is given is final. `final`: only what is
@@ -53,6 +53,7 @@ class EngineOptions:
     changes: bool = False
     begins: bool = False
     until: int | None = None
+    start: int | None = None
     revise: int | None = None
     final: bool = False
     corrected: bool = False
@@ -83,6 +84,7 @@ class UntimedEngineKeywords(TypedDict, total=False):
     changes: bool
     begins: bool
     until: int | None
+    start: int | None
     final: bool
     corrected: bool
 

@@ -18,16 +18,18 @@ from cep.operators.goals.contract import demand
 
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
-    `until`: to where what goes on by itself goes at least at the end of the input. `first` and `latest`: the first and
-    the last end of what has come here, `of_input`: the last of the whole input where that is dealt to several engines.
+    `until`: to where what goes on by itself goes at least at the end of the input, `start`: what goes back. `first` and
+    `latest`: the first and the last end of what has come here, `of_input`: the last of the whole input where that is
+    dealt to several engines.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
     at least t - lateness - 1, since another of that very instant may follow (M9).
     """
 
-    def __init__(self, lateness: int | None, until: int | None = None) -> None:
+    def __init__(self, lateness: int | None, until: int | None = None, start: int | None = None) -> None:
         self.lateness = lateness
         self.until = BEGINNING if until is None else until
+        self.start = END_OF_TIME if start is None else start
         self.watermark = BEGINNING
         self.latest = BEGINNING
         self.first = END_OF_TIME
@@ -45,7 +47,7 @@ class ReorderBuffer:
     def frontier(self, watermark: int) -> Frontier:
         """How far time has come there."""
         latest = self.latest if self.of_input is None else self.of_input
-        return Frontier.at(watermark, max(latest, self.until), self.first)
+        return Frontier.at(watermark, max(latest, self.until), self.first, min(self.first, self.start))
 
     def reached(self) -> int:
         """The watermark that what has come allows."""

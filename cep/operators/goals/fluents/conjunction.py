@@ -162,7 +162,7 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
         taken = self.waiting.take(inputs, frontier)
         spec = self.spec
         tuples, keys, phases = [], [], []
-        for side, (table, code, begins) in enumerate(taken):
+        for side, (table, _, begins) in enumerate(taken):
             keys.append(self.keys.slots(table, self.key[side]))
             tuples.append(self.tuples[side].slots(table, self.columns[side], True, True))
             phases.append(1 - begins if spec.negated and side else begins)
