@@ -237,8 +237,8 @@ def _taken(
 ) -> Engine:
     """An engine that has taken events, and completed nothing of them."""
     given = list(events)
-    known = compiled(program, "<program>", replace(options, types=types_of(given)))
-    engine = Engine(known, lateness=None, start=start, until=until)
+    made = compiled(program, "<program>", replace(options, types=types_of(given)))
+    engine = Engine(made, lateness=None, start=start, until=until)
     known = [event for event in given if event.type in engine.inputs]
     if options.dialect is not None:
         known = [as_declared(event, engine.inputs[event.type]) for event in known]

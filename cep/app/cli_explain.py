@@ -136,7 +136,7 @@ def explain(options: ExplainOptions) -> int:
     It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
-    from cep.app.durations import duration
+    from cep.app.durations import duration, instant
     from cep.app.knowledge_updates import is_stream
     from cep.explain.question import read_question
 
@@ -146,7 +146,8 @@ def explain(options: ExplainOptions) -> int:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
     source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy, options.dialect)
-    engine = source.engine(replace(options.evaluation.engine, remember=ALWAYS, corrected=True))
+    at = None if question.at is None else instant(question.at, "--at")
+    engine = source.engine(replace(options.evaluation.engine, remember=ALWAYS, corrected=True, start=at, until=at))
     back = None if question.back is None else duration(question.back, "--back")
     if not options.event_text.startswith("@"):
         read_question(options.event_text, engine, question.at)  # mistakes are reported before anything runs

@@ -129,8 +129,8 @@ class Formulas:
         for word, _ in ahead_of_heads(box.operator for box in rule.boxes):
             yield f"{word} in the head", rule.head_span
         for each in filter(through, formulas(rule.formula)):
-            if (word := each.ahead()) is not None:
-                yield word, each.span
+            if (operator := each.ahead()) is not None:
+                yield operator, each.span
             for message, span, hint in each.against_recursion(through):
                 self.error(f"`{rule.name}` is defined by itself, and {message} on the way", span, hint, "recursion")
 
