@@ -21,6 +21,7 @@ from tests.reference_formulas import (
     needs,
     parts_of,
     plain_names,
+    variables,
 )
 from tests.reference_times import Frame
 
@@ -28,9 +29,15 @@ from tests.reference_times import Frame
 def asked_now(formula: Formula) -> Iterator[Formula]:
     """The formulas inside one of which it may ask what holds at the same code."""
     yield formula
-    if isinstance(formula, Timed) and len(formula.parts) == 1 and formula.reach.low > 0:
-        return
-    for part in parts_of(formula):
+    parts = parts_of(formula)
+    if isinstance(formula, Timed) and formula.reach.low > 0:
+        if len(parts) == 1:
+            return
+        left, right = parts
+        own = any(name.startswith("d") for name in plain_names(left))
+        if formula.operator == "SINCE" and not own and not any(name.startswith("_") for name in variables(right)):
+            parts = (left,)
+    for part in parts:
         yield from asked_now(part)
 
 

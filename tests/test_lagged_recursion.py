@@ -107,3 +107,36 @@ def test_not_and_aggregate_on_a_cycle_that_goes_back(seed: int) -> None:
     case, latest = random_case(rng)
     assert those(holds(case.program, case.events), latest) == until(case.expected, latest), case.program
     assert those(pushed(case, rng), latest) == until(case.expected, latest), case.program
+
+
+@pytest.mark.parametrize(
+    ("since", "wanted"),
+    [
+        ("SINCE[1 s, 2 s]", [(0, 1, "(]"), (3, 4, "(]"), (6, 7, "(]")]),
+        ("SINCE[2 s, 2 s]", [(0, 2, "(]"), (4, 6, "(]")]),
+        ("SINCE(1 s, 2 s)", [(0, 1, "(]"), (3, 4, "[]"), (6, 7, "[]")]),
+    ],
+)
+def test_the_right_of_since_goes_back_by_where_it_begins(since: str, wanted: list[tuple[int, int, str]]) -> None:
+    program = f"""event a(k: string).
+    fluent g(k: string).
+    fluent p(k: string).
+    initiate g(K) <- a(K).
+    p(K) WHILE g(K) AND NOT (g(K) {since} p(K)).
+    """
+    found = holds(program, [Event("a", ("x",), 0, 0)], until=8_000_000)
+    second = 1_000_000
+    assert [(each.start, each.end, each.bounds) for each in found if each.type == "p"] == [
+        (first * second, last * second, bounds) for first, last, bounds in wanted
+    ]
+
+
+def test_the_left_of_since_does_not_go_back() -> None:
+    program = """event a(k: string).
+    fluent g(k: string).
+    fluent p(k: string).
+    initiate g(K) <- a(K).
+    p(K) WHILE g(K) AND NOT (p(K) SINCE[1 s, 2 s] g(K)).
+    """
+    with pytest.raises(CepError, match="NOT asks for all of it at the same time"):
+        compile(program)

@@ -51,7 +51,7 @@ class Formulas:
         self.whole_of: dict[str, None] = {}
         self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error)
         self.cycles: dict[str, frozenset[str]] = {}
-        self.lagging: set[str] = set()
+        self.lagging: dict[str, frozenset[str]] = {}
         self.recursive = self.lateness.recursive = self._recursive()
         self.lowering = FormulaLowering(fluents, known, self.lateness)
         for name in self.rules:
@@ -83,7 +83,7 @@ class Formulas:
             if ahead and not self.one_way(rules, cycle, ahead[0], whole):
                 pass
             elif whole:
-                self.lagging |= cycle
+                self.lagging |= dict.fromkeys(cycle, cycle)
                 self.at_once(names, cycle)
             else:
                 self.cycles |= dict.fromkeys(cycle, cycle)
@@ -98,7 +98,8 @@ class Formulas:
         be whole depends on them there."""
 
         def now(name: object) -> list[str]:
-            asked = {n for rule in self.rules[str(name)] for each in asked_now(whole(rule)) for n in _names(each, True)}
+            rules = [_shifted(whole(rule), cycle) for rule in self.rules[str(name)]]
+            asked = {n for rule in rules for each in asked_now(rule) for n in _names(each, True)}
             return [each for each in names if each in asked]
 
         for component in components(names, now):
@@ -107,7 +108,7 @@ class Formulas:
             inside = frozenset(map(str, component))
             self.cycles |= dict.fromkeys(inside, inside)
             for rule in (rule for name in map(str, component) for rule in self.rules[name]):
-                for each in asked_now(whole(rule)):
+                for each in asked_now(_shifted(whole(rule), cycle)):
                     for part, word, span in each.asks_whole():
                         if _names(part, True) & inside:
                             known = next(name for name in names if name in _names(part, True) & inside)
@@ -188,7 +189,8 @@ class Formulas:
         known = formula.bound()
         formula = whole(replace(statement, formula=formula))
         cycle = self.cycles.get(statement.name, frozenset())
-        lagging = statement.name in self.lagging
+        if lagging := statement.name in self.lagging:
+            formula = _shifted(formula, self.lagging[statement.name])
         body = self.lowering.of_rule(formula, keep, cycle, self.lateness.late(statement.name), lagging)
         if len(self.fluents.errors) == before:
             for each in heads:
@@ -312,6 +314,13 @@ def _names(formula: Formula, now: bool = False) -> frozenset[str]:
     """The fluents and events that a formula asks; `now`: of the same time."""
     found = asked_now(formula) if now else formulas(formula)
     return frozenset(each.name for each in found if isinstance(each, FormulaAtom))
+
+
+def _shifted(formula: Formula, cycle: frozenset[str]) -> Formula:
+    """The formula so that what it looks back on of a cycle stands under what does nothing else (`Formula.shifted`)."""
+    inside = tuple(_shifted(part, cycle) for part in formula.inside())
+    made = formula.over(inside) if inside else formula
+    return made.shifted(lambda part: bool(_names(part) & cycle))
 
 
 def _inner(name: str) -> str:

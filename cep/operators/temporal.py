@@ -11,7 +11,8 @@ from cep.core.fluents import FOREVER
 from cep.core.interval_sets import INFINITE, Intervals, Reach, dilate, erode, lasting, reach, since, until
 from cep.core.literals import say_duration, write_duration
 from cep.core.temporal_operators import DILATE, ERODE, TEMPORAL, TemporalOperator
-from cep.operators.conjunction import ConjunctionPattern
+from cep.operators.conjunction import And, ConjunctionPattern
+from cep.operators.either import Or
 from cep.operators.holding import KIND
 from cep.operators.where import decided
 from cep.plan.formula import (
@@ -103,6 +104,27 @@ class MetricFormula(OverSeveral):
 
     def back(self) -> str | None:
         return None if self.row.ahead else self.operator
+
+    def shifted(self, through: Callable[[Formula], bool]) -> Formula:
+        """`p SINCE[a, b] q` with q alone on the cycle: at a time from which on p holds for a, and at which q does, or p
+        SINCE[0, b - a] q and p as well."""
+        within, right = self.within, self.parts[-1]
+        if self.row.ahead or self.row.inputs == 1 or not within.low or through(self.parts[0]) or not through(right):
+            return self
+        if any(name.startswith("_") for name in right.bound()):  # one value throughout, which an OR would leave out
+            return self
+        left = self.parts[0]
+        then = right
+        if within.high != within.low:
+            rest = None if within.high is None else within.high - within.low
+            since = MetricFormula(self.operator, self.parts, MetricInterval(0, rest, within.bounds), self.span)
+            then = And((left, since), (False, False), self.span)
+            then = then if within.bounds[0] == "(" else Or((right, then), self.span)
+        word = self.row.same_way(DILATE).word
+        ago = MetricFormula(word, (then,), MetricInterval(within.low, within.low, "[]"), self.span)
+        between = MetricInterval(0, within.low, "()")
+        held = MetricFormula(self.row.same_way(ERODE).word, (left,), between, self.span)
+        return And((held, ago), (False, False), self.span)
 
     def looks_back(self) -> int:
         return 0 if self.row.ahead or self.row.inputs > 1 else self.within.low

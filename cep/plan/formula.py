@@ -106,6 +106,11 @@ class Formula(ABC):
         """Why a cycle cannot go through it, where, and what to write instead. `through`: whether a part is on it."""
         return []
 
+    def shifted(self, through: Callable[[Formula], bool]) -> Formula:
+        """What means the same, and looks back on what is on a cycle (`through`) as far as it says by an operator that
+        does nothing else; itself, where that is not to be had."""
+        return self
+
     def ahead(self) -> str | None:
         """Its word, where it looks ahead in time for what is inside it."""
         return None
