@@ -187,9 +187,9 @@ class EngineView:
 
     @property
     def unending(self) -> frozenset[int]:
-        """The nodes of cycles among formulas that may go on by themselves, at the end of the input to the latest time
-        in it: engines of stages have to be told that (`reached_in_input`)."""
-        found: set[int] = set()
+        """The nodes that may go on by themselves, as cycles among formulas may, at the end of the input to the latest
+        time in it: engines of stages have to be told that (`reached_in_input`)."""
+        found = {number for number, node in enumerate(self.plan.nodes) if node.properties().unending}
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = [self.plan.nodes[unit].properties() for unit in nodes]

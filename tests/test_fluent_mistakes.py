@@ -32,7 +32,6 @@ MISTAKES = [
     ("on(P) ENDS AFTER 0 s.", "what ends after no time never holds"),
     ("on(ann) ENDS AFTER 1 s.", "a deadline is one for all arguments of its fluent"),
     ("on(P) ENDS AFTER 1 s. on(P) ENDS AFTER 2 s.", "has a deadline for this value already"),
-    ("at(P) = a BECOMES b AFTER 1 s. at(P) = b BECOMES a AFTER 1 s.", "become each other for ever"),
     ("at(P) = 3 ENDS AFTER 1 s.", "`place` of `at` is a string, this is an int"),
     ("on(P) BECOMES off AFTER 1 s.", "BECOMES gives the value that follows"),
     ("c(P) <- tick(P) WHERE (on(P) or P = x).", "the fluent `on` cannot stand among alternatives"),

@@ -130,8 +130,6 @@ class Fluents:
                     self.initial.add(each.name)
             elif isinstance(each, ast.DeadlineStatement) and self.check(each, each.span):
                 self.deadline(each)
-        for name, declaration in self.declared.items():
-            self.acyclic(name, declaration)
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         self.errors.append(CepError(message, self.source, span, hint, code))
@@ -237,18 +235,6 @@ class Fluents:
             wrong = f"`{declared.name}` of `{name}` is {a(declared.type)}, this is {a(value.type)}"
             self.error(wrong, value.span, respelling(value.value, declared.type) or None, "type")
         return value
-
-    def acyclic(self, name: str, declaration: ast.FluentDeclaration) -> None:
-        """Refuse values that become each other for ever."""
-        follows = {each.value: each.becomes for each in self.deadlines.get(name, ()) if each.becomes is not None}
-        for value in follows:
-            seen: list[Constant | None] = [value]
-            while (after := follows.get(seen[-1], follows.get(None))) is not None and after not in seen:
-                seen.append(after)
-            if after is not None and (after == value or value is None):
-                message = f"the values of `{name}` become each other for ever"
-                self.error(message, declaration.span, "an event initiates one of them anew, as one of a clock")
-                return
 
     # --- rules ---
 

@@ -75,7 +75,24 @@ class Inertia(Node):
             after=True,
             distinct=True,
             undoable=True,
+            unending=bool(self.endless()),
         )
+
+    def endless(self) -> list[FluentDeadline]:
+        """The deadlines of values that come again by deadlines alone."""
+        return [each for each in self.deadlines if each in self._followers(each)]
+
+    def _followers(self, first: FluentDeadline) -> list[FluentDeadline]:
+        """The deadlines of what a value becomes, one after the other."""
+        found: list[FluentDeadline] = []
+        each: FluentDeadline | None = first
+        while each is not None and each.becomes is not None:
+            value = each.becomes
+            each = next((other for other in self.deadlines if other.value is None or other.value == value), None)
+            if each is None or each in found:
+                break
+            found.append(each)
+        return found
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return inference.columns[self.child]

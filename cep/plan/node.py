@@ -75,11 +75,12 @@ class NodeProperties:
     nothing of an instant before it has all of it, so that it cannot depend on itself there; this is what a message
     calls it. `selects`: what it gives are occurrences of its part as they are; `once`: it has the one occurrence that
     time alone makes; `distinct`: it gives no occurrence twice; `undoable`: its goal can take a step back (an
-    `UndoableGoal`). `settles`: it gives what the formulas of a fluent come to, so that a cycle of formulas goes through
-    it; `timed`: time alone changes what a formula gives, `follows`: the knowledge does; `lag`: by how many microseconds
-    at least that is later than what it asks, `ahead`: it asks what holds later; `counts`: it counts what supports its
-    tuples; `after`: what it gives begins and ends just after what it takes. `records`: its part's rows are records of a
-    fluent, of which its goal keeps those without an end (a `RecordKeeper`).
+    `UndoableGoal`); `unending`: time alone makes something of it for ever. `settles`: it gives what the formulas of a
+    fluent come to, so that a cycle of formulas goes through it; `timed`: time alone changes what a formula gives,
+    `follows`: the knowledge does; `lag`: by how many microseconds at least that is later than what it asks, `ahead`: it
+    asks what holds later; `counts`: it counts what supports its tuples; `after`: what it gives begins and ends just
+    after what it takes. `records`: its part's rows are records of a fluent, of which its goal keeps those without an
+    end (a `RecordKeeper`).
     """
 
     word: str
@@ -122,6 +123,7 @@ class NodeProperties:
     records: bool = False
     distinct: bool = False
     undoable: bool = False
+    unending: bool = False
 
 
 class Node(WithProperties[NodeProperties]):

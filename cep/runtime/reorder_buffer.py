@@ -46,6 +46,8 @@ class ReorderBuffer:
 
     def frontier(self, watermark: int) -> Frontier:
         """How far time has come there."""
+        if watermark < END_OF_TIME:
+            return Frontier.at(watermark, END_OF_TIME, self.first, min(self.first, self.start))
         latest = self.latest if self.of_input is None else self.of_input
         return Frontier.at(watermark, max(latest, self.until), self.first, min(self.first, self.start))
 

@@ -37,10 +37,12 @@ from cep.operators.goals.fluents.inertia_kernel import (
     CELLS,
     D_BECOMES,
     D_DURATION,
+    D_ENDLESS,
     D_NEXT,
     D_ONE,
     D_RENEWED,
     D_VALUE,
+    DEADLINE,
     DUE,
     HOLDS,
     KEPT,
@@ -124,8 +126,8 @@ class InertiaGoal(NumberedState):
         self.counts[S_GIVEN] = 0
         value = FIRST + spec.keys if spec.valued else -1
         given = inertia(
-            transitions, slots, value, FIRST + spec.width, spec.deadlines, spec.wanted, frontier.watermark, self.state,
-            self.heap, self.counts, np.empty((2 * rows(transitions), 8), np.int64),
+            transitions, slots, value, FIRST + spec.width, spec.deadlines, spec.wanted, frontier.watermark,
+            frontier.latest, self.state, self.heap, self.counts, np.empty((2 * rows(transitions), 8), np.int64),
         )  # fmt: skip
         return self._table(given[: self.counts[S_GIVEN]])
 
@@ -263,8 +265,10 @@ def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence
     wanted[list(kinds)] = 1
     types = builder.types(number)
     type = types[node.keys]
-    deadlines = np.zeros((len(node.deadlines), 6), np.int64)
+    deadlines = np.zeros((len(node.deadlines), DEADLINE), np.int64)
+    endless = node.endless()
     for row, each in zip(deadlines, node.deadlines):
+        row[D_ENDLESS] = each in endless
         row[D_ONE], row[D_DURATION] = each.value is not None, each.duration
         row[D_NEXT], row[D_RENEWED] = each.becomes is not None, each.renewed
         row[D_VALUE] = 0 if each.value is None else constant_bits(builder, each.value, type)

@@ -31,8 +31,9 @@ NEVER = 2 * END_OF_TIME - 1
 WHEN, TURN, SLOT = range(3)
 
 # a deadline as it is declared: whether of one value alone, which; how long; whether another value begins, which;
-# whether it is renewed
-D_ONE, D_VALUE, D_DURATION, D_NEXT, D_BECOMES, D_RENEWED = range(6)
+# whether it is renewed; whether its value comes again by deadlines alone, so that they never end
+D_ONE, D_VALUE, D_DURATION, D_NEXT, D_BECOMES, D_RENEWED, D_ENDLESS = range(7)
+DEADLINE = 7
 
 # what a step changes besides arrays: deadlines waiting, the turn of the next, rows given
 S_HEAP, S_TURN, S_GIVEN = range(3)
@@ -99,11 +100,12 @@ def _give(given, count, start, end, order, name, other, slot, value, kind):  # t
 
 @njit(linear=True, cache=True)
 def inertia(  # type: ignore[no-untyped-def]
-    transitions, slots, value_row, kind_row, deadlines, wanted, watermark, state, heap, counts, given
+    transitions, slots, value_row, kind_row, deadlines, wanted, watermark, latest, state, heap, counts, given
 ):
-    """All instants up to the watermark: `transitions` is sorted by end and has none later. `state` has room for all
-    slots, `heap` for a deadline more a row of `transitions`. Gives the rows given, (start, end, order, name, other
-    name, slot, value, kind), which grow as they must; three at most a key and instant."""
+    """All instants up to the watermark: `transitions` is sorted by end and has none later. Deadlines that never end
+    pass up to `latest`. `state` has room for all slots, `heap` for a deadline more a row of `transitions`. Gives the
+    rows given, (start, end, order, name, other name, slot, value, kind), which grow as they must; three at most a key
+    and instant."""
     n = transitions.shape[1]
     keys = np.empty((n + counts[S_HEAP] + 1, STOPPER + 1), np.int64)
     i = 0
@@ -112,7 +114,11 @@ def inertia(  # type: ignore[no-untyped-def]
         while counts[S_HEAP] > 0:
             slot = heap[0, SLOT]
             if state[slot, HOLDS] and state[slot, DUE] == heap[0, WHEN]:
-                break
+                if heap[0, WHEN] > watermark or heap[0, WHEN] <= latest:
+                    break
+                if not deadlines[_deadline_of(deadlines, state[slot, VALUE]), D_ENDLESS]:
+                    break
+                state[slot, DUE] = NEVER
             counts[S_HEAP] = drop_timer(heap, counts[S_HEAP], True)
         now = NEVER
         if i < n:
@@ -136,6 +142,9 @@ def inertia(  # type: ignore[no-untyped-def]
             slot = heap[0, SLOT]
             counts[S_HEAP] = drop_timer(heap, counts[S_HEAP], True)
             if not state[slot, HOLDS] or state[slot, DUE] != now:
+                continue
+            if now > latest and deadlines[_deadline_of(deadlines, state[slot, VALUE]), D_ENDLESS]:
+                state[slot, DUE] = NEVER
                 continue
             among = _touch(state, keys, among, slot, state[slot, ARRIVAL])
             state[slot, DUE] = NEVER
