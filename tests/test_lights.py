@@ -115,4 +115,9 @@ fi(light(X)=green, light(X)=red, 3).
 """
     events = [Event("on", ("x",), 0, 0)]
     found = holds(program, events, dialect="rtec", until=9 * SECOND)
-    assert [each.args[-1] for each in sorted(found, key=lambda each: each.start or 0)] == ["red", "green", "red", "green"]
+    assert [each.args[-1] for each in sorted(found, key=lambda each: each.start or 0)] == [
+        "red",
+        "green",
+        "red",
+        "green",
+    ]

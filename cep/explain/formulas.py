@@ -124,8 +124,11 @@ class FormulaReader:
             for key, found in groups.items()
         ]
 
-    def onto(self, formula: Pattern, names: Sequence[str], bound: BoundValues) -> list[FormulaExtent]:
-        """A formula with these variables alone: it holds while it does with any values of the others."""
+    def onto(
+        self, formula: Pattern, names: Sequence[str], bound: BoundValues, closed: str | None = None
+    ) -> list[FormulaExtent]:
+        """A formula with these variables alone: it holds while it does with any values of the others; `closed`: and at
+        the ends at which it begins, or ends."""
         groups: dict[tuple[tuple[str, TypedValue], ...], list[FormulaExtent]] = {}
         for one in self.extents(formula, bound):
             key = tuple((n, v) for n, v in sorted(one.bound.items()) if n in names or n in bound)
@@ -137,7 +140,7 @@ class FormulaReader:
             else:
                 when = when_of(set_of([each for one in found for each in one.when]))
                 made.append(FormulaExtent(formula, dict(key), when, tuple((one, False) for one in found)))
-        return made
+        return made if closed is None else [replace(one, when=_closed(one.when, closed)) for one in made]
 
     def together(
         self, given: Pattern, left: Pattern, right: Pattern, negated: bool, bound: BoundValues
@@ -242,6 +245,13 @@ class FormulaReader:
             FormulaExtent(given, dict(key), when_of(set_of(when)), tuple((one, False) for one in parts.values()))
             for key, (when, parts) in made.items()
         ]
+
+
+def _closed(when: Sequence[tuple[int, int]], edge: str) -> tuple[tuple[int, int], ...]:
+    """Intervals with the ends at which they begin, or end."""
+    if edge == "begin":
+        return when_of(set_of([(first - (first & 1 and first > -INFINITE), last) for first, last in when]))
+    return when_of(set_of([(first, last + (last & 1 and last < INFINITE)) for first, last in when]))
 
 
 def _own(extent: FormulaExtent) -> list[FormulaExtent]:

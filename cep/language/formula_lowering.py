@@ -66,6 +66,11 @@ class FormulaLowering:
         """What holds of these variables while the pattern does with any values of the others."""
         return ProjectionPattern(pattern, tuple(sorted(set(names) - {KIND})), late, 0, None, span)
 
+    def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
+        """The pattern of a formula with the ends at which it begins, or ends, as if they belonged to it."""
+        names = tuple(sorted(variables(pattern) - {KIND}))
+        return ProjectionPattern(pattern, names, self.late_of(formula), 0, None, formula.span, edge)
+
     def edges(self, name: str) -> str | None:
         """The table that says when a fluent begins and ends; None: it is an event."""
         return recorded_fluents.edges(name) if name in self.fluents.declared else None

@@ -186,6 +186,7 @@ class Formulas:
         if len(self.fluents.errors) > before or formula is None:
             return None
         keep = frozenset(wanted)
+        formula = formula.spread()
         known = formula.bound()
         formula = whole(replace(statement, formula=formula))
         cycle = self.cycles.get(statement.name, frozenset())

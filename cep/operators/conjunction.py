@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
+from cep.operators.either import Or
 from cep.operators.holding import KIND
 from cep.operators.where import decided
 from cep.plan.formula import AND, BETWEEN, Formula, Lowering, Names, OverSeveral, formula_variables, placed
@@ -50,6 +51,27 @@ class And(OverSeveral):
     def text(self) -> tuple[str, int]:
         pairs = zip(self.parts, self.negated, strict=True)
         return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
+
+    def spread(self) -> Formula:
+        """A part `p(X, Y) SINCE q(X)`, where another part binds Y, as two: of what it binds, or of any value."""
+        parts = [part.spread() for part in self.parts]
+        for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):
+            others = [each for n, each in enumerate(parts) if n != place and not self.negated[n]]
+            bound = frozenset[str]().union(*(each.bound() for each in others))
+            if not part.loose() or not part.loose() <= bound:
+                continue
+            tied, anyway = part.tied()
+            before, behind = parts[:place], parts[place + 1 :]
+            if no:
+                more = (tied,) if anyway is None else (tied, anyway)
+                marks = (*self.negated[:place], *(True for _ in more), *self.negated[place + 1 :])
+                return And((*before, *more, *behind), marks, self.span).spread()
+            if anyway is None:
+                return And((*before, tied, *behind), self.negated, self.span).spread()
+            if not any("'" in name for name in self.bound()):
+                each = (And((*before, one, *behind), self.negated, self.span).spread() for one in (tied, anyway))
+                return Or(tuple(each), self.span)
+        return replace(self, parts=tuple(parts))
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
         return [(part, "NOT", part.span) for part in self.absent]

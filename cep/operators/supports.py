@@ -133,7 +133,8 @@ class FormulaEventPattern(Pattern):
 @dataclass(frozen=True, slots=True)
 class ProjectionPattern(Pattern):
     """Of a formula these variables alone: they hold while it does with any values of the others. `late`: how late it
-    is given, in microseconds; `delay`: how much later the rows say that they are known."""
+    is given, in microseconds; `delay`: how much later the rows say that they are known. `closed`: "begin" or "end", the
+    ends of which belong to what holds though they did not."""
 
     formula: Pattern
     names: tuple[str, ...]
@@ -141,6 +142,7 @@ class ProjectionPattern(Pattern):
     delay: int = 0
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    closed: str | None = None
 
     def describe(self) -> PatternProperties:
         return PatternProperties((self.formula,), binds=(*self.names, KIND), goal=True)
@@ -153,7 +155,8 @@ class ProjectionPattern(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.formula.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        node = builder.add(Projection(child, take, inner[KIND], self.late, self.delay), (*self.names, KIND), self.span)
+        made = Projection(child, take, inner[KIND], self.late, self.delay, self.closed)
+        node = builder.add(made, (*self.names, KIND), self.span)
         places = {name: place for place, name in enumerate((*self.names, KIND))}
         return decided(builder, node, places, components, self.span), places
 
@@ -161,7 +164,7 @@ class ProjectionPattern(Pattern):
         return matcher.attempts(self.formula, bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.onto(self.formula, self.names, bound)
+        return reader.onto(self.formula, self.names, bound, self.closed)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         return gaps.lacks(self.formula, bound, at)
@@ -218,14 +221,15 @@ def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
 
 @dataclass(frozen=True, slots=True)
 class Projection(_Counted):
-    """The columns of a formula at `take`: each tuple of them holds while any does that has it. Columns: these, then
-    what a change is."""
+    """The columns of a formula at `take`: each tuple of them holds while any does that has it; `closed`: see
+    `ProjectionPattern`. Columns: these, then what a change is."""
 
     child: int
     take: tuple[int, ...]
     kind: int
     late: int
     delay: int = 0
+    closed: str | None = None
 
     def describe(self) -> NodeProperties:
         return counted("WHILE", self.take, self.kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
@@ -105,6 +105,24 @@ class MetricFormula(OverSeveral):
     def back(self) -> str | None:
         return None if self.row.ahead else self.operator
 
+    def loose(self) -> Names:
+        return self.parts[0].bound() - self.parts[-1].bound() if self.row.inputs > 1 else frozenset()
+
+    def tied(self) -> tuple[Formula, Formula | None]:
+        """What begins with q (of UNTIL: ends) where p is from just after it on; and q itself, which is enough at that
+        very time."""
+        left, right = self.parts
+        edge = "end" if self.row.ahead else "begin"
+        both = And((right, Closure(left, edge, self.span)), (False, False), right.span)
+        now = self.within.low == 0 and self.within.bounds[0] == "["
+        return replace(self, parts=(left, both)), right if now else None
+
+    def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
+        if not self.loose() or not through(self.parts[0]):
+            return []
+        names = ", ".join(f"`{name}`" for name in sorted(self.loose()))
+        return [(f"the left of {self.operator} alone has {names}", self.span, "its right has all variables, too")]
+
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
         """`p SINCE[a, b] q` with q alone on the cycle: at a time from which on p holds for a, and at which q does, or p
         SINCE[0, b - a] q and p as well."""
@@ -146,8 +164,9 @@ class MetricFormula(OverSeveral):
             lowering.error(
                 f"`{shown}` of the left of {self.operator} does not occur on its right",
                 left.span,
-                f"all variables of the left occur on the right; `p(X, _)` is a fluent of its own: `some(X) WHILE "
-                f"p(X, _).`, and `some(X) {self.operator} q(X)`",
+                f"all variables of the left occur on the right, or beside it, `(p(X, Y) {self.operator} q(X)) AND "
+                "r(Y)`; `p(X, _)` is a fluent of its own: `some(X) WHILE p(X, _).`, and "
+                f"`some(X) {self.operator} q(X)`",
                 "unsafe",
             )
         if mine - theirs:
@@ -171,6 +190,23 @@ class MetricFormula(OverSeveral):
         """While a tuple of the right may matter to the left."""
         whole = MetricInterval(0, self.within.high, "[" + self.within.bounds[1])
         return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Closure(OverOne):
+    """The formula, and besides the ends at which it begins (`edge` "begin") or ends ("end") without them. Nobody writes
+    it: `MetricFormula.tied` asks it for what holds from just after a time on."""
+
+    formula: Formula
+    edge: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def text(self) -> tuple[str, int]:
+        return self.formula.text()
+
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
+        body = lowering.lowered(self.formula, self.formula.bound() & keep, outside)
+        return lowering.closed(body, self.edge, self.formula)
 
 
 def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) -> MetricFormula:

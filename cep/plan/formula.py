@@ -58,6 +58,9 @@ class Lowering(Protocol):
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
         """What holds of these variables while the pattern does with any values of the others."""
 
+    def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
+        """The pattern of a formula with the ends at which it begins, or ends, as if they belonged to it."""
+
     def edges(self, name: str) -> str | None:
         """The table that says when a fluent begins and ends; None: it is an event."""
 
@@ -105,6 +108,19 @@ class Formula(ABC):
     def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
         """Why a cycle cannot go through it, where, and what to write instead. `through`: whether a part is on it."""
         return []
+
+    def spread(self) -> Formula:
+        """The same, where variables that only a part around one has are brought into it (`And.spread`)."""
+        inside = tuple(part.spread() for part in self.inside())
+        return self.over(inside) if inside else self
+
+    def loose(self) -> Names:
+        """The variables that it does not bind, and asks of what is around it."""
+        return frozenset()
+
+    def tied(self) -> tuple[Formula, Formula | None]:
+        """Of one with loose variables: where it binds them itself, and what holds of any values of them besides."""
+        raise AssertionError("it has no loose variables")
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
         """What means the same, and looks back on what is on a cycle (`through`) as far as it says by an operator that

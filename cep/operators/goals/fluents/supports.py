@@ -143,11 +143,14 @@ class SupportsGoal(NumberedState, SupportsStretches):
         spec, width = self.spec, len(self.spec.take)
         chosen = [FIRST + column for column in spec.take]
         if spec.kind is not None:
-            if (*spec.take, spec.kind) == tuple(range(spec.width)):
+            if (*spec.take, spec.kind) == tuple(range(spec.width)) and spec.closed is None:
                 return table
             made = np.empty((FIRST + width + 1, rows(table)), np.int64)
             for row, place in enumerate((*range(FIRST), *chosen, FIRST + spec.kind)):
                 made[row] = table[place]
+            if spec.closed is not None:
+                was, is_ = spec.closed
+                made[-1, made[-1] == was] = is_
             return made
         if spec.within is not None and rows(table):
             table = table[:, table[END] - table[START] <= spec.within]
@@ -273,9 +276,9 @@ def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
     """The goal of a node that leaves columns of a formula out."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
-    return SupportsGoal(
-        SupportsSpec(len(types), node.take, codes, node.kind, None, node.late, None, node.delay), builder.lineage
-    )
+    closed = {None: None, "begin": (BEGINS, BEGINS_AT), "end": (ENDS_AT, ENDS)}[node.closed]
+    spec = SupportsSpec(len(types), node.take, codes, node.kind, None, node.late, None, node.delay, closed)
+    return SupportsGoal(spec, builder.lineage)
 
 
 def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:

@@ -54,7 +54,8 @@ class SupportsSpec:
     """Of an input of so many columns (`width`) those at `take` make a tuple, `codes` of them hold pool codes; `kind`
     says what a change is, None: rows are occurrences, those no longer than `within`. `late`: how late the input is
     given. `wanted`: of a fluent's extent, which kinds of rows anything reads. `delay`: how
-    much later all is known."""
+    much later all is known. `closed`: which kind of change becomes which, of which the code is one less or more: what
+    begins just after an instant begins at it, or what ends before one ends after it."""
 
     width: int
     take: tuple[int, ...]
@@ -64,6 +65,7 @@ class SupportsSpec:
     late: int
     wanted: Ints | None = None
     delay: int = 0
+    closed: tuple[int, int] | None = None
 
 
 class SupportsStretches(ABC):
