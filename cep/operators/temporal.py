@@ -11,6 +11,7 @@ from cep.core.fluents import FOREVER
 from cep.core.interval_sets import INFINITE, Intervals, Reach, dilate, erode, lasting, reach, since, until
 from cep.core.literals import say_duration, write_duration
 from cep.core.temporal_operators import DILATE, ERODE, TEMPORAL, TemporalOperator
+from cep.operators.closure import Closure
 from cep.operators.conjunction import And, ConjunctionPattern
 from cep.operators.either import Or
 from cep.operators.holding import KIND
@@ -109,19 +110,17 @@ class MetricFormula(OverSeveral):
         return self.parts[0].bound() - self.parts[-1].bound() if self.row.inputs > 1 else frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """What begins with q (of UNTIL: ends) where p is from just after it on; and q itself, which is enough at that
-        very time."""
+        """With q while p holds from just after it (of UNTIL: until just before it); and q, enough at that very time."""
         left, right = self.parts
-        edge = "end" if self.row.ahead else "begin"
-        both = And((right, Closure(left, edge, self.span)), (False, False), right.span)
+        both = And((right, Closure(left, "end" if self.row.ahead else "begin", self.span)), (False, False), right.span)
         now = self.within.low == 0 and self.within.bounds[0] == "["
         return replace(self, parts=(left, both)), right if now else None
 
     def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
         if not self.loose() or not through(self.parts[0]):
             return []
-        names = ", ".join(f"`{name}`" for name in sorted(self.loose()))
-        return [(f"the left of {self.operator} alone has {names}", self.span, "its right has all variables, too")]
+        name = min(self.loose())
+        return [(f"the left of {self.operator} alone has `{name}`", self.span, f"its right has `{name}`, too")]
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
         """`p SINCE[a, b] q` with q alone on the cycle: at a time from which on p holds for a, and at which q does, or p
@@ -131,13 +130,12 @@ class MetricFormula(OverSeveral):
             return self
         if any(name.startswith("_") for name in right.bound()):  # one value throughout, which an OR would leave out
             return self
-        left = self.parts[0]
-        then = right
+        left, then = self.parts[0], right
         if within.high != within.low:
             rest = None if within.high is None else within.high - within.low
             since = MetricFormula(self.operator, self.parts, MetricInterval(0, rest, within.bounds), self.span)
-            then = And((left, since), (False, False), self.span)
-            then = then if within.bounds[0] == "(" else Or((right, then), self.span)
+            both = And((left, since), (False, False), self.span)
+            then = both if within.bounds[0] == "(" else Or((right, both), self.span)
         word = self.row.same_way(DILATE).word
         ago = MetricFormula(word, (then,), MetricInterval(within.low, within.low, "[]"), self.span)
         between = MetricInterval(0, within.low, "()")
@@ -164,9 +162,8 @@ class MetricFormula(OverSeveral):
             lowering.error(
                 f"`{shown}` of the left of {self.operator} does not occur on its right",
                 left.span,
-                f"all variables of the left occur on the right, or beside it, `(p(X, Y) {self.operator} q(X)) AND "
-                "r(Y)`; `p(X, _)` is a fluent of its own: `some(X) WHILE p(X, _).`, and "
-                f"`some(X) {self.operator} q(X)`",
+                f"its right has all of them, or what is beside it, `(p(X, Y) {self.operator} q(X)) AND r(Y)`; of "
+                "`p(X, _)` make a fluent: `some(X) WHILE p(X, _).`",
                 "unsafe",
             )
         if mine - theirs:
@@ -190,23 +187,6 @@ class MetricFormula(OverSeveral):
         """While a tuple of the right may matter to the left."""
         whole = MetricInterval(0, self.within.high, "[" + self.within.bounds[1])
         return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
-
-
-@dataclass(frozen=True, slots=True)
-class Closure(OverOne):
-    """The formula, and besides the ends at which it begins (`edge` "begin") or ends ("end") without them. Nobody writes
-    it: `MetricFormula.tied` asks it for what holds from just after a time on."""
-
-    formula: Formula
-    edge: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-    def text(self) -> tuple[str, int]:
-        return self.formula.text()
-
-    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        body = lowering.lowered(self.formula, self.formula.bound() & keep, outside)
-        return lowering.closed(body, self.edge, self.formula)
 
 
 def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) -> MetricFormula:
