@@ -138,8 +138,7 @@ class MetricFormula(OverSeveral):
             then = both if within.bounds[0] == "(" else Or((right, both), self.span)
         word = self.row.same_way(DILATE).word
         ago = MetricFormula(word, (then,), MetricInterval(within.low, within.low, "[]"), self.span)
-        between = MetricInterval(0, within.low, "()")
-        held = MetricFormula(self.row.same_way(ERODE).word, (left,), between, self.span)
+        held = MetricFormula(self.row.same_way(ERODE).word, (left,), MetricInterval(0, within.low, "()"), self.span)
         return And((held, ago), (False, False), self.span)
 
     def looks_back(self) -> int:
