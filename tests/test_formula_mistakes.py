@@ -97,6 +97,8 @@ MISTAKES = [
     ("h(P) WHILE on(P) AND NOT ONCE(0, 1 s] h(P).", "and NOT asks for all of it at the same time", "ONCE[1 s, 1 s] h("),
     ("fluent n(n: int). n(N) WHILE h(_) AGGREGATE N = count(). h(P) WHILE on(P) AND n(_).", "AGGREGATE asks", "ONCE"),
     ("h(P) WHILE ONCE[1 s, 1 s] h(P) OR EVENTUALLY[1 s, 1 s] h(P).", "through EVENTUALLY, by what comes", "one way"),
+    ("h(P) WHILE ona(P).", "`ona` is not declared: there is no fluent and no event", "did you mean `on`?"),
+    ("h(P) WHILE ONCE[0, 1 s] zzz(P).", "`zzz` is not declared", "`event zzz(..) TIME t.`"),
     ("h(P) WHILE on(P) AND NOT h(P).", "`h` is defined by itself, and NOT asks for all of it", "what does not depend"),
     ("h(P) WHILE on(P) OR (h(P) LASTING >= 1 s).", "and LASTING is known late on the way", "HISTORICALLY[0, d] p"),
     ("HISTORICALLY[0, 1 s] h(P) WHILE ONCE h(P) AND on(P).", "through HISTORICALLY in the head, by what", "one way"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN, LASTS
+from cep.core.suggest import did_you_mean
 from cep.language.fluents import Fluents, transitions
 from cep.language.formula_lowering import FormulaLowering
 from cep.language.knowledge_patterns import KnowledgePatterns
@@ -47,6 +48,7 @@ class Formulas:
             if isinstance(statement, ast.WhileRule) and statement.name in fluents.declared:
                 self.rules.setdefault(statement.name, []).append(statement)
         self.numbers = {id(each): n for rules in self.rules.values() for n, each in enumerate(rules)}
+        self.made = {each.name for each in program.statements if isinstance(each, ast.EventRule)}
         self.fresh = 0
         self.whole_of: dict[str, None] = {}
         self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error)
@@ -278,6 +280,9 @@ class Formulas:
         schema = self.fluents.schemas.get(formula.name)
         if len(self.fluents.errors) > before or schema is None or not self.right(atom, fluent):
             return None
+        if not fluent and not schema.declared and formula.name not in self.made and formula.within is None:
+            self.unknown(formula)
+            return None
         arguments: list[Expression] = []
         for each in atom.arguments[:-1] if fluent else atom.arguments:
             if isinstance(each, Variable) and each.name == "_":
@@ -285,6 +290,17 @@ class Formulas:
                 each = Variable(f"_'{self.fresh}", each.span)
             arguments.append(each)
         return FormulaAtom(formula.name, tuple(arguments), None, None, formula.within, formula.span)
+
+    def unknown(self, formula: FormulaAtom) -> None:
+        """Refuse a name that nothing declares."""
+        declared = [name for name, schema in self.fluents.schemas.items() if schema.declared and schema.fluent is None]
+        name = formula.name
+        self.error(
+            f"`{name}` is not declared: there is no fluent and no event of that name",
+            formula.span,
+            did_you_mean(name, [*self.fluents.declared, *declared, *self.made])
+            or f"`fluent {name}(..).` declares one, `event {name}(..) TIME t.` an event of instants",
+        )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
         """Whether an event pattern was lowered: with its mistakes it has no arguments."""

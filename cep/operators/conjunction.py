@@ -68,9 +68,8 @@ class And(OverSeveral):
                 return And((*before, *more, *behind), marks, self.span).spread()
             if anyway is None:
                 return And((*before, tied, *behind), self.negated, self.span).spread()
-            if not any("'" in name for name in self.bound()):
-                each = (And((*before, one, *behind), self.negated, self.span).spread() for one in (tied, anyway))
-                return Or(tuple(each), self.span)
+            each = (And((*before, one, *behind), self.negated, self.span).spread() for one in (tied, anyway))
+            return Or(tuple(each), self.span)
         return replace(self, parts=tuple(parts))
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:

@@ -44,7 +44,8 @@ class Or(OverSeveral):
         return " OR ".join(placed(part, BETWEEN) for part in self.parts), OR
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        mine = [frozenset(name for name in part.bound() if "'" not in name) for part in self.parts]
+        shared = frozenset.intersection(*(part.bound() for part in self.parts))  # what an author wrote as `_` is not
+        mine = [frozenset(name for name in part.bound() if "'" not in name) | shared for part in self.parts]
         every = frozenset[str]().union(*mine)
         for part, names in zip(self.parts, mine, strict=True):
             if names != every:
