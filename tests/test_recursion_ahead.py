@@ -3,12 +3,16 @@ between which they are asked, and what is refused."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine, holds
 from cep.events import Event, Held
@@ -161,3 +165,23 @@ def test_an_input_without_an_end_is_refused() -> None:
     program = DECLARED + "p(K) WHILE a(K) OR EVENTUALLY[1 s, 1 s] p(K)."
     with pytest.raises(CepError, match="known at the end of the input alone: a live input has none"):
         Engine.from_text(program).refuse_endless("a live input")
+
+
+@pytest.mark.parametrize("rule", ["p(K) WHILE EVENTUALLY on(K).", "p(K) WHILE a(K) OR EVENTUALLY[1 s, 1 s] p(K)."])
+def test_a_run_over_a_live_input_is_refused(rule: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text(DECLARED + rule)
+    run = ["run", str(tmp_path / "rules.cep"), "-i", "a=mqtt://localhost/topic", "--from", "0", "--until", "10"]
+    result = CliRunner().invoke(app, run)
+    assert result.exit_code == 2 and "the end of the input alone: a live input has none" in result.output
+
+
+def test_a_run_between_two_times(tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text(DECLARED + "p(K) WHILE a(K) OR EVENTUALLY[1 s, 1 s] p(K).")
+    (tmp_path / "in.jsonl").write_text('{"type": "a", "t": 10, "k": "x"}\n')
+    run = ["run", str(tmp_path / "rules.cep"), "-i", str(tmp_path / "in.jsonl")]
+    refused = CliRunner().invoke(app, run)
+    assert refused.exit_code == 2 and "--from 2013-02-09T03:00 --until" in refused.output
+    result = CliRunner().invoke(app, [*run, "--from", "8", "--until", "10"])
+    assert [json.loads(line)["start"] for line in result.stdout.splitlines()] == [8, 9, 10]
+    explain = ["explain", str(tmp_path / "rules.cep"), "p(x)", "--at", "8", "-i", str(tmp_path / "in.jsonl")]
+    assert "EVENTUALLY[1 s, 1 s] p(K) over [8, 8]" in CliRunner().invoke(app, explain).output

@@ -170,6 +170,8 @@ def _sourced(options: RunOptions) -> _Sourced:
     if engine.withdraws:
         derived = as_written(derived, versions=is_topic(options.sink.output))
     found = find(options.source.inputs, engine.inputs, options.source.format)
+    if any(one.address is not None for one in found):
+        engine.refuse_endless("a live input")
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
