@@ -10,6 +10,10 @@ import pytest
 from cep.core.errors import CepError
 from cep.engine import Engine, holds
 from cep.events import Event, Held
+from cep.explain.fluents import FluentFacts
+from cep.explain.formulas import FormulaReader, set_of, when_of
+from cep.explain.judging import Judge
+from cep.explain.occurrences import Memory
 from cep.runtime.held import held_of
 from tests.long import seeds
 from tests.reference_times import Codes, Frame, Reach, since, stretches
@@ -114,3 +118,24 @@ def test_what_an_event_begins_and_ends_a_thing_since() -> None:
 def test_what_is_refused(body: str, message: str) -> None:
     with pytest.raises(CepError, match=message):
         Engine.from_text(f"{DECLARED}h(X, Y) WHILE {body}.")
+
+
+@pytest.mark.parametrize("word", ["SINCE", "UNTIL"])
+def test_its_parts_are_read_again_as_they_hold(word: str) -> None:
+    program = f"{DECLARED}h(X, Y) WHILE (p(X, Y) {word}[0 s, 0.000003 s] q(X)) AND r(Y)."
+    engine = Engine.from_text(program, lateness=None, remember=2**62)
+    pieces = [("p", (1, 7), 0, 5), ("r", (7,), 1, 9), ("q", (1,), 2, 4), ("r", (8,), 3, 6), ("p", (1, 8), 4, 8)]
+    engine.receive([Event(*piece) for piece in pieces])
+    engine.close()
+    memory, judge = Memory(engine), Judge(engine, most=None)
+    (rule,), reader = FluentFacts(memory).rules_of("h"), FormulaReader(memory, judge)
+    found: dict[tuple, list[tuple[int, int]]] = {}
+    for extent in reader.extents(rule.body, {}):
+        args = tuple(judge.value(each, extent.bound)[0] for each in rule.arguments[:2])
+        found.setdefault(args, []).extend(extent.when)
+    held: dict[tuple, list[tuple[int, int]]] = {}
+    for one in memory.find("h", {}, -(2**62), 2**62):
+        held.setdefault(one.args, []).append(one.codes)
+    assert held and {args: when_of(set_of(when)) for args, when in found.items() if when} == {
+        args: tuple(sorted(when)) for args, when in held.items()
+    }

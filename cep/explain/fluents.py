@@ -259,7 +259,7 @@ class FluentNodes:
                     mine = [each for each in part.sources if each.codes[0] <= high and each.codes[1] >= low]
                     more, out = self._sources(mine, depth)
                     made, left_out = [*made, *more], left_out + out
-                else:
+                elif absent or any(each[0] <= high and each[1] >= low for each in part.when):
                     self.nodes.room -= 1
                     made.append(self._formula(part, low, high, depth - 1, None, absent))
         bound = shown(extent.bound)
