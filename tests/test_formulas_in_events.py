@@ -170,3 +170,19 @@ def test_events_that_ask_in_buckets(seed: int) -> None:
     assert ordered(one for each in tables for one in held_of(each, schemas, None, None)) == every, program.text
     found = [one for each in tables for one in events_of(each, schemas) if one.type not in ("c", "d")]
     assert in_order(found) == made, program.text
+
+
+def test_the_long_times_of_a_value_are_occurrences() -> None:
+    program = """event put(k: string, v: int) TIME t.
+    event take(k: string) TIME t.
+    fluent at(k: string) = v: int.
+    fluent stay(k: string) = v: int.
+    initiate at(K) = V <- put(K, V).
+    terminate at(K) = _ <- take(K).
+    stay(K) = V WHILE at(K) = V LASTING >= 3 s.
+    stayed(K, V) <- stay(K) = V.
+    """
+    engine = Engine.from_text(program, lateness=None)
+    rows = [("put", ("x", 1), 1), ("put", ("x", 2), 2), ("take", ("x",), 7)]
+    engine.receive([Event(name, args, t * 1_000_000, t * 1_000_000) for name, args, t in rows])
+    assert engine.close()["stayed"].rows() == [(2_000_000, 7_000_000, "x", 2)]

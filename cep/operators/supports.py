@@ -60,7 +60,7 @@ class FormulaAtom(Formula):
         return fluent_variables(self.arguments, self.value)
 
     def bound(self) -> Names:
-        return frozenset(each.name for each in self.arguments if isinstance(each, Variable))
+        return frozenset(each.name for each in (*self.arguments, self.value) if isinstance(each, Variable))
 
     def text(self) -> tuple[str, int]:
         text = self.name + print_arguments(self.arguments)
