@@ -135,13 +135,14 @@ class FormulaRecursion(Cycle):
                 else:
                     new[other] = clipped(self.outside[other].held(outputs[other], first, last), first, last)
         nothing = {unit: table[:, :0] for unit, table in new.items()}
-        again = self._shrunk(nothing, gone) if any(map(rows, gone.values())) else {}
+        changing = goes_on and any(goal.next_change() <= last for goal in self.timed)
+        again = self._shrunk(nothing, gone) if changing or any(map(rows, gone.values())) else {}
         derived, alone, opening = 0, 0, True
         while opening or any(rows(new[unit]) for unit in self.cycle.settling):
             made: dict[PlanUnit, Table] = {}
             for unit, _, reads, event in self.cycle.readers:
                 tables = self._tables(reads, event, unit, ChainMap(made, new))
-                some = (opening and not goes_on) or any(map(rows, tables))
+                some = (opening and (not goes_on or unit in self.cycle.timed)) or any(map(rows, tables))
                 made[unit] = self.recursive[unit].grow(tables) if some else empty(self.widths[unit])
                 if self.cycle.ahead:
                     made[unit] = clipped(made[unit], first, last)
@@ -166,9 +167,9 @@ class FormulaRecursion(Cycle):
         return int(found[START].min(initial=INFINITE)) > 2 * known + 1
 
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
-        """Whether what holds goes on but for what follows of the changes: time alone changes nothing, nor does the
-        knowledge, and of what NOT asks nothing changes."""
-        if self.timed or any(rows(outputs[unit]) for unit in self.cycle.negated):
+        """Whether what holds goes on but for what follows of the changes, and of what time changes: the knowledge
+        changes nothing, and of what NOT asks nothing changes. To the end of all time it is found from nothing."""
+        if (self.timed and last == INFINITE) or any(rows(outputs[unit]) for unit in self.cycle.negated):
             return False
         if any(goal.next_change() <= last for goal in self.following):
             return False
@@ -177,14 +178,14 @@ class FormulaRecursion(Cycle):
     def _shrunk(self, nothing: Mapping[PlanUnit, Table], gone: Mapping[PlanUnit, Table]) -> dict[PlanUnit, Table]:
         """Tell all goals what may go on no more, as what it came from may not (Gupta, Mumick, Subrahmanian,
         *Maintaining views incrementally*, SIGMOD 1993). Gives what goes on nonetheless, by unit."""
-        new = {**nothing, **gone}
+        new, opening = {**nothing, **gone}, True
         while True:
             made: dict[PlanUnit, Table] = {}
             for unit, _, reads, event in self.cycle.readers:
                 tables = self._tables(reads, event, unit, ChainMap(made, new))
-                some = any(map(rows, tables))
+                some = (opening and unit in self.cycle.timed) or any(map(rows, tables))
                 made[unit] = self.recursive[unit].shrink(tables) if some else empty(self.widths[unit])
-            new = {**nothing, **{unit: made[unit] for unit in self.cycle.settling}}
+            new, opening = {**nothing, **{unit: made[unit] for unit in self.cycle.settling}}, False
             if not any(rows(made[unit]) for unit in self.cycle.settling):
                 break
         found = {unit: goal.remaining() for unit, goal in self.counting.items()}

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.fluents import KINDS
-from cep.core.interval_sets import INFINITE, Reach
+from cep.core.interval_sets import INFINITE, Intervals, Reach
 from cep.core.relation import END, FIRST, START, Table, empty
 from cep.core.temporal_operators import TEMPORAL
 from cep.core.time import END_OF_TIME, Frontier
@@ -109,26 +109,71 @@ class TemporalGoal(NumberedState):
     # --- in a recursion ---
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
-        assert not goes_on, "time alone changes what it gives"
         self.stretch = (first, last)
         self.grown = [GrowingIntervals() for _ in self.spec.take]
         self.found = GrowingIntervals()
         self.opened = False
+        count = self.tuples.count if goes_on else 0
+        self.goes_on = goes_on
+        self.lost = [np.zeros(count, np.bool_) for _ in self.spec.take]
+        """Of the tuples that there are which are lost to an input."""
+        self.stopped = np.zeros(count, np.bool_)
+        self.known = np.zeros(count, np.bool_)
+        """Those of them whose inputs are among what has grown."""
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        """What changes with time alone, and what an input loses, may go on no more."""
+        touched = [np.empty(0, np.int64)]
+        if not self.opened:
+            touched, self.opened = [self._changing()], True
+        for number, (table, lost) in enumerate(zip(inputs, self.lost)):
+            slots = self.tuples.slots(self._read_in(number, table), self.columns, False, True)
+            slots = slots[(slots >= 0) & (slots < len(lost))]
+            lost[slots] = True
+            touched.append(slots)
+        keys = np.unique(np.concatenate(touched))
+        keys = keys[self.evaluation.holding(keys) & ~self.stopped[keys]]
+        self.stopped[keys] = True
+        start, end = (np.full(len(keys), code) for code in self.stretch)
+        return table_of(Intervals(keys, start, end), self.tuples.known)
+
+    def _changing(self) -> Ints:
+        """The tuples that time alone changes in the stretch."""
+        keys = self.evaluation.changing(self.stretch[1])
+        return keys[keys < len(self.stopped)]
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """All that is kept may go on into the stretch; later, what has become more."""
-        changed = [np.empty(0, np.int64) if self.opened else self.evaluation.kept()]
-        self.opened = True
+        """Where nothing goes on all that is kept may go on into the stretch, else what time or an input has touched;
+        later, what has become more."""
+        changed = [np.empty(0, np.int64)]
+        if not self.goes_on:
+            changed += [] if self.opened else [self.evaluation.kept()]
+            self.opened = True
+        elif not self.known.any():
+            changed += [self._changing(), np.flatnonzero(np.logical_or.reduce([self.stopped, *self.lost]))]
         for number, table in enumerate(inputs):
             table = self._read_in(number, table)
             slots = self.tuples.slots(table, self.columns, True, True)
             changed.append(self.grown[number].added(slots, table[START], table[END]).key)
         keys = np.unique(np.concatenate(changed))
+        self._going_on(keys)
         made = self.evaluation.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
-        return table_of(self.found.added(keys[made.key], made.start, made.end), self.tuples.known)
+        fresh = self.found.added(keys[made.key], made.start, made.end)
+        if self.goes_on:  # what goes on anyway is no news
+            old = fresh.key < len(self.stopped)
+            old[old] = self.evaluation.holding(fresh.key[old]) & ~self.stopped[fresh.key[old]]
+            fresh = Intervals(fresh.key[~old], fresh.start[~old], fresh.end[~old])
+        return table_of(fresh, self.tuples.known)
 
-    def shrink(self, inputs: Sequence[Table]) -> Table:
-        raise AssertionError("time alone changes what it gives")
+    def _going_on(self, keys: Ints) -> None:
+        """Have what holds on the inputs of tuples, and is not lost, among what has grown."""
+        keys = keys[keys < len(self.known)]
+        keys = keys[~self.known[keys]]
+        self.known[keys] = True
+        for number, lost in enumerate(self.lost):
+            mine = keys[self.evaluation.holding(keys, number) & ~lost[keys]]
+            start, end = (np.full(len(mine), code) for code in self.stretch)
+            self.grown[number].added(mine, start, end)
 
     def held(self, changes: Table, first: int, last: int) -> Table:
         """See `cep.operators.goals.contract.KnowsHeld`."""

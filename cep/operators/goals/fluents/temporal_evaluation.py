@@ -20,6 +20,7 @@ import numpy as np
 from cep.core.interval_sets import INFINITE, Intervals, Reach, first_reached, reach
 from cep.core.room import roomy
 from cep.core.temporal_operators import LAST, TEMPORAL
+from cep.operators.goals.contract import Bools
 from cep.operators.goals.fluents.changes import Changes, Ints, by_code, no_changes
 from cep.operators.goals.fluents.stretches import changes_against, stretch_of
 from cep.operators.goals.fluents.temporal_kernels import (
@@ -130,6 +131,18 @@ class TemporalEvaluation:
     def begun(self) -> Ints:
         """The keys of which the result holds, as far as it was given."""
         return np.flatnonzero(self._state[:, FLAGS] & BEGUN)
+
+    def changing(self, until: int) -> Ints:
+        """The keys of which the result changes up to a code if the inputs do not, ascending."""
+        return np.flatnonzero(self._state[:, TIMER] <= until)
+
+    def holding(self, keys: Ints, side: int | None = None) -> Bools:
+        """Of which keys the result holds, or an input (`side`), as far as that was given."""
+        found = np.zeros(len(keys), np.bool_)
+        known = keys < len(self._state)
+        flag = BEGUN if side is None else (LEFT, RIGHT)[side] if self.inputs == 2 else OPEN
+        found[known] = self._state[keys[known], FLAGS] & flag != 0
+        return found
 
     def next_change(self) -> int:
         """At which code the result changes next if the inputs do not; INFINITE: never."""
