@@ -38,6 +38,41 @@ def phased_order(codes: Ints, phases: Ints) -> Ints:
     return stable_order((np.clip(codes, low, high) - low) << 1 | phases)
 
 
+def stable_order_of(*columns: Ints) -> Ints:
+    """The rows in the order of these columns, of those equal in one by the next, and then as they come: int64
+    positions. Columns whose values lie together are sorted in one word."""
+    count = len(columns[0])
+    bits = (count - 1).bit_length() if count else 0
+    order = np.arange(count)
+    words, used = None, bits
+    for column in reversed(columns):
+        low, high = (int(column.min()), int(column.max())) if count else (0, 0)
+        wide = (high - low).bit_length()
+        if words is not None and used + wide > WORD:
+            order, words, used = _by_word(words, order, bits), None, bits
+        if used + wide > WORD:
+            order = order[np.argsort(column[order], kind="stable")]
+        elif wide:
+            word = (column - low) << (used - bits)
+            words, used = word if words is None else words | word, used + wide
+    return order if words is None else _by_word(words, order, bits)
+
+
+def _by_word(words: Ints, order: Ints, bits: int) -> Ints:
+    """An order sorted by words, with which so many bits have room for a place."""
+    places = words[order] << bits | np.arange(len(order))
+    places.sort()
+    sorted_order: Ints = order[places & ((1 << bits) - 1)]
+    return sorted_order
+
+
+def ranks(values: Ints) -> Ints:
+    """Of values that go up, how many others are below each."""
+    found = np.zeros(len(values), np.int64)
+    np.cumsum(values[1:] != values[:-1], out=found[1:])
+    return found
+
+
 def span(values: Ints) -> tuple[int, int]:
     """The least and the greatest of what is finite, and one farther for what is not, at -INFINITE and INFINITE."""
     low, high = int(values.min()), int(values.max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import repeat
 
 import numpy as np
@@ -50,13 +51,24 @@ def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
         for i, attribute in enumerate(schema.attributes)
     ]
     if not kind.defined:
-        bounds = _BOUNDS.new_from_index(BOUNDS.index("(]"), rows(table))
+        bounds = _bounds_alike(BOUNDS.index("(]"), rows(table))
         bounds = bounds.set(end.is_null(), "()") if end.null_count() else bounds
     elif not rows(table) or table[ORDER].min() == table[ORDER].max():
-        bounds = _BOUNDS.new_from_index(int(table[ORDER, 0]) if rows(table) else 0, rows(table))
+        bounds = _bounds_alike(int(table[ORDER, 0]) if rows(table) else 0, rows(table))
     else:
         bounds = _BOUNDS.gather(table[ORDER])
     return pl.DataFrame([start, end, *attributes, bounds])
+
+
+def _bounds_alike(which: int, count: int) -> pl.Series:
+    """So many of the same bounds."""
+    return _BOUNDS.new_from_index(which, count) if count > FEW else _few_bounds(which)[:count]
+
+
+@cache
+def _few_bounds(which: int) -> pl.Series:
+    """The same bounds often: a frame has a part of them, and shares its memory."""
+    return _BOUNDS.new_from_index(which, FEW)
 
 
 def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.Series:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, ORDER, START, Table, concat, rows
-from cep.core.stable_order import stable_order
+from cep.core.stable_order import ranks, stable_order, stable_order_of
 from cep.operators.goals.intrinsics import bare, bare_linear
 from cep.operators.goals.keys import mix
 
@@ -82,6 +82,21 @@ def take(table, index):  # type: ignore[no-untyped-def]
     return taken
 
 
+@njit(linear=True, cache=True)
+def with_constant(table, row, value, chosen):  # type: ignore[no-untyped-def]
+    """The occurrences that have this value in a row of the table, with the rows `chosen`."""
+    index = np.empty(table.shape[1], np.int64)
+    count = 0
+    for i in range(table.shape[1]):
+        index[count] = i
+        count += table[row, i] == value
+    made = np.empty((len(chosen), count), np.int64)
+    for c in range(len(chosen)):
+        for i in range(count):
+            made[c, i] = table[chosen[c], index[i]]
+    return made
+
+
 def by_arrival(table: Table) -> Table:
     """The table sorted by arrival, stably; itself where it is already."""
     if _disorder(table) == 0:
@@ -97,18 +112,15 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
         return np.arange(rows(table))
     if disorder == 1:
         permutation, short = _sort_instants(table)
-        return permutation if short else _by_words(table)
+        return permutation if short else _by_words(table, ranks(table[END]))
     by_end = stable_order(table[END])
     permutation, short = _sort_instants(take(table[: ORDER + 1], by_end))
-    return by_end[permutation] if short else _by_words(table)
+    return by_end[permutation] if short else _by_words(table, table[END])
 
 
-def _by_words(table: Table) -> NDArray[np.int64]:
-    """The same for many rows."""
-    order = stable_order(table[ORDER])
-    for row in (START, END):
-        order = order[stable_order(table[row, order])]
-    return order
+def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same for many rows, with numbers that are in the order of their ends."""
+    return stable_order_of(end, table[START] - table[END], table[ORDER])
 
 
 @bare

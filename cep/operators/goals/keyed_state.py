@@ -88,8 +88,8 @@ class StoredState(KeyedState):
 
 
 class NumberedState(KeyedState):
-    """A state of keys or tuples by number. Of many nothing is kept after a while: when the numbers given are four
-    times those in use, all that is kept gets new ones."""
+    """A state of keys or tuples by number. Of many nothing is kept after a while: when the numbers given are some
+    eight times the rows kept, all that is kept gets new ones."""
 
     watched = 1024
     """From how many numbers on the state is looked at."""
@@ -98,11 +98,22 @@ class NumberedState(KeyedState):
     def _numbers(self) -> int:
         """How many numbers were given, of the kind that has most."""
 
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """See `cep.operators.goals.contract`."""
+
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """See `cep.operators.goals.contract`."""
-        if wholly or self._numbers() > self.watched:
-            self._become(self._state())
-            self.watched = max(1024, 4 * self._numbers())
+        given = self._numbers()
+        if not wholly:
+            if given <= self.watched:
+                return
+            self.watched = max(8 * self.size[0], given + (given >> 2))  # what a look costs, new numbers pay for
+            if given <= 8 * self.size[0]:
+                return
+        self._become(self._state())
+        self.watched = max(1024, 8 * self._numbers())
 
 
 @dataclass(frozen=True, slots=True)

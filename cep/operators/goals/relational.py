@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, column, concat, empty, rows
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, column, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals.arrival import as_set, by_arrival, take
+from cep.operators.goals.arrival import as_set, by_arrival, take, with_constant
 from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import ColumnType
@@ -114,7 +114,13 @@ class ScanGoal(Memoryless):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
-        if rows(table) and (self.constants or self.equal):
+        if not rows(table):
+            return table if self.whole else table[self.rows]
+        if len(self.constants) == 1 and not self.equal and self.constants[0][1] is not None:
+            position, value = self.constants[0]
+            found: Table = with_constant(contiguous(table), FIRST + position, value, self.rows)
+            return found
+        if self.constants or self.equal:
             keep = np.ones(rows(table), np.bool_)
             for position, value in self.constants:
                 keep &= False if value is None else table[FIRST + position] == value

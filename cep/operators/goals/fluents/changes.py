@@ -59,10 +59,52 @@ def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
     """Rows almost in the order of their codes sorted by these; of those of one code what begins is `first` (1), or what
     ends (0)."""
     made = np.empty((3, len(code)), np.int64)
-    if not _settled(key, code, begins, first, made):
+    if not _by_instant(key, code, begins, first, made) and not _settled(key, code, begins, first, made):
         order = phased_order(code, begins ^ first)
         return Changes(key[order], code[order], begins[order])
     return Changes(*made)
+
+
+@njit(linear=True, cache=True)
+def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
+    """The rows into `made`, which has room for them, where their instants go up already: those of one instant by code
+    and then by what begins or ends, which together are four kinds. False: the instants do not go up."""
+    n = len(code)
+    since = 0
+    while since < n:
+        instant = code[since] >> 1
+        if since + 1 == n or code[since + 1] >> 1 > instant:
+            made[0, since], made[1, since], made[2, since] = key[since], code[since], begins[since]
+            since += 1
+            continue
+        second = third = fourth = since
+        stop = since
+        while stop < n and code[stop] >> 1 == instant:
+            later, turn = code[stop] & 1, begins[stop] ^ first
+            second += (1 - later) * (1 - turn)
+            third += 1 - later
+            fourth += 1 - later * turn
+            stop += 1
+        if stop < n and code[stop] >> 1 < instant:
+            return False
+        at = since
+        for i in range(since, stop):
+            if code[i] & 1:
+                if begins[i] ^ first:
+                    place = fourth
+                    fourth += 1
+                else:
+                    place = third
+                    third += 1
+            elif begins[i] ^ first:
+                place = second
+                second += 1
+            else:
+                place = at
+                at += 1
+            made[0, place], made[1, place], made[2, place] = key[i], code[i], begins[i]
+        since = stop
+    return True
 
 
 @njit(linear=True, cache=True)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.hashtable import MISSING, NAN
-from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.relation import FIRST, Table, empty
 from cep.core.room import filled_room
@@ -23,6 +22,7 @@ from cep.operators.goals.fluents.change_tables import put_changes
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.conjunction import ConjunctionGoal
 from cep.operators.goals.fluents.conjunction_stretches import ConjunctionSpec, Side
+from cep.operators.goals.intrinsics import bare_linear
 from cep.operators.goals.keys import Keys
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def matches(spec: ConjunctionSpec) -> bool:
     return all(sorted(side.key) == list(side.columns) for side in (spec.left, spec.right))
 
 
-@njit(linear=True, cache=True)
+@bare_linear
 def _matched(  # type: ignore[no-untyped-def]
     left, left_code, left_begins, right, right_code, right_begins, negated, flags, made
 ):

@@ -17,7 +17,7 @@ from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, KI
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.room import filled_room, roomy
-from cep.core.stable_order import stable_order
+from cep.core.stable_order import ranks, stable_order, stable_order_of
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import MISSING
 from cep.operators.goals.arrival import by_arrival, take
@@ -34,7 +34,6 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import sorted_rows
 from cep.operators.goals.fluents.record_pieces import (
     NEVER,
     NO_PIECES,
@@ -51,19 +50,26 @@ from cep.operators.goals.fluents.recording_kernel import (
     C_NAME,
     C_ORDER,
     C_START,
-    C_TIMER,
     CELLS,
     I_END,
     I_SLOT,
+    I_WIDTH,
+    N_BEGUN,
+    N_ENDED,
     N_HELD,
     N_TIMERS,
     N_WIDTH,
     NOTHING,
+    T_TIMER,
+    T_WIDTH,
+    UNTIMED,
+    ends_of,
     joined,
+    joined_all,
     keep,
     next_end,
     put_rows,
-    settled,
+    set_timers,
 )
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
@@ -76,6 +82,8 @@ if TYPE_CHECKING:
 _OF_BEGINNING, _OF_END = [BEGINS, BEGINNING_OF], [ENDS, ENDING, WHOLE, GIVEN]
 _TURN = np.zeros(KINDS, np.int64)
 """In which order of rows of one interval and instant those of a kind come."""
+FEW = 4
+"""Where there are so many tuples a record, or less, all are looked at."""
 _TURN[[BEGINS, BEGINS_AT, BEGINNING_OF, ENDS, ENDS_AT, ENDING, WHOLE, GIVEN]] = [0, 0, 1, 2, 2, 3, 4, 5]
 
 
@@ -113,7 +121,8 @@ class RecordingGoal(NumberedState):
         self._empty()
 
     def _empty(self) -> None:
-        self.cells, self.heap = np.empty((0, CELLS), np.int64), np.empty((0, 2), np.int64)
+        self.cells, self.timers = np.empty((0, CELLS), np.int64), np.empty((0, T_WIDTH), np.int64)
+        self.heap = np.empty((0, 2), np.int64)
         self.counts = np.zeros(N_WIDTH, np.int64)
 
     def begin(self, frontier: Frontier) -> None:
@@ -122,26 +131,23 @@ class RecordingGoal(NumberedState):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         records, watermark, width = contiguous(inputs[0]), frontier.watermark, self.spec.width
         slots = self.keys.slots(records, self.places, True, True)
-        end, bounds, start = records[FIRST + width : FIRST + width + 3]
-        self.latest = max(self.latest, int(end.max(initial=BEGINNING)))
-        closing = start != MISSING
-        pieces = Pieces(
-            slots,
-            2 * np.where(closing, start, records[START]) + 1 - (bounds & 1),
-            np.where(end == MISSING, INFINITE, 2 * end - 1 + (bounds >> 1 & 1)),
-            records[ORDER],
-            records[IDENTITY],
-        )
-        if self._one_each(pieces, closing):
-            made = self._step_each(pieces.at(~closing) if closing.any() else pieces, watermark)
+        ends = np.empty((2, rows(records)), np.int64)
+        latest, closers, lasting, rising = ends_of(records, width, ends)
+        self.latest = max(self.latest, int(latest))
+        pieces = Pieces(slots, ends[0], ends[1], records[ORDER], records[IDENTITY])
+        if self._one_each(closers + lasting > 0):
+            if closers:
+                pieces = pieces.at(records[FIRST + width + 2] == MISSING)
+            made = self._step_each(pieces if rising else pieces.at(stable_order(pieces.start)), watermark)
         else:
-            made = self._step_pieces(pieces, closing, watermark)
+            made = self._step_pieces(pieces, records[FIRST + width + 2] != MISSING, watermark)
         self.done = max(self.done, watermark)
         return made
 
-    def _one_each(self, pieces: Pieces, closing: Bools) -> bool:
-        """Whether each tuple has one interval at most, which no record closes; if so, it is in its cells."""
-        if not self.spec.final and (closing.any() or (pieces.end == INFINITE).any()):
+    def _one_each(self, unfinished: bool) -> bool:
+        """Whether each tuple has one interval at most, which no record closes; if so, it is in its cells. `unfinished`:
+        there are records that have no end, or are the end of others."""
+        if not self.spec.final and unfinished:
             return False
         if not len(self.held.slot):
             return True
@@ -153,17 +159,19 @@ class RecordingGoal(NumberedState):
         self.held = NO_PIECES
         self._empty()
         self._reserve(len(whole.slot))
-        keep(*whole, self.cells, self.heap, self.counts)
+        keep(*whole, self.cells, self.timers, self.heap, self.counts)
         return True
 
-    def _reserve(self, timers: int) -> None:
-        """Room for all tuples, and so many timers more."""
+    def _reserve(self, more: int) -> None:
+        """Room for all tuples, and so many timers more, or as many as tuples that hold more where none is set."""
         if self.keys.count > len(self.cells):
             cells: Ints = np.zeros((roomy(self.keys.count, 2 * len(self.cells)), CELLS), np.int64)
-            cells[:, C_END], cells[:, C_TIMER] = NOTHING, INFINITE
-            cells[: len(self.cells)] = self.cells
-            self.cells = cells
-        self.heap = filled_room(self.heap, int(self.counts[N_TIMERS]) + timers, 0)
+            timers: Ints = np.zeros((len(cells), T_WIDTH), np.int64)
+            cells[:, C_END], timers[:, T_TIMER] = NOTHING, INFINITE
+            cells[: len(self.cells)], timers[: len(self.cells)] = self.cells, self.timers
+            self.cells, self.timers = cells, timers
+        there = int(self.counts[N_HELD if self.counts[N_TIMERS] == UNTIMED else N_TIMERS])
+        self.heap = filled_room(self.heap, there + more, 0)
 
     def _current(self) -> Pieces:
         """What is in cells."""
@@ -176,22 +184,26 @@ class RecordingGoal(NumberedState):
         return self.held.with_(self._current()) if self.counts[N_HELD] else self.held
 
     def _step_each(self, pieces: Pieces, watermark: int) -> Table:
-        if not sorted_rows(pieces.start):
-            pieces = pieces.at(stable_order(pieces.start))
+        known = self.keys.count
         self._reserve(len(pieces.slot))
-        begun, ended = joined(*pieces, self.done, watermark, self.cells, self.heap, self.counts)
-        self.next = time_of(int(next_end(self.cells, self.heap, self.counts)))
-        by_end = stable_order(ended[:, I_SLOT])
-        by_end = by_end[stable_order((ended[by_end, I_END] + 1) >> 1)]
+        begun: Ints = np.empty((len(pieces.slot), I_WIDTH), np.int64)
+        ended: Ints = np.empty((len(pieces.slot) + int(self.counts[N_HELD]), I_WIDTH), np.int64)
+        taken = (*pieces, self.done, watermark, self.cells)
+        if FEW * len(pieces.slot) >= known:
+            joined_all(*taken, known, self.counts, begun, ended)
+        else:
+            if self.counts[N_TIMERS] == UNTIMED:
+                set_timers(self.cells, self.timers, known, self.heap, self.counts)
+            joined(*taken, self.timers, self.heap, self.counts, begun, ended)
+        begun, ended = begun[: self.counts[N_BEGUN]], ended[: self.counts[N_ENDED]]
+        self.next = time_of(int(next_end(self.cells, self.timers, self.heap, self.counts)))
+        by_end = stable_order_of((ended[:, I_END] + 1) >> 1, ended[:, I_SLOT])
         wanted = self.wanted
         first, last = np.count_nonzero(wanted[_OF_BEGINNING]), np.count_nonzero(wanted[_OF_END])
         table = np.empty((FIRST + self.spec.width + 1, first * len(begun) + last * len(ended)), np.int64)
-        put_rows(begun, ended, by_end, wanted, self.keys.known, table)
-        if not settled(table, _TURN):
-            order = stable_order(table[ORDER] << 4 | _TURN[table[-1]])
-            for column in (START, END):
-                order = order[stable_order(table[column, order])]
-            table = take(table, order)
+        if not put_rows(begun, ended, by_end, wanted, self.keys.known, _TURN, table):
+            end = table[END]
+            table = take(table, stable_order_of(ranks(end), table[START] - end, table[ORDER], _TURN[table[-1]]))
         return self._named(table) if rows(table) else empty(self.spec.width + 1)
 
     def _named(self, table: Table) -> Table:
@@ -343,7 +355,7 @@ class RecordingGoal(NumberedState):
 
     @property
     def size(self) -> tuple[int, int]:
-        arrays = (*self.held, self.cells, self.heap)
+        arrays = (*self.held, self.cells, self.timers, self.heap)
         held = len(self.held.slot) + int(self.counts[N_HELD])
         return held, int(sum(array.nbytes for array in arrays) + self.keys.nbytes)
 

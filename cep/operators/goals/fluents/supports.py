@@ -25,8 +25,8 @@ from cep.core.fluents import (
     WHOLE,
 )
 from cep.core.interval_sets import INFINITE
-from cep.core.kernels import njit
-from cep.core.relation import END, FIRST, ORDER, START, Table, empty, rows
+from cep.core.prefetch import prefetch
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, rows
 from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.coded_columns import codes_of
@@ -53,6 +53,7 @@ from cep.operators.goals.fluents.change_tables import (
 )
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.supports_stretches import COUNT, SINCE, SupportsSpec, SupportsStretches, counted
+from cep.operators.goals.intrinsics import bare_linear, inside
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
@@ -61,52 +62,66 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.supports import Extent, FormulaEvent, Projection
 
-MOST = 4
-"""Rows that one change makes at most."""
+_OPENING, _CLOSING = [BEGINS, BEGINS_AT, BEFORE], [ENDS, ENDS_AT]
+AHEAD = 16
+"""Changes: so far ahead the state of a tuple is asked for."""
 
 
-@njit(linear=True, cache=True)
-def _give(given, count, start, end, row, kind):  # type: ignore[no-untyped-def]
-    given[count, 0], given[count, 1], given[count, 2], given[count, 3], given[count, 4] = start, end, row, kind, 0
+@inside
+def _row(table, place, start, end, order, kind, known, slot):  # type: ignore[no-untyped-def]
+    table[START, place], table[END, place], table[ORDER, place], table[IDENTITY, place] = start, end, order, 0
+    for column in range(known.shape[1]):
+        table[FIRST + column, place] = known[slot, column]
+    table[FIRST + known.shape[1], place] = kind
+    return place + 1
 
 
-@njit(linear=True, cache=True)
-def _become(code, begins, since, wanted):  # type: ignore[no-untyped-def]
-    """What becomes of a fluent by changes of its tuples: rows (start, end, change, kind, order), MOST a change at most,
-    for which there is room, and how many."""
-    given = np.empty((MOST * len(code), 5), np.int64)
-    count = 0
-    for i in range(len(code)):
-        at = code[i]
-        ever = since[i] == -INFINITE
-        start = SINCE_EVER if ever else since[i] >> 1
+@bare_linear
+def _become(slots, code, begins, state, wanted, known, delay, table):  # type: ignore[no-untyped-def]
+    """What becomes of a fluent by changes of what supports its tuples, in order, at one code those that begin first:
+    rows of the kinds `wanted`, into `table`, and how many. It has room for all that changes which begin can make, and
+    those which end; `state` has a row for each slot."""
+    place = 0
+    for i in range(len(slots)):
+        if i + AHEAD < len(slots):
+            prefetch(state, slots[i + AHEAD])
+        slot, at = slots[i], code[i]
+        before = state[slot, COUNT]
         if begins[i]:
+            state[slot, COUNT] = before + 1
+            if before > 0:
+                continue
+            state[slot, SINCE] = at
+            ever = at == -INFINITE
+            start = SINCE_EVER if ever else at >> 1
             kind = BEGINS if at & 1 else BEGINS_AT
             if ever:
                 kind = BEFORE
             if wanted[kind]:
-                _give(given, count, start, start, i, kind)
-                count += 1
+                place = _row(table, place, start, start + delay, 0, kind, known, slot)
             if wanted[BEGINNING] and not ever:
-                _give(given, count, start, start, i, BEGINNING)
-                count += 1
+                place = _row(table, place, start, start + delay, 0, BEGINNING, known, slot)
             continue
+        if before == 0:
+            continue
+        state[slot, COUNT] = before - 1
+        if before > 1:
+            continue
+        since = state[slot, SINCE]
+        ever = since == -INFINITE
+        start = SINCE_EVER if ever else since >> 1
         end = at >> 1
         kind = ENDS if at & 1 else ENDS_AT
         if wanted[kind]:
-            _give(given, count, end, end, i, kind)
-            count += 1
+            place = _row(table, place, end, end + delay, 0, kind, known, slot)
         if wanted[ENDING]:
-            _give(given, count, end, end, i, ENDING)
-            count += 1
+            place = _row(table, place, end, end + delay, 0, ENDING, known, slot)
         if wanted[WHOLE] and not ever:
-            _give(given, count, start, end, i, WHOLE)
-            count += 1
+            place = _row(table, place, start, end + delay, 0, WHOLE, known, slot)
         if wanted[GIVEN]:
-            _give(given, count, start, end, i, GIVEN)
-            given[count, 4] = (1 if since[i] & 1 == 0 else 0) + (2 if at & 1 else 0)
-            count += 1
-    return given, count
+            bounds = (1 if since & 1 == 0 else 0) + (2 if at & 1 else 0)
+            place = _row(table, place, start, end + delay, bounds, GIVEN, known, slot)
+    return place
 
 
 class SupportsGoal(NumberedState, SupportsStretches):
@@ -131,12 +146,10 @@ class SupportsGoal(NumberedState, SupportsStretches):
         self.state = filled_room(self.state, self.tuples.count, 0)
         if self.first > -INFINITE:
             slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))
-        turns, since = counted(slots, code, begins, self.state)
-        slots, code, begins = slots[turns], code[turns], begins[turns]
-        if self.spec.wanted is None:
-            return self._changes(slots, code, begins)
-        given, count = _become(code, begins, since, self.spec.wanted)
-        return self._rows(given[:count], slots)
+        if self.spec.wanted is not None:
+            return self._given(slots, code, begins, self.spec.wanted)
+        turns, _ = counted(slots, code, begins, self.state)
+        return self._changes(slots[turns], code[turns], begins[turns])
 
     def _read_in(self, table: Table) -> Table:
         """The input as changes of the tuples."""
@@ -167,14 +180,17 @@ class SupportsGoal(NumberedState, SupportsStretches):
         put_changes(made, FIRST + width, code, begins, self.spec.delay)
         return made
 
-    def _rows(self, given: Ints, slots: Ints) -> Table:
-        if not len(given):
-            return empty(len(self.spec.take) + 1)
-        made = np.zeros((FIRST + len(self.spec.take) + 1, len(given)), np.int64)
-        made[START], made[END], made[ORDER], made[-1] = given[:, 0], given[:, 1], given[:, 4], given[:, 3]
-        made[END] += self.spec.delay
-        made[FIRST:-1] = self.tuples.known[slots[given[:, 2]]].T
-        if self.lineage is not None:
+    def _given(self, slots: Ints, code: Ints, begins: Ints, wanted: Ints) -> Table:
+        """What becomes of a fluent."""
+        some = int(np.count_nonzero(begins))
+        opening = wanted[_OPENING].max() + wanted[BEGINNING]
+        closing = wanted[_CLOSING].max() + wanted[[ENDING, WHOLE, GIVEN]].sum()
+        room = int(opening * some + closing * (len(begins) - some))
+        made = np.empty((FIRST + len(self.spec.take) + 1, room), np.int64)
+        count = _become(slots, code, begins, self.state, wanted, self.tuples.known, self.spec.delay, made)
+        if count < room:
+            made = np.ascontiguousarray(made[:, :count])
+        if count and self.lineage is not None:
             self.lineage.name(made)
         return made
 

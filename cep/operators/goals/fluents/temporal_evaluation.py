@@ -97,7 +97,8 @@ class TemporalEvaluation:
         self.decided = decided
         self.given = max(self.given, min(self._known(decided), decided if until is None else until))
         left, right = inputs[0], inputs[-1] if self.inputs == 2 else no_changes()
-        due = due_keys(self._state, self._pool, self._heap, self._counts, self.given)
+        due: Ints = np.empty(int(self._counts[C_TIMERS]), np.int64)
+        due = due[: due_keys(self._state, self._pool, self._heap, self._counts, self.given, due)]
         some = len(left.key) + len(right.key)
         if not some and not len(due):
             return no_changes(), self.given
@@ -107,13 +108,14 @@ class TemporalEvaluation:
         for keys in (due, left.key, right.key):
             count, room = touch(self._state, keys, touched, count, room)
         self._heap = _grown(self._heap, int(self._counts[C_TIMERS]), count)
-        made = advance(
-            self._rule, *left, *right, touched[:count], self.given, room, self._state, self._pool, self._counts,
-            self._heap,
+        made: Ints = np.empty((3, room), np.int64)
+        given = advance(
+            self._rule, *left, *right, touched[:count], self.given, self._state, self._pool, self._counts, self._heap,
+            *made,
         )  # fmt: skip
         if self._counts[C_TIMERS] > self._watched:
             self._sweep()
-        return by_code(*made), self.given
+        return by_code(*made[:, :given]), self.given
 
     def close(self, end: int = INFINITE) -> tuple[Changes, int]:
         """The inputs stay for ever as they are: what the result then is, up to `end`."""

@@ -7,13 +7,11 @@ key keeps what a reach back still needs, however many changes it had.
 
 from __future__ import annotations
 
-import numpy as np
-
 from cep.core.interval_sets import INFINITE, dilated_end, dilated_start, eroded_end, eroded_start
-from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.temporal_operators import DILATE, ERODE, LAST, SINCE, UNTIL
 from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_timer
+from cep.operators.goals.intrinsics import bare_linear, inside
 
 R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
 """A rule: what is done, displacements from low to high (negative: ahead), the least length in microseconds."""
@@ -33,7 +31,7 @@ C_USED, C_FREE, C_TIMERS, C_GIVEN, C_WIDTH = range(5)
 """How many rows of the pool were ever used, the first free one, how many timers, how many changes were given."""
 
 
-@njit(cache=True, inline="always")
+@inside
 def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
     """The key's last interval from now on, without an end, starts there; what it touches is one with it."""
     state[key, FLAGS] |= OPEN
@@ -59,7 +57,7 @@ def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
     state[key, WAITING] += 1
 
 
-@njit(cache=True, inline="always")
+@inside
 def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
     """One of the key's intervals, the first or the last, goes."""
     following, before = pool[row, P_NEXT], pool[row, P_BEFORE]
@@ -76,7 +74,7 @@ def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
     state[key, WAITING] -= 1
 
 
-@njit(cache=True, inline="always")
+@inside
 def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
     """The key's last interval ends there; one that is none, or too short, goes."""
     state[key, FLAGS] &= ~OPEN
@@ -89,7 +87,7 @@ def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
         pool[tail, P_END] = end
 
 
-@njit(cache=True, inline="always")
+@inside
 def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """A change of the only input."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
@@ -111,7 +109,7 @@ def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
         _end(state, pool, counts, key, end, rule[R_LEAST])
 
 
-@njit(cache=True, inline="always")
+@inside
 def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """A change of the right of SINCE and UNTIL. With a displacement of nothing it counts wherever it holds."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
@@ -130,7 +128,7 @@ def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
             _end(state, pool, counts, key, dilated_end(code - 1, high) if held else code - 1, 0)
 
 
-@njit(cache=True, inline="always")
+@inside
 def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """A change of the left of SINCE and UNTIL, which need not hold at its ends: there, too, the right may have held."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
@@ -155,7 +153,7 @@ def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unty
         pool[state[key, TAIL], P_END] = min(pool[state[key, TAIL], P_END], closed)
 
 
-@njit(cache=True, inline="always")
+@inside
 def _next(state, pool, key):  # type: ignore[no-untyped-def]
     """The code at which the key's result changes next, as far as is known; INFINITE: never."""
     head = state[key, HEAD]
@@ -166,7 +164,7 @@ def _next(state, pool, key):  # type: ignore[no-untyped-def]
     return INFINITE if pool[head, P_END] == INFINITE else pool[head, P_END] + 1
 
 
-@njit(cache=True, inline="always")
+@inside
 def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore[no-untyped-def]
     """The changes of a key's result up to a code."""
     given = counts[C_GIVEN]
@@ -184,13 +182,13 @@ def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore
     return code
 
 
-@njit(linear=True, cache=True)
-def due_keys(state, pool, heap, counts, until):  # type: ignore[no-untyped-def]
-    """The keys whose result changes up to a code, in no order; their timers go. As many as timers at most.
+@bare_linear
+def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-def]
+    """The keys whose result changes up to a code, in no order, into `due`, which has a place for each timer; gives how
+    many. Their timers go.
 
     One by one they are taken off the heap; where they are many of all timers, all are looked at instead.
     """
-    due = np.empty(counts[C_TIMERS], np.int64)
     found = left = 0
     fewest = counts[C_TIMERS] - (counts[C_TIMERS] >> 4) - 16
     while counts[C_TIMERS] > max(fewest, 0) and heap[0, 0] <= until:
@@ -216,10 +214,10 @@ def due_keys(state, pool, heap, counts, until):  # type: ignore[no-untyped-def]
                 left += 1
         counts[C_TIMERS] = left
         order_timers(heap, left)
-    return due[:found]
+    return found
 
 
-@njit(cache=True, inline="always")
+@inside
 def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
     """Of a timer that goes: when the key's result changes next; INFINITE: it was not the key's, or that is never. What
     is not due yet waits for then."""
@@ -230,7 +228,7 @@ def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
     return following
 
 
-@njit(linear=True, cache=True)
+@bare_linear
 def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
     """When time alone changes a result next; INFINITE: never."""
     while counts[C_TIMERS] > 0:
@@ -249,7 +247,7 @@ def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
     return INFINITE
 
 
-@njit(linear=True, cache=True)
+@bare_linear
 def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
     """The intervals of some keys, key by key in order, into `out`, which has a row for each."""
     count = 0
@@ -261,7 +259,7 @@ def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
             row = pool[row, P_NEXT]
 
 
-@njit(linear=True, cache=True)
+@bare_linear
 def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-untyped-def]
     """The intervals of keys that have none yet, WAITING each, as `intervals_kept` gives them, and a timer for each key:
     the pool has room for as many rows more, the heap for as many timers."""
@@ -281,7 +279,7 @@ def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-un
             counts[C_TIMERS] += 1
 
 
-@njit(cache=True, inline="always")
+@inside
 def _known(rule, code):  # type: ignore[no-untyped-def]
     """Up to where the result is decided when the inputs are up to just before a code."""
     low = rule[R_LOW]
@@ -291,7 +289,7 @@ def _known(rule, code):  # type: ignore[no-untyped-def]
     return min(known, code - 1) if rule[R_KIND] >= SINCE else known
 
 
-@njit(linear=True, cache=True)
+@bare_linear
 def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
     """Puts those of the keys that are not there yet behind the first `count` of `touched`, which has a place for each;
     gives how many they are then, and `room` with two changes more for each interval that waits of those."""
@@ -307,20 +305,19 @@ def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
     return count, room
 
 
-@njit(linear=True, cache=True)
+@bare_linear
 def advance(  # type: ignore[no-untyped-def]
-    rule, left_key, left_code, left_begins, right_key, right_code, right_begins, touched, until, room,
-    state, pool, counts, heap,
+    rule, left_key, left_code, left_begins, right_key, right_code, right_begins, touched, until, state,
+    pool, counts, heap, keys, codes, begins,
 ):  # fmt: skip
-    """Takes changes, sorted by code, and gives those of the result up to `until`, in no order. `touched`: the keys of
-    the changes and those that are due, each once and so marked.
+    """Takes changes, sorted by code, and puts those of the result up to `until`, in no order, into `keys`, `codes` and
+    `begins`; gives how many. `touched`: the keys of the changes and those that are due, each once and so marked.
 
     Of equal codes that of the right goes first at a point, that of the left in a gap: so what holds between two points
     holds with its ends, where the right may have held. Before a change is taken what it leaves as it is is given.
-    `pool` has room for an interval more a change, `heap` for a timer more a key of `touched`. As many as `room` changes
-    are made at most: two for each interval that waited (`touch`) and for each that begins.
+    `pool` has room for an interval more a change, `heap` for a timer more a key of `touched`. There is room for all
+    changes that are made: two at most for each interval that waited (`touch`) and for each that begins.
     """
-    keys, codes, begins = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     n, m = len(left_key), len(right_key)
     two = rule[R_KIND] >= SINCE
     i = j = 0
@@ -360,5 +357,4 @@ def advance(  # type: ignore[no-untyped-def]
             state[key, TIMER] = following
             put_timer(heap, counts[C_TIMERS], following, key)
             counts[C_TIMERS] += 1
-    given = counts[C_GIVEN]
-    return keys[:given], codes[:given], begins[:given]
+    return counts[C_GIVEN]

@@ -7,17 +7,17 @@ owner, who drops what is not.
 
 from __future__ import annotations
 
-from cep.core.kernels import njit
+from cep.operators.goals.intrinsics import bare, bare_linear, inside
 
 
-@njit(cache=True, inline="always")
+@inside
 def _set(heap, i, code, second, third):  # type: ignore[no-untyped-def]
     heap[i, 0], heap[i, 1] = code, second
     if third is not None:
         heap[i, 2] = third
 
 
-@njit(cache=True)
+@bare
 def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped-def]
     """Into the heap of `count` rows, which has room for one more. `third`: of rows that have an order."""
     i = count
@@ -35,7 +35,7 @@ def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped
     _set(heap, i, code, second, third)
 
 
-@njit(cache=True)
+@bare
 def _sift(heap, count, i, code, second, third):  # type: ignore[no-untyped-def]
     """A row that belongs at `i` or below."""
     while True:
@@ -58,7 +58,7 @@ def _sift(heap, count, i, code, second, third):  # type: ignore[no-untyped-def]
     _set(heap, i, code, second, third)
 
 
-@njit(cache=True)
+@bare
 def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
     """The heap without its first; gives how many are left. `ordered`: True of rows that have an order."""
     count -= 1
@@ -70,7 +70,7 @@ def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(linear=True, cache=True)
+@bare_linear
 def order_timers(heap, count):  # type: ignore[no-untyped-def]
     """Makes rows (code, key) in any order a heap."""
     for i in range((count + 2) >> 2, -1, -1):
