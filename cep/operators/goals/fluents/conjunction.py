@@ -41,6 +41,7 @@ from cep.operators.goals.fluents.conjunction_stretches import (
     ConjunctionSpec,
     ConjunctionStretches,
 )
+from cep.operators.goals.intrinsics import inside
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
@@ -49,7 +50,7 @@ AHEAD = 16
 """Changes: so far ahead what is known of a tuple is asked for."""
 
 
-@njit(cache=True)
+@inside
 def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
     """A tuple holds from now on, the last under its key (-1: under none)."""
     state[p, HOLDS], state[p, AFTER], state[p, BEFORE], state[p, TURN] = 1, -1, -1, turn
@@ -64,7 +65,7 @@ def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
     chains[key, TAIL] = p
 
 
-@njit(cache=True)
+@inside
 def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
     """It holds no more."""
     state[p, HOLDS] = 0
@@ -79,6 +80,21 @@ def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
         state[after, BEFORE] = before
     else:
         chains[key, TAIL] = before
+
+
+@inside
+def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
+    """A tuple begins or ends to hold. Gives whether it changes anything, 2 where it is the only one under its key."""
+    if begun == state[p, HOLDS]:
+        return 0
+    alone = key < 0
+    if begun:
+        alone = alone or chains[key, HEAD] < 0
+        link(state, chains, p, key, turn)
+    else:
+        unlink(state, chains, p, key)
+        alone = alone or chains[key, HEAD] < 0
+    return 2 if alone else 1
 
 
 @njit(linear=True, cache=True)
@@ -108,34 +124,30 @@ def _meet(  # type: ignore[no-untyped-def]
         i = order[at]
         p, key, begun = tuples[i], keys[i], begins[i]
         mine = i < count
-        own, chains, other, facing = right, right_chains, left, left_chains
         if mine:
-            own, chains, other, facing = left, left_chains, right, right_chains
-        if begun == own[p, HOLDS]:
-            continue
-        if begun:
-            alone = key < 0 or chains[key, HEAD] < 0
-            link(own, chains, p, key, turn + at)
+            turned = _turned(left, left_chains, p, key, begun, turn + at)
+            q = right_chains[key, HEAD] if key >= 0 else -1
         else:
-            unlink(own, chains, p, key)
-            alone = key < 0 or chains[key, HEAD] < 0
+            turned = _turned(right, right_chains, p, key, begun, turn + at)
+            q = left_chains[key, HEAD] if key >= 0 else -1
+        if turned == 0:
+            continue
         if negated and mine:
-            if key < 0 or facing[key, HEAD] < 0:
+            if q < 0:
                 if made == pairs.shape[0]:
                     pairs = grow(pairs, made + 1)
                 pairs[made, 0], pairs[made, 1], pairs[made, 2], pairs[made, 3] = i, p, -1, begun
                 made += 1
             continue
-        if key < 0 or (negated and not alone):
+        if negated and turned == 1:
             continue
-        q = facing[key, HEAD]
         while q >= 0:
             if made == pairs.shape[0]:
                 pairs = grow(pairs, made + 1)
             pairs[made, 0], pairs[made, 3] = i, 1 - begun if negated else begun
             pairs[made, 1], pairs[made, 2] = (p, q) if mine else (q, p)
             made += 1
-            q = other[q, AFTER]
+            q = right[q, AFTER] if mine else left[q, AFTER]
     return pairs, made
 
 

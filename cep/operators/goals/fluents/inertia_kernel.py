@@ -10,6 +10,7 @@ from cep.core.prefetch import prefetch
 from cep.core.relation import END, IDENTITY, ORDER
 from cep.core.time import END_OF_TIME
 from cep.operators.goals.fluents.timers import drop_timer, put_timer
+from cep.operators.goals.intrinsics import inside
 from cep.operators.goals.keys import grow
 
 # of each key: what holds, since when, when it is due (NEVER: not), the name of what began it, its order of arrival
@@ -39,7 +40,7 @@ DEADLINE = 7
 S_HEAP, S_TURN, S_GIVEN = range(3)
 
 
-@njit(cache=True)
+@inside
 def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
     """The deadline of a value, -1: none."""
     for d in range(deadlines.shape[0]):
@@ -48,7 +49,7 @@ def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@inside
 def _touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
     """The key takes part in the instant; gives how many do. The places of others are from earlier instants, and wrong
     (Briggs, Torczon: An efficient representation for sparse sets, 1993)."""
@@ -67,7 +68,7 @@ def _touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
     return count + 1
 
 
-@njit(cache=True)
+@inside
 def _initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
     """A value is initiated at the instant at hand."""
     place = state[slot, PLACE]
@@ -86,7 +87,7 @@ def _initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
                 now[place, STOPPER] = name
 
 
-@njit(cache=True)
+@inside
 def _give(given, count, start, end, order, name, other, slot, value, kind):  # type: ignore[no-untyped-def]
     given[count, 0] = start
     given[count, 1] = end
