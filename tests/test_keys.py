@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.core.hashtable import MISSING, Chains, KeySet, id_of
+from cep.core.chains import Chains
+from cep.core.hashtable import MISSING, KeySet, id_of
 from tests.long import examples
 
 words = st.sampled_from([0, 1, 2, -1, 2**63 - 1, -(2**63), 2**32, 2**33])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from cep.core import hashtable
-from cep.core.hashtable import Chains
+from cep.core.chains import Chains
 from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event

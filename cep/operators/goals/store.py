@@ -66,8 +66,7 @@ def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyp
     row, own = np.uint64(i), np.uint64(count)  # no index with a sign, which is asked whether it counts from the end
     hot[own, BEGIN] = table[START, row]
     hot[own, END] = table[T_END, row]
-    hot[own, NEXT] = -1
-    hot[own, PREVIOUS] = -1
+    hot[own, NEXT] = hot[own, PREVIOUS] = -1
     cold[own, ARRIVAL] = table[ORDER, row]
     cold[own, NAME] = table[IDENTITY, row]
     cold[own, SLOT] = slot

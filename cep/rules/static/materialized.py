@@ -241,7 +241,8 @@ class _Index:
 
     def reset(self, table: KeySet, until: Ints | None = None, edits: Edits | None = None) -> None:
         """Forget all, and begin with this table."""
-        from cep.core.hashtable import Chains, KeySet
+        from cep.core.chains import Chains
+        from cep.core.hashtable import KeySet
 
         self.table = table
         self.until = until

@@ -86,7 +86,7 @@ class JoinGoal(StoredState, Untimed):
             (pair_input.S_WITHIN, self.within),
             (pair_input.S_POINT, int(spec.point)),
             (pair_input.S_STORE_RIGHT, int(self.keep_right)),
-            (pair_input.S_ABSENCE, self._absence()),
+            (pair_input.S_ABSENCE, self.spec.absence),
             (pair_input.S_BY_LEFT, spec.by[0]),
             (pair_input.S_BY_RIGHT, spec.by[1]),
             (pair_input.S_BY_FLOAT, int(spec.by_float)),
@@ -126,23 +126,7 @@ class JoinGoal(StoredState, Untimed):
     def _supersedes(self) -> bool:
         """Whether a newer left side is as good as an older for every right side that is still to come."""
         latest = self.spec.policy == "recent" and self.plain and self.spec.point
-        return latest and self._absence() <= pair_input.ABSENT_RIGHT
-
-    def _absence(self) -> int:
-        spec = self.spec
-        if not spec.absent:
-            return pair_input.NO_ABSENCE
-        # Where every column of the absent key is known: in the join key, on the right, on the left, on neither alone.
-        right_of = dict(zip(spec.left_key, spec.right_key, strict=True))
-        left_of = {r: left for left, r in right_of.items()}
-        common = all(c in right_of if side == 0 else c in left_of for side, c in spec.absent_from)
-        if common:
-            return pair_input.ABSENT_COMMON
-        if all(side == 1 or c in right_of for side, c in spec.absent_from):
-            return pair_input.ABSENT_RIGHT
-        if all(side == 0 or c in left_of for side, c in spec.absent_from):
-            return pair_input.ABSENT_LEFT
-        return pair_input.ABSENT_BOTH
+        return latest and self.spec.absence <= pair_input.ABSENT_RIGHT
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cep.core.relation import Table, rows
 from cep.operators.goals.coded_columns import codes_of, others
+from cep.operators.goals.pairs import pair_input
 from cep.operators.goals.pairs.bytecode import LEFT, RIGHT, Code, compile_stack
 from cep.operators.goals.relational import columns_of
 from cep.plan.types import TIMES, ColumnType
@@ -54,6 +55,23 @@ class JoinSpec:
     gap: tuple[int, int] | None = None
     stack: tuple[Code, Code] | None = None
     test: Callable[[Table], NDArray[np.bool_]] | None = None
+
+    @property
+    def absence(self) -> int:
+        """Which of the cases of `cep.operators.goals.pairs.pair_input` the absent side is."""
+        if not self.absent:
+            return pair_input.NO_ABSENCE
+        # Where every column of the absent key is known: in the join key, on the right, on the left, on neither alone.
+        right_of = dict(zip(self.left_key, self.right_key, strict=True))
+        left_of = {r: left for left, r in right_of.items()}
+        common = all(c in right_of if side == 0 else c in left_of for side, c in self.absent_from)
+        if common:
+            return pair_input.ABSENT_COMMON
+        if all(side == 1 or c in right_of for side, c in self.absent_from):
+            return pair_input.ABSENT_RIGHT
+        if all(side == 0 or c in left_of for side, c in self.absent_from):
+            return pair_input.ABSENT_LEFT
+        return pair_input.ABSENT_BOTH
 
 
 def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int]]:
