@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import polars as pl
 import pytest
 
+from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.compile import compiled, divided
 from cep.core.errors import CepError
+from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
+from knowledge.arriving import Arriving
 from knowledge.graph import Knowledge
 from tests.cases_format import known
 from tests.formula_maker import FEATURES
@@ -19,6 +23,7 @@ from tests.test_formula_knowledge import ALWAYS, triples
 from tests.test_formula_knowledge import random_case as random_formulas
 from tests.test_revision import Change, Known, Rows, rows, tables
 
+NOTHING = pl.DataFrame()
 Update = tuple[int, str | None, str | None]
 
 P = "PREFIX x: <http://x/>\n"
@@ -183,3 +188,53 @@ def test_the_law_on_formulas_and_updates(seed: int) -> None:
         check(case.program, background, case.events, updates, rng, rng.choice((0, 3, 10, 100)), changes=seed % 3 == 0)
     except CepError as error:
         assert error.code == "endless", "cycles that begin with the input are refused"
+
+
+class Pieces:
+    """Awaits nothing, and is never interrupted."""
+
+    signal = 0
+
+    def next(self, pieces: Iterator[bytes]) -> bytes | None:
+        return next(pieces, None)
+
+
+def test_a_change_of_a_stream_that_is_late_changes_what_was_derived() -> None:
+    prov, date = "http://www.w3.org/ns/prov#", "http://www.w3.org/2001/XMLSchema#dateTime"
+    whole = '<http://x/s0> <http://x/level> "0"^^<http://www.w3.org/2001/XMLSchema#integer>'
+
+    def change(name: str, way: str, second: int) -> bytes:
+        about = f'<urn:{name}> <{prov}{way}AtTime> "1970-01-01T00:00:{second:02}Z"^^<{date}> .'
+        return f"{about}\n{whole} <urn:{name}> .\n".encode()
+
+    pieces = [change("one", "generated", 30) + change("two", "invalidated", 15) + change("old", "invalidated", 5)]
+    updates = KnowledgeUpdates((), [Arriving("-", iter([change("far", "generated", 25), *pieces]))])
+    text = HEAD + "h(S, N) <- r(S, N) WHERE { ?p x:code ?S ; x:level ?N }."
+    engine = Engine.from_text(text, knowledge=known(LOADED), revise=20_000_000)
+    found = []
+    for second in (12, 20, 28):
+        engine.receive([Event("r", ("S0", 0), second * 1_000_000, second * 1_000_000)])
+        for made in updates.bring(engine, engine.reached, Pieces()):
+            found += [(row["@change"], row["end"] // 1_000_000) for row in made.get("h", NOTHING).iter_rows(named=True)]
+    assert found == [(1, 12), (1, 20), (-1, 20), (1, 28)], "from 15 to 25 it is not known"
+    assert not any(updates.bring(engine, END_OF_TIME, Pieces())), "what comes last is of long ago"
+    assert [(dead.code, dead.line, dead.reason) for dead in updates.take_dead()] == [
+        ("late", 7, "the update is late: what it would change is final")
+    ]
+
+
+def test_an_update_that_cannot_be_changes_nothing() -> None:
+    text = HEAD + "h(S, N) <- r(S, N) WHERE { ?p x:code ?S ; x:level ?L }, N > L."
+    engine = Engine.from_text(text, knowledge=known(LOADED), revise=100)
+    made = engine.push([Event("r", ("S0", 1), 50, 50)])
+    assert made["h"].height == 1
+    wrong = [(40, P + "x:s0 x:level 9 .", P + "x:s0 x:level 0 ."), (45, P + 'x:s0 x:level "much" .', None)]
+    with pytest.raises(CepError, match="it was an int"):
+        engine.updates([*wrong, (70, P + "x:s1 x:level 7 .", None)])
+    assert engine.changes is not None and not engine.changes.pending and engine.changes.given_by is None
+    assert not engine.advance(50)
+    with pytest.raises(CepError, match="it was an int"):
+        engine.updates([(40, P + "x:s0 x:level 9 .", None), (70, P + 'x:s1 x:level "much" .', None)])
+    assert not engine.advance(50), "those ahead of time count as well"
+    engine.updates(wrong[:1])
+    assert engine.advance(50)["h"]["@change"].to_list() == [-1]
