@@ -18,7 +18,8 @@ from cep.runtime.admission import EventBatch
 from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
-from cep.runtime.revision.revision import NetChange, Revision
+from cep.runtime.revision.revision import Revision
+from cep.runtime.revision.row_changes import NetChange
 
 
 @dataclass(slots=True)

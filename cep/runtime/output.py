@@ -17,7 +17,7 @@ from cep.plan.plan import Plan
 from cep.runtime.decode import frames
 from cep.runtime.fluent_changes import as_changes, with_begun
 from cep.runtime.impossible import refuse_impossible
-from cep.runtime.revision.revision import NetChange
+from cep.runtime.revision.row_changes import NetChange
 
 Frames = dict[str, pl.DataFrame]
 Lineage = Callable[[str, Table], Sequence[pl.Series]]

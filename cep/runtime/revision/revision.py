@@ -32,7 +32,7 @@ from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.knowledge_replay import KnowledgeReplay
 from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
-from cep.runtime.revision.row_changes import between, joined
+from cep.runtime.revision.row_changes import NetChange, between, joined
 from cep.runtime.revision.row_window import RowWindow, without
 from cep.runtime.revision.stage_replay import RowChanges, StageReplay
 
@@ -54,14 +54,6 @@ class Stretch:
     state: list[pa.RecordBatch]
     inputs: Windows = field(default_factory=dict)
     given: Windows = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class NetChange:
-    """Of a derived event: what was given and is no more, and what is given now."""
-
-    withdrawn: Table
-    added: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +266,9 @@ class Revision:
 
     def _revise(self, old: Given, new: Given, at: Frontier) -> None:
         """Run the stages again that late changes reach."""
-        changed = {event: joined(self.late[event]) for event in sorted(self.late)}
-        self.late = {}
-        for stage in [self.whole] if self._merges(changed) or self._reasoned else self.stages:
+        changed, self.late = {event: joined(self.late[event]) for event in sorted(self.late)}, {}
+        told = self.lineage is not None and len(self.stages) > 1  # later stages hear as well what rows come from
+        for stage in [self.whole] if told or self._merges(changed) else self.stages:
             mine = {event: each for event, each in changed.items() if event in stage.inputs}
             if not mine and not self.knowledge.reaches(stage):
                 continue
@@ -301,11 +293,6 @@ class Revision:
                     return True
                 reached.update(stage.outputs)
         return False
-
-    @property
-    def _reasoned(self) -> bool:
-        """Whether later stages have to be told as well what rows come from."""
-        return self.lineage is not None and len(self.stages) > 1
 
     def _hand(self, event: str, going: Table, coming: Table) -> None:
         """Put right what a stage has given to others."""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
-from cep.core.relation import END, contiguous
+from cep.core.relation import END, Table, contiguous
 from cep.operators.goals.arrival import by_arrival
 from cep.runtime.revision.row_window import without
 from cep.runtime.revision.stage_replay import RowChanges
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """Of a derived event: what was given and is no more, and what is given now."""
+
+    withdrawn: Table
+    added: Table
 
 
 def between(changes: RowChanges, after: int, until: int) -> RowChanges:
