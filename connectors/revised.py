@@ -89,6 +89,25 @@ def _signs(changes: pl.Series) -> pl.Series:
     return pl.Series(CHANGE, values, dtype=pl.Int8)
 
 
+def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Batches for a program in which no record withdraws another, of which some were taken where records did."""
+    for batch in batches:
+        if not any(CHANGE in table.columns for table in batch.tables.values()):
+            yield batch
+            continue
+        tables, dead = {}, list(batch.dead)
+        for event, table in batch.tables.items():
+            if CHANGE in table.columns:
+                gone = (table[CHANGE] < 0).to_numpy()
+                for row in np.flatnonzero(gone).tolist():
+                    file, line, text = batch.origin(event, row)
+                    reason = "withdraws a record, which it can with `--revise`"
+                    dead.append(DeadLetter(file, line, reason, "change", text, event))
+                table = table.filter(~gone).drop(CHANGE)
+            tables[event] = table
+        yield replace(batch, tables=tables, dead=dead)
+
+
 def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:
     """Derived events with the columns that say what becomes of each row; `type`: that of `@change`; `versions`: their
     numbers, too."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from cep.core.identity import identified
-from cep.core.schema import ARRIVAL, Schema
+from cep.core.identity import ID, identified
+from cep.core.schema import ARRIVAL, CHANGE, Schema
+from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.runtime.counts import Count
 from cep.runtime.run_stats import RunStats
@@ -22,9 +23,13 @@ class Round:
 
     `number` counts from 1. `watermark` in microseconds UTC: nothing that ends at or before it will come any more.
     `inputs`: the records pushed, also those the engine refused: Int64 `start` and `end`, the attributes. `derived`: the
-    new occurrences, likewise, then `@id` (cep/core/identity.py) and, with lineage, `because` (JSON).
+    new occurrences, likewise, then `@id` (cep/core/identity.py) and, with lineage, `because` (JSON). `withdrawn`: those
+    of rounds before that are no more, likewise; they go before what is derived comes. `stable`: nothing that ends at or
+    before it is ever withdrawn. `position`: so many records were taken, so that in every run over the same input a
+    round has the same watermark and position, and a later round later ones.
     `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
-    ALERT statements tell of, by `Alert.table`. `ended`: no more will come, whatever the watermark says.
+    ALERT statements tell of, by `Alert.table`, and `recalled` those that are no more. `ended`: no more will come,
+    whatever the watermark says.
     """
 
     number: int
@@ -36,6 +41,10 @@ class Round:
     counts: list[Count] = field(default_factory=list)
     alerts: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     ended: bool = False
+    withdrawn: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    recalled: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    stable: int = BEGINNING
+    position: int = 0
 
 
 RoundListener = Callable[[Round], None]
@@ -79,35 +88,63 @@ class Service:
     def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Those of the tables that are of derived events and have rows, with `@id`."""
         return {
-            name: identified(table, self.outputs[name], self.meanings[name])
+            name: table if ID in table.columns else identified(table, self.outputs[name], self.meanings[name])
             for name, table in derived.items()
             if table.height and name in self.outputs
         }
+
+    def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Those of the tables that are of no derived event."""
+        return {name: table for name, table in derived.items() if table.height and name not in self.outputs}
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
         """What a batch holds, the first time that it comes: it may be worked off in several steps."""
         if batch is None or batch is self._batch:
             return {}
-        return {name: table.drop(ARRIVAL) for name, table in batch.tables.items()}
+        return {name: _coming(table) for name, table in batch.tables.items()}
 
     def _notify(
         self, batch: Batch | None, inputs: Mapping[str, pl.DataFrame], derived: Mapping[str, pl.DataFrame]
     ) -> None:
         engine, stats = self.engine, self.stats
+        gone, come = _signed(derived)
         one = Round(
             number=self.rounds + 1,
             watermark=engine.watermark,
             inputs=inputs,
-            derived=self.identified(derived),
+            derived=self.identified(come),
             records=stats.records,
             dead=stats.dead.total(),
             counts=engine.take_counts(),
-            alerts={name: table for name, table in derived.items() if table.height and name not in self.outputs},
+            alerts=self._apart(come),
             ended=batch is None,
+            withdrawn=self.identified(gone),
+            recalled=self._apart(gone),
+            stable=engine.stable,
+            position=engine.position,
         )
         for listener in self._listeners:
             listener(one)
         self._batch, self.last, self.ended = batch, one, batch is None
+
+
+def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
+    """Rows that are withdrawn, and rows that come."""
+    gone, come = {}, {}
+    for name, table in derived.items():
+        if CHANGE not in table.columns:
+            come[name] = table
+            continue
+        gone[name] = table.filter(pl.col(CHANGE) < 0).drop(CHANGE)
+        come[name] = table.filter(pl.col(CHANGE) > 0).drop(CHANGE)
+    return gone, come
+
+
+def _coming(table: pl.DataFrame) -> pl.DataFrame:
+    """The records that come, not those that withdraw others."""
+    if CHANGE in table.columns:
+        table = table.filter(pl.col(CHANGE) > 0).drop(CHANGE)
+    return table.drop(ARRIVAL)
 
 
 class Relay(Service):

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox, OutboxEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.feeds import senders
 from connectors.feeds.document import Publisher
 from connectors.feeds.http_post import post

@@ -79,13 +79,17 @@ class EngineOutput:
                 out = {name: table.with_columns(lineage(name, tables[name])) for name, table in out.items()}
             out = self.as_asked(out)
             if meanings is not None:
-                named = {name: identified(table, self.schemas[name], meanings[name]) for name, table in out.items()}
+                named = {name: self._identified(name, table, meanings) for name, table in out.items()}
                 out = {name: table.with_columns(pl.lit(sign, pl.Int8).alias(CHANGE)) for name, table in named.items()}
             both.append(out)
         if lineage is not None:
             both = list(_apart(*both))
         names = sorted({name for out in both for name in out})
         return {name: pl.concat([out[name] for out in both if name in out]) for name in names}
+
+    def _identified(self, name: str, table: pl.DataFrame, meanings: Mapping[str, str]) -> pl.DataFrame:
+        """With the `@id` of each row; the tables of alerts have none."""
+        return identified(table, self.schemas[name], meanings[name]) if name in self.schemas else table
 
     def as_asked(self, out: Frames) -> Frames:
         """These tables, in which fluents are their intervals, these and what begins, or what changes."""

@@ -86,8 +86,9 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         closing(StoreProcess(program.folder / "events", vocabulary, options.queries.query_memory))
     )
     history = StoreListener(
-        service, store, vocabulary, options.retention.keep_for, options.retention.readings, again=not program.live
-    )
+        service, store, vocabulary, options.retention.keep_for, options.retention.readings,
+        again=not program.live, keep_history=options.retention.keep_history,
+    )  # fmt: skip
     history.troubled = lambda text: options.log("store", f"{text}; answers lack them", "error")
     history.begin(program.known)
     name, sender = document.parse_sender(

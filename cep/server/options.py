@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
 KEPT = "What is kept"
-ONE_PROCESS = ("--readings", "--explain", "--remember", "--format", "--lateness", "--idle", "--knowledge-updates")
+ONE_PROCESS = (
+    "--readings", "--explain", "--remember", "--format", "--lateness", "--revise", "--idle", "--knowledge-updates",
+)  # fmt: skip
 """Options that are only for rules that run in this process."""
+UNREVISED = ("--readings", "--explain", "--remember", "--knowledge-updates")
+"""Options that are not known together with `--revise` yet."""
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
 REMEMBERED = "24h"
@@ -45,7 +49,25 @@ REMEMBERED = "24h"
 class ServerInputOptions(InputOptions):
     """The events that come in, and how they are taken."""
 
+    revise: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="Put right what was derived when an event comes, is corrected or withdrawn that is up to so much "
+            "older than the latest: 6h.",
+        ),
+    ] = None
     batch: BatchSize = 8192
+
+    @property
+    def revised(self) -> int | None:
+        """How old what changes may be, in microseconds; None: nothing that was derived changes."""
+        return None if self.revise is None else duration(self.revise, "--revise")
+
+    @property
+    def taken(self) -> ServerInputOptions:
+        """As they are read: what is put right later is not sorted before."""
+        return self if self.revise is None or self.lateness is not None else replace(self, lateness="0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +161,10 @@ class RetentionOptions:
             help="With --explain: for how long after its end an event can be asked why, by the time of events (24h).",
         ),
     ] = None
+    keep_history: Annotated[
+        bool,
+        Option(help="With --revise: keep what is withdrawn too, each time in a graph of its own, with the time."),
+    ] = False
     base: Annotated[str, Option(metavar="IRI", help="What IRIs of events begin with.")] = "urn:semcep:"
 
     @property
@@ -240,13 +266,14 @@ class ServeOptions:
         from connectors.feeds import document
 
         retention, alerts = self.retention, self.alerts
-        _ = retention.keep_for, retention.remembered, alerts.receivers, self.server.root
+        _ = retention.keep_for, retention.remembered, alerts.receivers, self.server.root, self.source.revised
         if retention.remember is not None and not retention.explain and self.place.on is None:
             raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
         if not self.source.inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
         if self.place.on_spark:
             self._check_spark()
+        self._check_revised()
         if alerts.status not in document.STATUSES:
             hint = did_you_mean(alerts.status, document.STATUSES) or f"it is one of {', '.join(document.STATUSES)}"
             raise refuse(f"--status: `{alerts.status}` is none", hint)
@@ -266,6 +293,17 @@ class ServeOptions:
                 raise refuse(f"{option} is not for `--on spark`", "the folder holds what the job has derived")
         if len(self.source.inputs) > 1:
             raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
+
+    def _check_revised(self) -> None:
+        """CepError: an option does not go with `--revise`, or is for it."""
+        if self.source.revise is None:
+            if self.retention.keep_history:
+                raise refuse("--keep-history is for --revise", "without it nothing is withdrawn")
+            return
+        values = dict(option_values(self))
+        for option in UNREVISED:
+            if values[option]:
+                raise refuse(f"{option} is not known together with --revise yet", "serve it with `--lateness` instead")
 
 
 def _token(file: Path) -> str:

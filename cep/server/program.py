@@ -25,6 +25,7 @@ from cep.spark.sink.reader import SinkReader
 from connectors.batch import Batch
 from connectors.inputs import inputs as find
 from connectors.journal import Journal
+from connectors.revised import changes_of, unrevised, with_changes
 from connectors.serving.state_folder import StateFolder
 from connectors.sources import Sources
 from connectors.why.origins import MOST, Origins
@@ -63,7 +64,8 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.retention.explain,
         remember=options.retention.remembered,
-        begins=True,
+        begins=options.source.revise is None,
+        revise=options.source.revised,
     )
     engine = source.engine(running, alerts=True)
     alert_engine = source.engine(EngineOptions(lateness=None, stage=0), alerts=True) if options.place.on_spark else None
@@ -121,9 +123,11 @@ def _batches(
     if journal is not None:
         if journal.behind:
             options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
-        yield from journal.replayed()
+        yield from journal.replayed() if engine.revises else unrevised(journal.replayed())
     first = 0 if journal is None else journal.first
-    yield from open_batches(options.source, options.source.batch, engine.inputs, silence, sources, rest, first)
+    schemas = with_changes(engine.inputs) if engine.revises else engine.inputs
+    came = open_batches(options.source.taken, options.source.batch, schemas, silence, sources, rest, first)
+    yield from changes_of(came) if engine.revises else came
 
 
 def _silence(options: ServeOptions, live: bool) -> float | None:
@@ -164,6 +168,8 @@ def _restored(
     try:
         if engine.goes_on(blob):
             return engine.restore(blob)
+        if engine.revises:
+            raise refuse("the program has changed, and what records may correct or withdraw cannot go on in another")
         if engine.explain:
             raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
         engine = source.engine(replace(running, before=PriorState(blob)), alerts=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import groupby
@@ -31,8 +31,9 @@ class AlertChange:
     `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
     from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
     of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`: when the alert is over, unless
-    there is another; `first` and `last`: their identities. `withdrawn`: it ended since the program was changed; what it
-    warned of may go on. `holding`: of an alert on a fluent, what of it holds, so that it is not over.
+    there is another; `first` and `last`: their identities. `withdrawn`: it ended since the program was changed, and
+    what it warned of may go on, or since what led to it is no more. `holding`: of an alert on a fluent, what of it
+    holds, so that it is not over. `note`: why it puts right what was told before, empty: it does not.
     """
 
     alert: str
@@ -60,6 +61,12 @@ class AlertChange:
     certainty: str = CERTAINTY
     instruction: str = ""
     holding: list[str] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def word(self) -> str:
+        """What it is called where there is one word for it."""
+        return "withdrawn" if self.withdrawn else self.state
 
     @property
     def id(self) -> str:
@@ -76,8 +83,9 @@ class AlertChange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Occurrence:
-    """One of an alert's table: `place` is that of the alert among all, `row` its number in the table."""
+class AlertOccurrence:
+    """One of an alert's table: `place` is that of the alert among all, `row` its number in the table. `over`: it is the
+    end of what began before."""
 
     end: int
     place: int
@@ -120,27 +128,53 @@ class AlertLifecycle:
         self.fingerprints = alert_fingerprints(alerts, meanings)
         self.reached = dict.fromkeys(self.fingerprints.values(), BEGINNING) | dict(reached or {})
         self._meanings = meanings
-        self.live = {change.slot: change for change in live}
         self.unplaced: Counter[str] = Counter()
         self._types = {
             alert.table: [(a.name, a.type) for a in schemas[alert.table].attributes if not a.name.startswith("the ")]
             for alert in alerts
         }
         self._places = {alert.name: number for number, alert in enumerate(alerts)}
+        self._due: list[tuple[int, int, str]] = []
+        self.begin(live)
+
+    def begin(self, live: Iterable[AlertChange]) -> None:
+        """Go on from these alerts, which are open, and no others."""
+        self.live = {change.slot: change for change in live}
         self._due = [(c.until, self._places.get(c.name, -1), slot) for slot, c in self.live.items()]
         heapq.heapify(self._due)
 
     def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
         """The changes up to the watermark, in the order of their times; `tables` by `Alert.table`."""
-        found: list[AlertChange] = []
         columns = {}
-        came: list[_Occurrence] = []
+        came: list[AlertOccurrence] = []
+        for number, table, over in self.told_of(tables):
+            if not over:
+                columns[number] = {name: table[name].to_list() for name in table.columns}
+            came += self.occurrences(number, table, over)
+
+        def row(one: AlertOccurrence) -> Mapping[str, Any]:
+            return {name: values[one.row] for name, values in columns[one.place].items()}
+
+        found = self.follow(came, row, watermark)
+        for change in found:
+            which = self.fingerprints[change.name]
+            self.reached[which] = max(self.reached[which], change.time)
+        return found
+
+    def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
+        """The tables that alerts are on, each with the place of the alert among all, and whether it has the ends of
+        what began."""
         for number, alert in enumerate(self.alerts):
             if (table := tables.get(alert.table)) is not None and table.height:
-                columns[number] = {name: table[name].to_list() for name in table.columns}
-                came += self._occurrences(number, table)
+                yield number, table, False
             if alert.ends is not None and (table := tables.get(alert.ends)) is not None and table.height:
-                came += self._occurrences(number, table, True)
+                yield number, table, True
+
+    def follow(
+        self, came: list[AlertOccurrence], row: Callable[[AlertOccurrence], Mapping[str, Any]], watermark: int
+    ) -> list[AlertChange]:
+        """The changes that occurrences make, and those up to the watermark; `row`: the columns of one."""
+        found: list[AlertChange] = []
         came.sort(key=lambda one: (one.end, one.place, one.slot, one.over, one.start, one.text))
         for (end, number, slot, over), same in groupby(came, key=lambda one: (one.end, one.place, one.slot, one.over)):
             found += self._over(end - 1)
@@ -148,16 +182,12 @@ class AlertLifecycle:
             if over:
                 found += self._ended(slot, end, {one.text for one in group})
                 continue
-            row = {name: values[group[0].row] for name, values in columns[number].items()}
-            found.append(self._seen(self.alerts[number], group, row))
+            found.append(self._seen(self.alerts[number], group, row(group[0])))
             heapq.heappush(self._due, (self.live[slot].until, number, slot))
         found += self._over(watermark)
-        for change in found:
-            which = self.fingerprints[change.name]
-            self.reached[which] = max(self.reached[which], change.time)
         return found
 
-    def _occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[_Occurrence]:
+    def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
         """Those that are new; `over`: they are the ends of what began. The text of what begins or ends is that of its
         arguments."""
         alert = self.alerts[number]
@@ -171,12 +201,12 @@ class AlertLifecycle:
         reached = self.reached[self.fingerprints[alert.name]]
         rows = zip(table["end"].to_list(), slots, table["start"].to_list(), texts)
         return [
-            _Occurrence(end, number, slot, start, text, row, over)
+            AlertOccurrence(end, number, slot, start, text, row, over)
             for row, (end, slot, start, text) in enumerate(rows)
             if end > reached
         ]
 
-    def _seen(self, alert: Alert, group: Sequence[_Occurrence], row: Mapping[str, Any]) -> AlertChange:
+    def _seen(self, alert: Alert, group: Sequence[AlertOccurrence], row: Mapping[str, Any]) -> AlertChange:
         """An occurrence of a key, with others that end with it: the alert fires, or is updated."""
         first = group[0]
         identity = self._identity(alert, row)
@@ -242,15 +272,15 @@ class AlertLifecycle:
         return found
 
 
-def _together(before: AlertChange | None, group: Sequence[_Occurrence]) -> list[str]:
+def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
     """What holds of a key with what begins now."""
     return sorted({*(() if before is None else before.holding), *(one.text for one in group)})
 
 
-def resolved(change: AlertChange, time: int, withdrawn: bool = False) -> AlertChange:
+def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str = "") -> AlertChange:
     """The end of an alert's life."""
     more = change.revision + 1
-    return replace(change, revision=more, state="resolved", time=time, withdrawn=withdrawn, holding=[])
+    return replace(change, revision=more, state="resolved", time=time, withdrawn=withdrawn, holding=[], note=note)
 
 
 def _named(slot: str, first: str) -> str:

@@ -8,6 +8,7 @@ from cep.core.time import BEGINNING
 from cep.engine import Engine
 from connectors.alerts.lifecycle import AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
+from connectors.alerts.revised_lifecycle import RevisedLifecycle
 from connectors.service import Round
 
 
@@ -29,10 +30,12 @@ class AlertListener:
     def __init__(self, engine: Engine, outbox: Outbox, warn: Warn = _in_silence) -> None:
         """`engine` was made with `alerts=True`. `warn` is called once for each alert without a valid place."""
         meanings = engine.meanings()
-        live, reached = outbox.begin(alert_fingerprints(engine.alerts, meanings))
+        revised = engine.withdraws
+        live, reached = ([], {}) if revised else outbox.begin(alert_fingerprints(engine.alerts, meanings))
         schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
         read = engine.inputs.keys() - engine.outputs.keys()
         self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
+        self.revised = RevisedLifecycle(self.lifecycle, outbox) if revised else None
         self.outbox = outbox
         self.engine = engine
         self._reached = BEGINNING
@@ -43,9 +46,12 @@ class AlertListener:
         if not round.ended:
             self._reached = max(self._reached, round.watermark)
         known = max(self._reached, self.engine.latest) if round.ended else round.watermark
-        changes = self.lifecycle.take(round.alerts, min(known, round.watermark))
+        until = min(known, round.watermark)
         self.outbox.ended = round.ended
-        self.outbox.add(changes, self.lifecycle.reached)
+        if self.revised is not None:
+            self.revised.take(round.alerts, round.recalled, until, min(round.stable, until), (until, round.position))
+        else:
+            self.outbox.add(self.lifecycle.take(round.alerts, until), self.lifecycle.reached)
         for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)
             self._warn(f"alert {name}: its area is no place on earth; it is sent without an area", alert=name)

@@ -12,58 +12,25 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from cep.core.errors import CepError
 from cep.core.time import BEGINNING
-from connectors.alerts import outbox_tables
+from connectors.alerts import outbox_tables, revised_tables
 from connectors.alerts.lifecycle import AlertChange, resolved
+from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverStatus, RefusedEntry
+from connectors.alerts.revised_tables import RevisedKey
 
 KEPT = 1_000_000
 """Changes that are kept at least; older ones go when all receivers have them."""
 
 
 _CHANGES = outbox_tables.HASHED["changes"]
+_FURTHER = "update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2"
 _VERIFIED = 500  # changes that are verified together; nothing is added meanwhile
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxEntry:
-    """A change with its number, from 1 in the order in which they came; numbers may have gaps. `came`: when it was
-    added, by the clock of the machine, microseconds of Unix time; None: before that was noted."""
-
-    number: int
-    change: AlertChange
-    came: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedEntry:
-    """An entry that a receiver has refused: why, and when it was given up, as `OutboxEntry.came`. `again`: it is to be
-    sent once more."""
-
-    entry: OutboxEntry
-    reason: str
-    time: int | None
-    again: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiverStatus:
-    """How far a receiver has come: its last entry's number, how many wait, how many it has refused."""
-
-    name: str
-    cursor: int
-    waiting: int
-    dead: int
-
-
-class Closed(Exception):
-    """The outbox was used after it was closed."""
 
 
 class Outbox:
@@ -85,6 +52,8 @@ class Outbox:
         self._newest: list[OutboxEntry] = []  # those of the last addition
         self._where = where = ":memory:" if path is None else str(path)
         self._sqlite = outbox_tables.open_outbox(where)
+        with self._at_once():
+            revised_tables.make(self._base, where)
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
         self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
         self.id = self.remembered("id", str(uuid4()))
@@ -112,18 +81,38 @@ class Outbox:
         Open alerts that now mean something else, or are no more in the program, are withdrawn here.
         """
         with self._lock:
-            before = json.loads(self._meta("meant") or "{}")
-            live: list[AlertChange] = []
-            over: list[AlertChange] = []
-            for entry in self.live():
-                name = entry.change.name
-                (live if fingerprints.get(name, "") == before.get(name) else over).append(entry.change)
-            if over or before != fingerprints:
-                added = [resolved(change, change.time, withdrawn=True) for change in over]
-                self._write(added, {"meant": json.dumps(dict(fingerprints))})
+            live = self._begin(fingerprints)
+            revised_tables.forget(self._base)  # what is not revised is followed from what is open
+            self._base.execute("delete from meta where name like 'revised %'")
             reached = {each: int(self._meta(f"reached {each}") or BEGINNING) for each in fingerprints.values()}
         self._notify()
         return live, reached
+
+    def begin_revised(
+        self, fingerprints: Mapping[str, str]
+    ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
+        """The same where what alerts are on is revised: what is held of each key, and by what an alert means the place
+        of the last round that is in here (`revise`)."""
+        with self._lock:
+            before = json.loads(self._meta("meant") or "{}")
+            self._begin(fingerprints)
+            same = {name for name, which in fingerprints.items() if before.get(name) == which}
+            kept = revised_tables.read(self._base, same)
+            marks = {which: self._meta(f"revised {which}") for which in fingerprints.values()}
+        self._notify()
+        return kept, {which: tuple(json.loads(mark)) for which, mark in marks.items() if mark is not None}
+
+    def _begin(self, fingerprints: Mapping[str, str]) -> list[AlertChange]:
+        before = json.loads(self._meta("meant") or "{}")
+        live: list[AlertChange] = []
+        over: list[AlertChange] = []
+        for entry in self.live():
+            name = entry.change.name
+            (live if fingerprints.get(name, "") == before.get(name) else over).append(entry.change)
+        if over or before != fingerprints:
+            added = [resolved(change, change.time, withdrawn=True) for change in over]
+            self._write(added, {"meant": json.dumps(dict(fingerprints))})
+        return live
 
     def add(self, changes: Sequence[AlertChange], reached: Mapping[str, int]) -> None:
         """Append changes, in this order, all or none; `reached`: by what an alert means how far everything is in
@@ -135,7 +124,28 @@ class Outbox:
             self._prune()
         self._notify()
 
-    def _write(self, changes: Sequence[AlertChange], meta: Mapping[str, str]) -> None:
+    def revise(
+        self,
+        changes: Sequence[AlertChange],
+        reached: Mapping[str, int],
+        marks: Mapping[str, tuple[int, int]],
+        keys: Mapping[str, RevisedKey | None],
+        come: Mapping[tuple[str, str], str],
+        gone: Iterable[tuple[str, str]],
+    ) -> None:
+        """As `add`, with what is held of keys then (`revised_tables.write`); all of it or nothing. `marks`: by what an
+        alert means the place of the last round that is in here."""
+        with self._lock:
+            meta = {f"reached {each}": str(time) for each, time in reached.items()}
+            meta |= {f"revised {each}": json.dumps(mark) for each, mark in marks.items()}
+            self._write(changes, meta, lambda: revised_tables.write(self._base, keys, come, gone))
+            self._prune()
+        if changes:
+            self._notify()
+
+    def _write(
+        self, changes: Sequence[AlertChange], meta: Mapping[str, str], besides: Callable[[], None] = lambda: None
+    ) -> None:
         now = _now()
         added = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
         made = [(*row, outbox_tables.row_hash(*row)) for row in added]
@@ -152,6 +162,9 @@ class Outbox:
             self._base.executemany("delete from live where alert = ?", over)
             for name, value in meta.items():
                 self._set(name, value)
+            besides()
+        if not changes:
+            return
         self._newest = [OutboxEntry(number, change, now) for number, change in enumerate(changes, self.last + 1)]
         self.last += len(made)
 
@@ -381,11 +394,6 @@ class Outbox:
             self._came.notify_all()
         for listener in self._listeners:
             listener()
-
-
-_FURTHER = """
-update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2
-"""
 
 
 def _now() -> int:

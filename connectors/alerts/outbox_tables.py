@@ -122,9 +122,13 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
     base.execute("commit")
 
 
-def verify(base: sqlite3.Connection, where: str, table: str, some: str = "true", *values: object) -> None:
-    """Hold some rows of a table against their hashes. CepError: one is not what was written."""
-    query = f"select {HASHED[table]} from {table} where ({some}) and hash is not hashed({HASHED[table]}) limit 1"
+def verify(
+    base: sqlite3.Connection, where: str, table: str, some: str = "true", *values: object, columns: str = ""
+) -> None:
+    """Hold some rows of a table against their hashes, which are of these `columns`, else of those of `HASHED`.
+    CepError: one is not what was written."""
+    columns = columns or HASHED[table]
+    query = f"select {columns} from {table} where ({some}) and hash is not hashed({columns}) limit 1"
     wrong = base.execute(query, values).fetchone()
     if wrong is not None:
         raise damaged_outbox(where, f"in {table}, at {wrong[0]!r}")

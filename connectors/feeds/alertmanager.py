@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from cep.rules.alert import CERTAINTY, URGENCY
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox, OutboxEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import rfc3339, value_text
 from connectors.feeds.document import Publisher
 from connectors.feeds.http_post import post
@@ -96,6 +97,8 @@ def alertmanager_alert(
     annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
     if change.instruction:
         annotations["instruction"] = change.instruction
+    if change.note:
+        annotations["note"] = change.note
     if lost and change.state != "resolved":
         annotations["source_lost"] = ", ".join(lost)
     return {

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from xml.etree import ElementTree as ET
 
-from connectors.alerts.outbox import Outbox, OutboxEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import rfc3339, value_text
 from connectors.feeds.document import Publisher
 
@@ -72,14 +73,17 @@ def _feed(
 
 
 def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
+    """Each change of an alert has an entry of its own; what takes an alert back updates that of its first one."""
     change = entry.change
     made = ET.SubElement(root, "entry")
-    _text(made, "id", f"{origin.base}alert/{change.alert}/{change.revision}")
-    state = "withdrawn" if change.withdrawn else change.state
+    taken_back = change.withdrawn and bool(change.note)
+    _text(made, "id", f"{origin.base}alert/{change.alert}/{0 if taken_back else change.revision}")
+    state = change.word
     title = f"{change.title} ({state})" if state != "firing" else change.title
     _text(made, "title", title if origin.status == "Actual" else f"{origin.status}: {title}")
     _text(made, "updated", rfc3339(change.time))
-    _text(made, "published", rfc3339(change.time))
+    if not taken_back:
+        _text(made, "published", rfc3339(change.time))
     for scheme, term in (
         ("state", change.state), ("status", origin.status), ("severity", change.severity), ("urgency", change.urgency),
         ("certainty", change.certainty), ("alert", change.name),
@@ -94,7 +98,8 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     fields += [(name, value_text(value)) for name, value in change.values.items()]
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in fields)
     instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and change.state != "resolved" else ""
-    body = f"<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
+    reason = f"<p>{escape(change.note)}</p>" if change.note else ""
+    body = f"{reason}<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
     _text(made, "content", body, type="html")
 
 

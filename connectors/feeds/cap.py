@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox, OutboxEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import at, value_text
 from connectors.feeds.document import Publisher
 
@@ -42,8 +43,8 @@ def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry])
     _text(root, "msgType", _KINDS[change.state])
     _text(root, "source", origin.title)
     _text(root, "scope", "Public")
-    if change.withdrawn:
-        _text(root, "note", WITHDRAWN)
+    if note := change.note or (WITHDRAWN if change.withdrawn else ""):
+        _text(root, "note", note)
     if before:
         references = (f"{origin.sender},{each.change.id},{_time(_sent(each))}" for each in before)
         _text(root, "references", " ".join(references))

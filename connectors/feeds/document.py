@@ -67,7 +67,7 @@ def own_name(base: str) -> str:
     return f"semcep@{_NO_SENDER.sub('-', host) or 'localhost'}"
 
 
-_TEXTS = "id alert name title text instruction event first last severity urgency certainty category"
+_TEXTS = "id alert name title text note instruction event first last severity urgency certainty category"
 _TIMES = "time start end until"
 _OBJECTS = "key values place"
 SCHEMA: Mapping[str, Any] = {
@@ -96,6 +96,7 @@ def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
         "state": change.state,
         "status": status,
         "withdrawn": change.withdrawn,
+        "note": change.note,
         "time": rfc3339(change.time),
         "name": change.name,
         "severity": change.severity,

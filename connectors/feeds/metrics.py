@@ -8,7 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from connectors.alerts.outbox import Closed, Outbox
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import Closed
 from connectors.feeds.sse import Stream
 from connectors.sources import Sources
 

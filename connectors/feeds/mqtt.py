@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox, OutboxEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import value_text
 from connectors.feeds.document import Publisher, to_json
 from connectors.feeds.sender import Unreachable

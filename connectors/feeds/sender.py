@@ -8,7 +8,8 @@ from typing import Protocol
 
 from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Closed, Outbox, OutboxEntry, RefusedEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import Closed, OutboxEntry, RefusedEntry
 
 ATTEMPTS = 20
 """Answers that refuse an entry, after which it is given up: the waits between them are more than ten minutes."""

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from operator import itemgetter
 
-from connectors.alerts.outbox import Outbox, OutboxEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.feeds.document import STATUSES, to_json
 
 PULSE = 15.0
@@ -106,4 +107,4 @@ class Stream:
 def sse_message(entry: OutboxEntry, status: str) -> bytes:
     """An event with its number, its state as type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        entry.number, entry.change.state.encode(), to_json(entry.change, status))  # fmt: skip
+        entry.number, entry.change.word.encode(), to_json(entry.change, status))  # fmt: skip

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox, OutboxEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import rfc3339
 from connectors.feeds.document import Publisher, document
 from connectors.feeds.http_post import post, send_request
@@ -69,7 +70,7 @@ def cloudevent(change: AlertChange, origin: Publisher) -> dict[str, object]:
         "specversion": "1.0",
         "id": change.id,
         "source": f"{origin.base}program/{quote(origin.title, safe='')}",
-        "type": f"semcep.alert.{change.state}",
+        "type": f"semcep.alert.{change.word}",
         "subject": change.alert,
         "status": origin.status.lower(),
         "time": rfc3339(change.time),

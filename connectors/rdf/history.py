@@ -9,12 +9,14 @@ from concurrent.futures import Future
 import polars as pl
 import pyoxigraph as ox
 
+from cep.core.identity import ID
 from cep.core.time import END_OF_TIME
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import EventVocabulary
+from connectors.rdf.withdrawals import StoreRevision
 from connectors.service import Round, Service
 from knowledge.graph import Knowledge
 from knowledge.store_follower import StoreFollower
@@ -30,7 +32,7 @@ class StoreListener:
 
     `keep`: microseconds for which an event is kept after its end, by the watermark, and until its minute is over;
     None: for ever. `readings`: input records go in as well. `again`: whatever was derived before this start will be
-    derived again.
+    derived again. `keep_history`: what is withdrawn stays, each revision of it in a graph of its own.
     """
 
     def __init__(
@@ -41,13 +43,16 @@ class StoreListener:
         keep: int | None = None,
         readings: bool = False,
         again: bool = False,
+        keep_history: bool = False,
     ) -> None:
+        self.keep_history, self.revises = keep_history, service.engine.withdraws
         self.store, self.vocabulary, self.readings = store, vocabulary, readings
         self._service, self._keep, self._again = service, keep, again
         engine = service.engine
         self._derivations = Derivations(engine.plan, service.meanings, vocabulary, frozenset(service.outputs))
         engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
+        self._time = -END_OF_TIME
         self._trouble: str | None = None
         self.troubled: Callable[[str], None] = lambda text: None
         self._loading: Future[None] | None = None
@@ -55,6 +60,7 @@ class StoreListener:
         self._reached, self._reaching = -END_OF_TIME, threading.Lock()
         self._listeners: list[StoreObserver] = []
         self._followed: StoreFollower | None = None
+        self._written = store.revised() if self.revises and not again else None
         service.listen(self._take)
         service.written.append(store.written)
 
@@ -81,7 +87,7 @@ class StoreListener:
 
     @property
     def reached(self) -> int:
-        """The watermark of what is written: no event that ends before it will come to the store any more."""
+        """Of what is written: no event that ends before it will come to the store any more, and none goes from it."""
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:
@@ -93,6 +99,7 @@ class StoreListener:
         self._learn()
         oldest = None if self._keep is None or not _finite(one.watermark) else one.watermark - self._keep
         parts, new = [], []
+        come: list[str] = []
         inputs = one.inputs if self.readings else {}
         for tables, schemas, written in (
             (inputs, service.inputs, lambda table, schema: triples.reading_triples(table, schema, self.vocabulary)),
@@ -103,18 +110,35 @@ class StoreListener:
                 if recent.height:
                     parts.append(written(recent, schemas[name]))
                     new.append(name)
-        if parts:
+                    come += recent[ID].to_list() if tables is one.derived and self.revises else []
+        if self.revises and (one.withdrawn or come):
+            self._last = self._revise(one, "".join(parts), come)
+            new += [name for name in one.withdrawn if name not in new]
+        elif parts:
             self._last = self.store.add("".join(parts))
+        if self._last is not None and new:
             self._last.add_done_callback(lambda future: self._notify(future, "events", new))
         if self._last is None:
-            self._reach(one.watermark)
+            self._reach(one.stable)
         else:  # where there is nothing new either: what came before may still be written
-            self._last.add_done_callback(lambda future: self._reach(one.watermark))
+            self._last.add_done_callback(lambda future: self._reach(one.stable))
         if oldest is not None and (self._swept is None or oldest // _MINUTE > self._swept):
             self.store.forget(triples.stamp(oldest))
             self._swept = oldest // _MINUTE
         if one.watermark >= END_OF_TIME:
             self.store.settle()
+
+    def _revise(self, one: Round, text: str, come: Sequence[str]) -> Future[None] | None:
+        """What a round withdraws goes before what it derives comes; None: all of it is written already."""
+        reached = one.watermark if _finite(one.watermark) else self._service.engine.latest
+        self._time = max(self._time, reached)
+        gone = tuple(id for table in one.withdrawn.values() for id in table[ID].to_list())
+        revision = StoreRevision(
+            triples.stamp(self._time), one.position, gone, tuple(come), text.encode(), self.keep_history
+        )
+        if self._written is not None and revision.place <= self._written:
+            return self._last
+        return self.store.revise(revision)
 
     def _reach(self, watermark: int) -> None:
         with self._reaching:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -25,6 +25,7 @@ class Retention:
     def __init__(self, store: ox.Store, spans: TimeTree) -> None:
         self._store, self._spans = store, spans
         self._swept = ""
+        self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # what else goes with instants
 
     def steps(self, until: str) -> Iterator[int]:
         """Drop the events that end in minutes that are over before `until`, an instant; how many, after each step."""
@@ -35,7 +36,9 @@ class Retention:
                     ends = self._ends(span)
                     while some := list(islice(ends, _STEP)):
                         events = [event for _, event in some if event is not None]
-                        self.drop(events, dict.fromkeys(instant for instant, _ in some))
+                        instants = dict.fromkeys(instant for instant, _ in some)
+                        self.forgotten(instants)
+                        self.drop(events, instants)
                         yield len(events)
                     self._tidy(span)
         self._swept = max(self._swept, until[:16])
@@ -47,13 +50,14 @@ class Retention:
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):
                 yield inside.object, ended.subject
 
-    def drop(self, events: Sequence[Any], instants: Iterable[Any] = ()) -> None:
-        """Remove all triples of events, and of those instants and records that nothing else refers to."""
+    def drop(self, events: Sequence[Any], instants: Iterable[Any] = (), times: bool = True) -> None:
+        """Remove all triples of events, and of those records and, with `times`, instants that nothing else refers
+        to."""
         going = set(events)
         quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
         constituents = dict.fromkeys(quad.object for quad in quads if quad.predicate == _DERIVED)
-        times = dict.fromkeys([*instants, *(q.object for q in quads if q.predicate in (BEGINNING, END))])
-        free = [one for one in times if not self._needed(one, (BEGINNING, END), going)]
+        own = [q.object for q in quads if q.predicate in (BEGINNING, END)] if times else []
+        free = [one for one in dict.fromkeys([*instants, *own]) if not self._needed(one, (BEGINNING, END), going)]
         inside = [q for one in free for q in self._store.quads_for_pattern(None, INSIDE, one, HERE)]
         quads += [q for one in constituents for q in self._only_named(one, going)]
         quads += [*inside, *(q for one in free for q in self._store.quads_for_pattern(one, None, None, HERE))]

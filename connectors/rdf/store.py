@@ -21,6 +21,7 @@ from connectors.rdf.retention import MANY, Retention
 from connectors.rdf.time_index import TimeIndex
 from connectors.rdf.time_tree import BEGINNING, END, HERE, INSIDE, STAMP, TimeTree
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
+from connectors.rdf.withdrawals import StoreRevision, Withdrawals
 
 _MARK = ox.NamedNode(RDFS + "comment")
 _TYPE, _ACTIVITY = ox.NamedNode(RDF + "type"), ox.NamedNode(PROV + "Activity")
@@ -45,6 +46,8 @@ class EventStore:
         self._known, self._learned = f"{path}.nq", knowledge_files.StoreChangeLog(f"{path}.learned")
         self.spans = TimeTree(self.store, vocabulary)
         self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
+        self._withdrawals = Withdrawals(self.store, self._forgetting, vocabulary)
+        self._forgetting.forgotten = self._withdrawals.forget
         self._loose = self._lines = 0
         self._elsewhere = f"{path}.stamps"  # there are instants of other ways to write them
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
@@ -152,6 +155,17 @@ class EventStore:
         self._recent.grid.changed(text)
         self._loose, self._lines = self._loose + lines, self._lines + lines
 
+    def revise(self, one: StoreRevision) -> None:
+        """Take events out, and add triples, of which it is known when they came."""
+        self._withdrawals.withdraw(one)
+        if one.text:
+            self.add(one.text)
+        self._withdrawals.came(one)
+
+    def revised(self) -> tuple[str, int] | None:
+        """The place of the last revision that was written (`StoreRevision.place`); None: there was none."""
+        return self._withdrawals.reached
+
     @property
     def loose(self) -> bool:
         """Whether so much was written that it had better be settled."""
@@ -197,6 +211,7 @@ class EventStore:
         looked = 0
         for stamp in self._instants(span, until):
             looked += 1
+            found.update((stamp, each) for each in self._withdrawals.changes(self.vocabulary.instant(stamp)))
             for quad in self.store.quads_for_pattern(None, END, ox.NamedNode(self.vocabulary.instant(stamp)), HERE):
                 looked += 1
                 if _iri(quad.subject).startswith(within):
@@ -238,7 +253,8 @@ class EventStore:
         """All triples of some subjects, and the times of their instants."""
         instants: dict[ox.NamedNode, None] = {}
         for subject in subjects:
-            for quad in self.store.quads_for_pattern(ox.NamedNode(subject), None, None, HERE):
+            own = list(self.store.quads_for_pattern(ox.NamedNode(subject), None, None, HERE))
+            for quad in own or self._withdrawals.described(subject):
                 yield quad
                 if quad.predicate in (BEGINNING, END):
                     instants[ox.NamedNode(_iri(quad.object))] = None

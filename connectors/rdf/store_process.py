@@ -29,6 +29,7 @@ from cep.core.errors import CepError
 from connectors.rdf.fair_queue import FairQueue
 from connectors.rdf.question import Answer, Page, QueryRefused, Question
 from connectors.rdf.vocabulary import EventVocabulary
+from connectors.rdf.withdrawals import StoreRevision
 
 _WRITING = 1 << 26  # bytes that may wait to be written
 _LOOKING = 10.0  # seconds in which a page of events is read
@@ -94,18 +95,31 @@ class StoreProcess:
     def add(self, text: str) -> Future[None]:
         """As EventStore.add of a text; waits only while very much is not yet written. The future is done when it is."""
         lines = text.encode()
+        return self._written("add", lines, len(lines))
+
+    def _written(self, name: str, what: object, size: int) -> Future[None]:
+        """Have so many bytes written."""
         with self._room:
-            self._room.wait_for(lambda: not self._waiting or self._waiting + len(lines) <= _WRITING)
-            self._waiting += len(lines)
+            self._room.wait_for(lambda: not self._waiting or self._waiting + size <= _WRITING)
+            self._waiting += size
 
         def written(done: Future[None]) -> None:
             with self._room:
-                self._waiting -= len(lines)
+                self._waiting -= size
                 self._room.notify_all()
 
-        future = self._command("add", lines)
+        future = self._command(name, what)
         future.add_done_callback(written)
         return future
+
+    def revise(self, one: StoreRevision) -> Future[None]:
+        """As EventStore.revise, in its place among what is added; otherwise as `add`."""
+        return self._written("revise", one, len(one.text))
+
+    def revised(self) -> tuple[str, int] | None:
+        """As EventStore.revised, of what was written before this start."""
+        found: tuple[str, int] | None = self._command("revised").result()
+        return found
 
     def learn(self, gone: bytes, come: bytes) -> Future[None]:
         """As EventStore.learn, after what was added before."""

@@ -21,6 +21,7 @@ from connectors.rdf.query_process import Gate, QueryProcess
 from connectors.rdf.question import Answer, QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.vocabulary import EventVocabulary
+from connectors.rdf.withdrawals import StoreRevision
 
 QUESTIONS = ("ask", "page", "hours")
 """What is only read, within some time."""
@@ -63,13 +64,15 @@ class _Worker:
             "learn": store.learn,
             "derive": store.derive,
             "add": store.add,
+            "revise": store.revise,
+            "revised": store.revised,
             "settle": store.settle,
             "flush": lambda: None,
             "ask": self._query,
             "page": store.page,
             "hours": lambda *values: [hour.value for hour in store.hours(*values)],
         }
-        self.texts: deque[tuple[int, bytes]] = deque()
+        self.texts: deque[tuple[int, bytes | StoreRevision]] = deque()
         self.expired: deque[tuple[int, Iterator[int]]] = deque()  # what is being forgotten
         self.running: dict[int, QueryProcess] = {}
         self.sending = threading.Lock()
@@ -88,7 +91,7 @@ class _Worker:
             elif name in QUESTIONS:
                 self.running[number] = one = QueryProcess()
                 self.readers.submit(self._answer, number, one, name, values, time.monotonic() + seconds)
-            elif name == "add":
+            elif name in ("add", "revise"):
                 self.texts.append((number, values[0]))
                 self.writer.submit(self._write)
             elif name == "forget":
@@ -130,14 +133,27 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write the texts that wait, together; then remove some expired events, more of them the more was written."""
+        """Write the texts that wait, together, up to a revision, or that; then remove some expired events, more of them
+        the more was written."""
         taken: list[tuple[int, bytes]] = []
         while self.texts and sum(len(text) for _, text in taken) < _AT_ONCE:
-            taken.append(self.texts.popleft())
-        if not taken:
+            number, first = self.texts[0]
+            if isinstance(first, StoreRevision):
+                break
+            taken.append((number, first))
+            self.texts.popleft()
+        if taken:
+            text = b"".join(text for _, text in taken)
+            self._do([number for number, _ in taken], "add", [text])
+        elif self.texts:
+            number, first = self.texts.popleft()
+            assert isinstance(first, StoreRevision), "else it was taken"
+            text = first.text
+            self._do([number], "revise", [first])
+        else:
             return
-        text = b"".join(text for _, text in taken)
-        self._do([number for number, _ in taken], "add", [text])
+        if self.texts:
+            self.writer.submit(self._write)
         if self.store.loose:
             self.settler.submit(self.store.settle)
         for _ in range(text.count(b"\n") // _STEP):

@@ -20,6 +20,7 @@ PROV = "http://www.w3.org/ns/prov#"
 SOSA = "http://www.w3.org/ns/sosa/"
 LDES = "https://w3id.org/ldes#"
 TREE = "https://w3id.org/tree#"
+AS = "https://www.w3.org/ns/activitystreams#"
 
 PREFIXES: Mapping[str, str] = {"rdf": RDF, "xsd": XSD, "time": TIME, "prov": PROV, "sosa": SOSA}
 
@@ -54,6 +55,15 @@ class EventVocabulary:
     def days(self) -> str:
         """What all days with events lie in."""
         return f"{self.base}days"
+
+    def revision(self, name: str = "") -> str:
+        """The graph of a revision of what was derived."""
+        return f"{self.base}revision/{name}"
+
+    @property
+    def position(self) -> str:
+        """The property of a change: how many records had come."""
+        return f"{self.base}position"
 
     def type(self, schema: Schema) -> str:
         """The class of an event's occurrences."""

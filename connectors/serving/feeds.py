@@ -9,7 +9,8 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from connectors.alerts.outbox import Outbox, OutboxEntry, RefusedEntry
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry, RefusedEntry
 from connectors.alerts.text import rfc3339
 from connectors.feeds import atom, cap
 from connectors.feeds.document import SCHEMA, Publisher, document

@@ -1,0 +1,42 @@
+"""What an outbox holds, as those who read it see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from connectors.alerts.lifecycle import AlertChange
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A change with its number, from 1 in the order in which they came; numbers may have gaps. `came`: when it was
+    added, by the clock of the machine, microseconds of Unix time; None: before that was noted."""
+
+    number: int
+    change: AlertChange
+    came: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedEntry:
+    """An entry that a receiver has refused: why, and when it was given up, as `OutboxEntry.came`. `again`: it is to be
+    sent once more."""
+
+    entry: OutboxEntry
+    reason: str
+    time: int | None
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverStatus:
+    """How far a receiver has come: its last entry's number, how many wait, how many it has refused."""
+
+    name: str
+    cursor: int
+    waiting: int
+    dead: int
+
+
+class Closed(Exception):
+    """The outbox was used after it was closed."""

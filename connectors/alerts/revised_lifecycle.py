@@ -1,0 +1,297 @@
+"""The lifecycle of alerts where what they are on may come late and be withdrawn: what was told is put right.
+
+Of each key it is held what ended lately, and what stood before that. In order an occurrence goes on from what stands
+now, as in `connectors.alerts.lifecycle`. A late or withdrawn one has the key's alerts followed anew from what stood
+before; what was told is compared with that, and the difference is told.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
+from typing import Any
+
+import polars as pl
+
+from cep.core.time import BEGINNING
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, resolved
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.revised_tables import RevisedKey
+
+PUT_RIGHT = "A record came late, was corrected or withdrawn: this puts right what was told before."
+TAKEN_BACK = "A record came late, was corrected or withdrawn: what led to this alert is no more."
+
+_SAME = [field.name for field in fields(AlertChange) if field.name not in ("revision", "state", "time", "note")]
+
+Name = str
+"""Of an occurrence, within its key: its times and text as JSON, which is also its name on disk."""
+Tables = Mapping[str, pl.DataFrame]
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOccurrence:
+    """An occurrence with its columns."""
+
+    occurrence: AlertOccurrence
+    values: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class AlertKey:
+    """The alerts of one key. `place`: that of the alert among all. `base`: the alert that was open at `since`, if one
+    was; `held`: what ended since; `now`: the alert that is open after all of it; `reached`: when that changed last;
+    `told`: of each alert that may still change what was told last. `looked`: when it is looked at for what is final."""
+
+    place: int
+    base: AlertChange | None = None
+    since: int = BEGINNING
+    now: AlertChange | None = None
+    reached: int = BEGINNING
+    held: dict[Name, HeldOccurrence] = field(default_factory=dict)
+    told: dict[str, AlertChange] = field(default_factory=dict)
+    looked: int | None = None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What a round does: the keys that it concerns, and whether they are followed anew; the occurrences that come and
+    go on disk."""
+
+    anew: dict[str, bool] = field(default_factory=dict)
+    come: dict[str, list[Name]] = field(default_factory=dict)
+    gone: set[tuple[str, Name]] = field(default_factory=set)
+
+
+class RevisedLifecycle:
+    """Follows alerts by means of a lifecycle, which has none itself. What `Outbox.revise` has taken stays taken: a
+    round that comes again after a start changes nothing."""
+
+    def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox) -> None:
+        self.lifecycle, self.outbox = lifecycle, outbox
+        self._keys: dict[str, AlertKey] = {}
+        self._reached: dict[str, int] = {}  # for a start without revision
+        self._due: list[tuple[int, str]] = []
+        self._final: list[tuple[int, str]] = []
+        places = {alert.name: place for place, alert in enumerate(lifecycle.alerts)}
+        kept, self._marks = outbox.begin_revised(lifecycle.fingerprints)
+        for slot, each in kept.items():
+            self._keys[slot] = key = _loaded(each, slot, places[each.name])
+            key.told = {alert: entry.change for alert in each.told if (entry := outbox.revision(alert)) is not None}
+            self._await(slot, key, True)
+
+    def take(self, come: Tables, gone: Tables, watermark: int, stable: int, place: Place) -> None:
+        """What comes and is withdrawn in a round, by `Alert.table`; what that changes goes to the outbox. `stable`:
+        what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start."""
+        turn = _Turn()
+        self._withdraw(turn, gone, place)
+        self._add(turn, come, place)
+        while self._due and self._due[0][0] <= watermark:
+            _, slot = heapq.heappop(self._due)
+            key = self._keys.get(slot)
+            if key is not None and key.now is not None and key.now.until <= watermark and not key.now.holding:
+                turn.anew.setdefault(slot, False)
+        told: list[tuple[tuple[int, bool], AlertChange]] = []
+        for slot in sorted(turn.anew, key=lambda each: (self._keys[each].place, each)):
+            key = self._keys[slot]
+            follow = self._follow_anew if turn.anew[slot] else self._follow_on
+            told += _placed(follow(slot, key, turn, watermark))
+            self._await(slot, key, turn.anew[slot])
+        told.sort(key=lambda each: each[0])
+        settled = self._settle(turn, stable)
+        if turn.anew or settled:
+            self._write([change for _, change in told], turn, {*turn.anew, *settled}, place)
+
+    # --- what a round brings ---
+
+    def _withdraw(self, turn: _Turn, gone: Tables, place: Place) -> None:
+        for name, one in self._rows(gone, place):
+            key = self._keys.get(one.occurrence.slot)
+            if key is not None and key.held.pop(name, None) is not None:
+                turn.anew[one.occurrence.slot] = True
+                turn.gone.add((one.occurrence.slot, name))
+
+    def _add(self, turn: _Turn, come: Tables, place: Place) -> None:
+        for name, one in self._rows(come, place):
+            slot, end = one.occurrence.slot, one.occurrence.end
+            key = self._keys.setdefault(slot, AlertKey(one.occurrence.place))
+            if name not in key.held and end > key.since:
+                key.held[name] = one
+                turn.come.setdefault(slot, []).append(name)
+                turn.gone.discard((slot, name))
+                turn.anew[slot] = turn.anew.get(slot, False) or end <= key.reached
+
+    def _rows(self, tables: Tables, place: Place) -> Iterator[tuple[Name, HeldOccurrence]]:
+        """Occurrences in tables, but those of alerts that had them before the start."""
+        lifecycle = self.lifecycle
+        for number, table, over in lifecycle.told_of(tables):
+            mark = self._marks.get(lifecycle.fingerprints[lifecycle.alerts[number].name])
+            if mark is None or place > mark:
+                for one in lifecycle.occurrences(number, table, over):
+                    name = json.dumps([one.end, one.over, one.start, one.text])
+                    yield name, HeldOccurrence(one, table.row(one.row, named=True))
+
+    # --- one key ---
+
+    def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
+        """What comes in order goes on from what stands."""
+        found = self._followed(key.now, [key.held[name] for name in turn.come.get(slot, ())], watermark)
+        key.now = self.lifecycle.live.get(slot)
+        key.reached = max([key.reached, *(change.time for change in found)])
+        told: list[AlertChange] = []
+        for alert, changes in groupby(found, key=lambda change: change.alert):
+            if alert in key.told:
+                told += [self._tell(key, change) for change in changes]
+            else:  # a run before may have told of it
+                told += self._put_right(key, list(changes))
+        return told
+
+    def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
+        """All that is held is followed again; what is told is the difference to what was told."""
+        found = self._again(key.base, list(key.held.values()), watermark)
+        key.now = self.lifecycle.live.get(slot)
+        key.reached = max((change.time for change in found), default=key.since)
+        lives = {} if key.base is None else {key.base.alert: [key.base]}
+        for change in found:
+            lives.setdefault(change.alert, []).append(change)
+        told: list[AlertChange] = []
+        for alert, before in list(key.told.items()):
+            if alert not in lives and not before.withdrawn:
+                at = max(watermark, before.time) + 1
+                told.append(self._tell(key, resolved(before, at, withdrawn=True, note=TAKEN_BACK)))
+        for changes in lives.values():
+            told += self._put_right(key, changes)
+        if key.now is not None and told and told[-1].alert != key.now.alert:
+            # Some know an alert by its key: what they hear last has to be of the one that is open.
+            told.append(self._tell(key, replace(key.now, state="updated", note=PUT_RIGHT)))
+        return told
+
+    def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
+        """What is to be told of an alert that has come to be so by these changes."""
+        before = self._told(key, changes[0].alert)
+        if before is not None:
+            same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]
+            if not same:
+                last = changes[-1]
+                state = last.state if last.state == "resolved" else "updated"
+                return [self._tell(key, replace(last, state=state, note=PUT_RIGHT))]
+            changes = changes[same[-1] + 1 :]
+        return [self._tell(key, change) for change in changes]
+
+    def _followed(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
+        """The changes of one key's alerts; what is open at the end is in `lifecycle.live`."""
+        values = {id(each.occurrence): each.values for each in held}
+        self.lifecycle.begin([] if base is None else [base])
+        return self.lifecycle.follow([each.occurrence for each in held], lambda one: values[id(one)], watermark)
+
+    def _again(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
+        """The same of what is not counted again."""
+        counted = self.lifecycle.unplaced.copy()
+        found = self._followed(base, held, watermark)
+        for name, number in counted.items():
+            self.lifecycle.unplaced[name] = number
+        return found
+
+    def _told(self, key: AlertKey, alert: str) -> AlertChange | None:
+        if alert not in key.told:
+            entry = self.outbox.revision(alert)
+            if entry is None:
+                return None
+            key.told[alert] = entry.change
+        return key.told[alert]
+
+    def _tell(self, key: AlertKey, change: AlertChange) -> AlertChange:
+        """The change with its number among those that are told."""
+        before = self._told(key, change.alert)
+        key.told[change.alert] = told = replace(change, revision=0 if before is None else before.revision + 1)
+        return told
+
+    # --- all keys ---
+
+    def _settle(self, turn: _Turn, stable: int) -> list[str]:
+        """What is final goes into what stands before it; gives the keys of which that changes something."""
+        settled = []
+        while self._final and self._final[0][0] <= stable:
+            at, slot = heapq.heappop(self._final)
+            key = self._keys.get(slot)
+            if key is None or key.looked != at:
+                continue
+            key.looked = None
+            settled.append(slot)
+            over = [name for name, each in key.held.items() if each.occurrence.end <= stable]
+            self._again(key.base, [key.held[name] for name in over], stable)
+            key.base, key.since = self.lifecycle.live.get(slot), stable
+            for name in over:
+                del key.held[name]
+                turn.gone.add((slot, name))
+            open_ = [each.alert for each in (key.base, key.now) if each is not None]
+            for alert in [each for each, change in key.told.items() if change.time <= stable and each not in open_]:
+                del key.told[alert]
+            if not open_ and not key.held and not key.told:
+                del self._keys[slot]
+            else:
+                self._await(slot, key, True)
+        return settled
+
+    def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
+        """Look at a key when its alert is over, and when the first of what it holds is final."""
+        if key.now is not None and not key.now.holding:
+            heapq.heappush(self._due, (key.now.until, slot))
+        if key.looked is None or anew:
+            ends = [each.occurrence.end for each in key.held.values()]
+            ends += [change.time for change in key.told.values() if change.time > key.since]
+            if ends and (key.looked is None or min(ends) < key.looked):
+                key.looked = min(ends)
+                heapq.heappush(self._final, (key.looked, slot))
+
+    def _write(self, told: Sequence[AlertChange], turn: _Turn, slots: Iterable[str], place: Place) -> None:
+        fingerprints = self.lifecycle.fingerprints
+        for change in told:
+            which = fingerprints[change.name]
+            self._reached[which] = max(self._reached.get(which, BEGINNING), change.time)
+        marks = {each: max(place, self._marks.get(each, place)) for each in fingerprints.values()}
+        come = {
+            (slot, name): json.dumps(self._keys[slot].held[name].values, ensure_ascii=False)
+            for slot, names in turn.come.items()
+            if slot in self._keys
+            for name in names
+            if name in self._keys[slot].held
+        }
+        gone = sorted(each for each in turn.gone if each not in come)
+        keys = {slot: self._kept(self._keys.get(slot)) for slot in sorted(slots)}
+        self.outbox.revise(told, self._reached, marks, keys, come, gone)
+
+    def _kept(self, key: AlertKey | None) -> RevisedKey | None:
+        if key is None:
+            return None
+        base, now = (None if each is None else each.dump() for each in (key.base, key.now))
+        name = self.lifecycle.alerts[key.place].name
+        return RevisedKey(name, base, key.since, now, key.reached, sorted(key.told))
+
+
+def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
+    """The changes of one key, which stay in their order, with their places among those of all: in the order of their
+    times, and what lasts until then after what begins."""
+    place = (BEGINNING, False)
+    for change in changes:
+        if not change.withdrawn:
+            place = max(place, (change.time, change.state == "resolved" and change.time == change.until))
+        yield place, change
+
+
+def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
+    """Whether two changes say the same of an alert, whichever was first."""
+    over = (change.state == "resolved", before.state == "resolved")
+    return over[0] == over[1] and all(getattr(change, name) == getattr(before, name) for name in _SAME)
+
+
+def _loaded(kept: RevisedKey, slot: str, place: int) -> AlertKey:
+    base, now = (None if each is None else AlertChange.load(each) for each in (kept.base, kept.now))
+    key = AlertKey(place, base, kept.since, now, kept.reached)
+    for row, (name, values) in enumerate(kept.held.items()):
+        end, over, start, text = json.loads(name)
+        key.held[name] = HeldOccurrence(AlertOccurrence(end, place, slot, start, text, row, over), json.loads(values))
+    return key

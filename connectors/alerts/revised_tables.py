@@ -1,0 +1,81 @@
+"""The tables of an outbox for alerts that are put right: what is held of each key; each row has a hash."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from connectors.alerts import outbox_tables
+
+HASHED = {"keys": "slot, body", "occurrences": "slot, name, body"}
+_TABLES = (
+    "create table if not exists keys (slot text primary key, body text not null, hash blob)",
+    "create table if not exists occurrences (slot text not null, name text not null, body text not null, hash blob,"
+    " primary key (slot, name))",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RevisedKey:
+    """What is held of a key of the alert `name`: what stood at `since`, and what stands `now`, changes as JSON; when
+    that changed last; which alerts may still change; and the columns of what ended since, as JSON, by name."""
+
+    name: str
+    base: str | None
+    since: int
+    now: str | None
+    reached: int
+    told: list[str]
+    held: dict[str, str] = field(default_factory=dict)
+
+
+def make(base: sqlite3.Connection, where: str) -> None:
+    """Have the tables, and all in them as it was written. CepError: it is not."""
+    for statement in _TABLES:
+        base.execute(statement)
+    for table, columns in HASHED.items():
+        outbox_tables.verify(base, where, table, columns=columns)
+
+
+def read(base: sqlite3.Connection, names: Collection[str]) -> dict[str, RevisedKey]:
+    """What is held of the keys of some alerts, by slot; that of others goes."""
+    found: dict[str, RevisedKey] = {}
+    for slot, body in base.execute("select slot, body from keys order by slot").fetchall():
+        key = RevisedKey(*json.loads(body))
+        if key.name in names:
+            found[slot] = key
+        else:
+            forget(base, [slot])
+    for slot, name, body in base.execute("select slot, name, body from occurrences order by slot, name").fetchall():
+        found[slot].held[name] = body
+    return found
+
+
+def write(
+    base: sqlite3.Connection,
+    keys: Mapping[str, RevisedKey | None],
+    come: Mapping[tuple[str, str], str],
+    gone: Iterable[tuple[str, str]],
+) -> None:
+    """Note keys as they are now, None: nothing of it is held; occurrences that come, by slot and name; and that go."""
+    base.executemany("delete from occurrences where slot = ? and name = ?", gone)
+    rows = [(slot, name, body) for (slot, name), body in come.items()]
+    base.executemany("insert or replace into occurrences values (?1, ?2, ?3, hashed(?1, ?2, ?3))", rows)
+    there = [(slot, _body(key)) for slot, key in keys.items() if key is not None]
+    base.executemany("insert or replace into keys values (?1, ?2, hashed(?1, ?2))", there)
+    forget(base, [slot for slot, key in keys.items() if key is None])
+
+
+def forget(base: sqlite3.Connection, slots: Iterable[str] | None = None) -> None:
+    """Hold nothing of some keys, or of all."""
+    for table in HASHED:
+        if slots is None:
+            base.execute(f"delete from {table}")
+        else:
+            base.executemany(f"delete from {table} where slot = ?", [(slot,) for slot in slots])
+
+
+def _body(key: RevisedKey) -> str:
+    return json.dumps([key.name, key.base, key.since, key.now, key.reached, key.told], ensure_ascii=False)

@@ -1,0 +1,171 @@
+"""What is withdrawn from the store: its triples go, and a tombstone stays, which pages of events show.
+
+Each revision has a graph of its own, so that the default graph is what holds. In it every event that was withdrawn has
+an activity, which is an `as:Delete`, and one that came again an `as:Create`. Where the history is kept, the triples of
+what was withdrawn are there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyoxigraph as ox
+
+from connectors.rdf.retention import Retention
+from connectors.rdf.time_tree import BEGINNING, END, HERE, STAMP
+from connectors.rdf.vocabulary import AS, PROV, RDF, RDFS, XSD, EventVocabulary
+
+DELETE, CREATE = ox.NamedNode(AS + "Delete"), ox.NamedNode(AS + "Create")
+_TYPE, _OBJECT = ox.NamedNode(RDF + "type"), ox.NamedNode(AS + "object")
+_ACTIVITY, _ENDED = ox.NamedNode(PROV + "Activity"), ox.NamedNode(PROV + "endedAtTime")
+_BY, _AT = ox.NamedNode(PROV + "wasInvalidatedBy"), ox.NamedNode(PROV + "invalidatedAtTime")
+_NOTE = ox.NamedNode(RDFS + "comment")
+_TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRevision:
+    """What a round makes of the store: events that go, by their ids, then triples that come, which are of the events
+    `come`. `time`: how far the time of events had come, as IRIs have it; `position`: so many records were taken."""
+
+    time: str
+    position: int
+    gone: tuple[str, ...]
+    come: tuple[str, ...]
+    text: bytes
+    keep: bool
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Revisions are sorted by it, in every run over the same input."""
+        return self.time, self.position
+
+    @property
+    def name(self) -> str:
+        return f"{self.time}/{self.position}"
+
+
+class Withdrawals:
+    """The tombstones of a store."""
+
+    def __init__(self, store: ox.Store, retention: Retention, vocabulary: EventVocabulary) -> None:
+        self._store, self._retention, self._vocabulary = store, retention, vocabulary
+        self._reached = ox.NamedNode(vocabulary.revision())
+        self._position = ox.NamedNode(vocabulary.position)
+
+    @property
+    def reached(self) -> tuple[str, int] | None:
+        """The place of the last revision that was written."""
+        found = (str(getattr(q.object, "value", "")) for q in self._store.quads_for_pattern(self._reached, _NOTE, None))
+        places = ((time, int(position)) for time, _, position in (text.partition("/") for text in found))
+        return max(places, default=None)
+
+    def withdraw(self, one: StoreRevision) -> None:
+        """Take events out. What is done twice does not matter."""
+        quads: list[ox.Quad] = []
+        going = [ox.NamedNode(self._vocabulary.event(id)) for id in one.gone]
+        for event in going:
+            own = list(self._store.quads_for_pattern(event, None, None, HERE))
+            if own:
+                quads += self._tombstone(event, own, one)
+        self._store.extend(quads)
+        self._retention.drop(going, times=False)
+
+    def came(self, one: StoreRevision) -> None:
+        """Of events that have come again after they were withdrawn that is said; done when their triples are there."""
+        if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
+            quads: list[ox.Quad] = []
+            for id in one.come:
+                event = ox.NamedNode(self._vocabulary.event(id))
+                if self._withdrawn(event, one):
+                    quads += self._change(event, CREATE, "added", self._ends(event), one)
+            self._store.extend(quads)
+        note = ox.Quad(self._reached, _NOTE, ox.Literal(one.name))
+        for quad in list(self._store.quads_for_pattern(self._reached, _NOTE, None)):
+            if quad != note:
+                self._store.remove(quad)
+        self._store.add(note)
+
+    def changes(self, instant: str) -> Iterator[str]:
+        """The tombstones of events that end at an instant, and what says that such an event came again."""
+        for quad in self._store.quads_for_pattern(None, END, ox.NamedNode(instant)):
+            if quad.graph_name != HERE and isinstance(quad.subject, ox.NamedNode) and self._is_change(quad):
+                yield quad.subject.value
+
+    def described(self, change: str) -> Iterator[ox.Quad]:
+        """What is said of one of these."""
+        return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
+
+    def forget(self, instants: Iterable[Any]) -> None:
+        """Drop what ended at instants that are gone, from all graphs of revisions."""
+        for instant in instants:
+            ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]
+            for quad in ended:
+                subject: Any = quad.subject
+                for each in list(self._store.quads_for_pattern(subject, None, None, quad.graph_name)):
+                    self._store.remove(each)
+                for each in list(self._store.quads_for_pattern(None, STAMP, None, quad.graph_name)):
+                    if not self._timed(each):
+                        self._store.remove(each)
+
+    def _timed(self, stamp: ox.Quad) -> bool:
+        """Whether something in a graph of a revision still has an instant."""
+        assert isinstance(stamp.subject, ox.NamedNode), "instants have names"
+        ways = (self._store.quads_for_pattern(None, way, stamp.subject, stamp.graph_name) for way in (BEGINNING, END))
+        return any(next(found, None) is not None for found in ways)
+
+    def _tombstone(self, event: ox.NamedNode, own: list[ox.Quad], one: StoreRevision) -> Iterator[ox.Quad]:
+        ends = [quad.object for quad in own if quad.predicate == END]
+        yield from self._change(event, DELETE, "withdrawn", ends, one)
+        if not one.keep:
+            return
+        graph = ox.NamedNode(self._vocabulary.revision(one.name))
+        for quad in own:
+            yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
+            if quad.predicate in (BEGINNING, END):
+                yield from self._stamps(quad.object, graph)
+        yield ox.Quad(event, _BY, self._activity(event, "withdrawn", one), graph)
+        yield ox.Quad(event, _AT, _moment(one), graph)
+
+    def _change(
+        self, event: ox.NamedNode, kind: ox.NamedNode, word: str, ends: Iterable[Any], one: StoreRevision
+    ) -> Iterator[ox.Quad]:
+        graph, change = ox.NamedNode(self._vocabulary.revision(one.name)), self._activity(event, word, one)
+        yield ox.Quad(change, _TYPE, kind, graph)
+        yield ox.Quad(change, _TYPE, _ACTIVITY, graph)
+        yield ox.Quad(change, _OBJECT, event, graph)
+        yield ox.Quad(change, _ENDED, _moment(one), graph)
+        yield ox.Quad(change, self._position, ox.Literal(str(one.position), datatype=_NUMBER), graph)
+        for end in ends:
+            yield ox.Quad(change, END, end, graph)
+            yield from self._stamps(end, graph)
+
+    def _stamps(self, instant: Any, graph: ox.NamedNode) -> Iterator[ox.Quad]:
+        for stamp in self._store.quads_for_pattern(instant, STAMP, None, HERE):
+            yield ox.Quad(stamp.subject, stamp.predicate, stamp.object, graph)
+
+    def _activity(self, event: ox.NamedNode, word: str, one: StoreRevision) -> ox.NamedNode:
+        return ox.NamedNode(f"{event.value}/{word}/{one.name}")
+
+    def _ends(self, event: ox.NamedNode) -> list[Any]:
+        return [quad.object for quad in self._store.quads_for_pattern(event, END, None, HERE)]
+
+    def _withdrawn(self, event: ox.NamedNode, one: StoreRevision) -> bool:
+        """Whether it was, in this revision or an earlier one."""
+        prefix = f"{event.value}/withdrawn/"
+        for quad in self._store.quads_for_pattern(None, _OBJECT, event):
+            name = str(getattr(quad.subject, "value", ""))
+            if name.startswith(prefix):
+                time, _, position = name.removeprefix(prefix).partition("/")
+                if (time, int(position)) <= one.place:
+                    return True
+        return False
+
+    def _is_change(self, quad: ox.Quad) -> bool:
+        return next(self._store.quads_for_pattern(quad.subject, _OBJECT, None, quad.graph_name), None) is not None
+
+
+def _moment(one: StoreRevision) -> ox.Literal:
+    return ox.Literal(f"{one.time.removesuffix('Z').rstrip('0').rstrip('.')}Z", datatype=_TIME)
