@@ -14,6 +14,7 @@ from cep.plan.partition import Stage
 from cep.plan.plan import Plan
 from cep.plan.staged import needed, staged
 from cep.runtime.report import READING, Report
+from cep.runtime.revision.revision_stats import RevisionStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class GoalTotals:
 class Meter:
     """Sums of reports, by event, and by stage and node. `charts`: what the nodes of each stage are, from stage 1.
 
-    `batches`: how many batches were run, in how many `seconds`. Reports and looks come from several threads: look
+    `batches`: how many batches were run, in how many `seconds`. `revision`: what was put right; None: what is given is
+    final. Reports and looks come from several threads: look
     while it is `lock`ed.
     """
 
@@ -78,6 +80,7 @@ class Meter:
         self.derived: Counter[str] = Counter()
         self.late: Counter[str] = Counter()
         self.dead: Counter[str] = Counter()
+        self.revision: RevisionStats | None = None
         self.latest: int | None = None
         self.watermark: int | None = None
         self.goals: dict[tuple[int, PlanUnit], GoalTotals] = {}

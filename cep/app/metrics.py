@@ -25,7 +25,7 @@ class MetricsCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         with self._meter.lock:
-            return [*self._run(), *self._rules(), *self._goals()]
+            return [*self._run(), *self._revision(), *self._rules(), *self._goals()]
 
     def _run(self) -> Iterator[Metric]:
         meter = self._meter
@@ -59,6 +59,23 @@ class MetricsCollector(Collector):
             rows.add_metric([str(stage)], sum(one for one, _ in mine))
             size.add_metric([str(stage)], sum(one for _, one in mine))
         yield from (rows, size)
+
+    def _revision(self) -> Iterator[Metric]:
+        """Where what was given may be withdrawn."""
+        if (stats := self._meter.revision) is None:
+            return
+        for name, text, number in (
+            (
+                "semcep_revision_late",
+                "Records that came or went within the window when the watermark had passed them.",
+                stats.late,
+            ),
+            ("semcep_revisions", "Batches that had such records.", stats.revisions),
+            ("semcep_revision_withdrawn", "Events and alerts that were derived and withdrawn.", stats.withdrawn),
+            ("semcep_revision_keys_replayed", "Keys that rules were run again for.", stats.keys_replayed),
+            ("semcep_revision_seconds", "How long running again took.", stats.seconds),
+        ):
+            yield CounterMetricFamily(name, text, number)
 
     def _rules(self) -> Iterator[Metric]:
         names = ["stage", "rule", "event"]

@@ -133,6 +133,7 @@ def flow(
             engine.forget()
             stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
+            watch.meter.revision = engine.revision_stats
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
     stats.twice, stats.remarks = doubtful.counts(), list(remarks | dict.fromkeys((*units.remarks(), *never.remarks())))
     stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
@@ -144,6 +145,7 @@ def flow(
             take(None, derived)
         _record_refused(updates, dead_letters, stats)
         if watch is not None:
+            watch.meter.revision = engine.revision_stats
             watch.batch([_stepped(engine, made, ())], perf_counter() - began)
 
 

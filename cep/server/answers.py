@@ -151,6 +151,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
 
 def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadLetters, dead: Counter[str]) -> None:
     """Add a round to the metrics."""
+    meter.revision = engine.revision_stats
     new = dead - meter.dead
     late, dead_letters.late = dead_letters.late, Counter()
     read = {event: table.height for event, table in one.inputs.items()}

@@ -33,6 +33,8 @@ POLICY = (
 )
 SHOWN = 4_000
 """Events that a page is given when it is opened."""
+TAKEN_BACK = 100
+"""Events that were withdrawn that it is given besides."""
 PULSE = 15.0
 """Seconds of silence after which the numbers are sent again."""
 
@@ -107,8 +109,9 @@ def router(
             rest["alerts"] = [document(entries[number].change, status) for number in sorted(entries)]
             rest["alerts_at"] = last
         text = json.dumps(rest, separators=(",", ":"))
+        gone = b",".join(scene.withdrawn.newest(TAKEN_BACK))
         return Response(
-            b'{"events":[%s],%s' % (b",".join(events), text[1:].encode()),
+            b'{"events":[%s],"withdrawn":[%s],%s' % (b",".join(events), gone, text[1:].encode()),
             media_type="application/json",
             headers={"Cache-Control": "no-store"},
         )
@@ -147,11 +150,13 @@ async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:
         if news is None:
             yield b"event: reset\ndata: {}\n\n"
             return
+        assert number is not None, "there is news of a place"
         more = news[0] < scene.number
+        gone = b",".join(scene.taken_back(number, news[0]))
         number, events, stations = news
         rest = json.dumps({"stations": stations, "numbers": scene.summary()}, separators=(",", ":"))
-        yield b'id: %s-%d\nevent: news\ndata: {"events":[%s],%s\n\n' % (
-            run.encode(), number, b",".join(events), rest[1:].encode())  # fmt: skip
+        yield b'id: %s-%d\nevent: news\ndata: {"withdrawn":[%s],"events":[%s],%s\n\n' % (
+            run.encode(), number, gone, b",".join(events), rest[1:].encode())  # fmt: skip
         await asyncio.sleep(_PACE)
         if not more and not scene.closed:
             try:

@@ -24,6 +24,7 @@ from cep.rules.expressions.geodesy import LatLong
 from connectors.alerts.text import json_value
 from connectors.service import Round, Service
 from connectors.serving.gazette import Gazette, SubjectColumns, coordinates
+from connectors.serving.withdrawn_events import WithdrawnEvents, subjects
 
 EVENTS = 20_000
 """Derived events that are held, the newest."""
@@ -85,6 +86,7 @@ class Scene:
             for name, schema in self._schemas.items()
         }
         self._gone = 0
+        self.withdrawn, self._revised = WithdrawnEvents(), service.engine.withdraws
         self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}  # no objects to search for garbage
         self._inputs: deque[Mapping[str, pl.DataFrame]] = deque(maxlen=_FRAMES)
         self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
@@ -106,6 +108,7 @@ class Scene:
             self._inputs.append(one.inputs)
             for name, table in one.inputs.items():
                 self._latest(name, table, "last_record")
+            self._withdraw(one.withdrawn)
             for name, table in one.derived.items():
                 self._latest(name, table, "last_event")
             self._add(one.derived)
@@ -180,18 +183,7 @@ class Scene:
         for *_, name, table, row in rows[-EVENTS:]:
             values = table.row(row, named=True)
             id, because = values[ID], values.get(_BECAUSE)
-            where_about = self._subject_columns[name]
-            about = values.get(where_about.subject) if where_about.subject is not None else None
-            document: dict[str, Any] = {
-                "id": id,
-                "type": name,
-                "start": values["start"],
-                "end": values["end"],
-                "key": None if about is None else str(about),
-                "values": {
-                    each.name: json_value(values[each.name], each.type) for each in self._schemas[name].attributes
-                },
-            }
+            document = self._document(name, values)
             if self._schemas[name].fluent is not None:
                 document["holds"] = True
                 self._holds(name, document)
@@ -201,10 +193,47 @@ class Scene:
             if len(self.events) == EVENTS:
                 self._gone, gone, _ = self.events[0]
                 if self._ids[gone][0] == self._gone:
-                    del self._ids[gone]
+                    text = self._ids.pop(gone)[2]
+                    if self._revised:
+                        self.withdrawn.dropped(gone, json.loads(text)["key"])
             text = json.dumps(document, separators=(",", ":")).encode()
             self.events.append((self.number, id, text))
             self._ids[id] = self.number, name, text, because
+            if self._revised:
+                self.withdrawn.came(document)
+
+    def _withdraw(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Events go, and stations are as they are without them."""
+        gone = {id for table in tables.values() for id in table[ID].to_list()}
+        if not gone:
+            return
+        self.events = deque((each for each in self.events if each[1] not in gone), maxlen=EVENTS)
+        for name, table in tables.items():
+            self.derived[name] -= table.height
+            for row in table.tail(EVENTS).iter_rows(named=True):
+                self._ids.pop(row[ID], None)
+                self.number += 1
+                self.withdrawn.withdraw(self.number, self._document(name, row), self.reached)
+        for key in subjects(tables, lambda name: self._subject_columns[name].subject):
+            station = self.stations.get(key)
+            if station is not None:
+                before = station.state, station.event
+                station.last_event, station.event = self.withdrawn.latest(key)
+                if before != (station.state, station.event):
+                    self._changed(station)
+
+    def _document(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """An occurrence of an event, as the page has it."""
+        subject = self._subject_columns[name].subject
+        about = None if subject is None else values.get(subject)
+        return {
+            "id": values[ID],
+            "type": name,
+            "start": values["start"],
+            "end": values["end"],
+            "key": None if about is None else str(about),
+            "values": {each.name: json_value(values[each.name], each.type) for each in self._schemas[name].attributes},
+        }
 
     def _holds(self, name: str, document: Mapping[str, Any]) -> None:
         """A fluent begins to hold at a station, or ends there."""
@@ -236,7 +265,7 @@ class Scene:
         """The events and stations that came behind a number, and the number then reached; events at most so many, the
         oldest first. None: some of the events are no longer held, or the number was never given out."""
         with self.lock:
-            if not self._gone <= number <= self.number:
+            if not max(self._gone, self.withdrawn.gone) <= number <= self.number:
                 return None
             events, stations = [], []
             for at, _, text in reversed(self.events):
@@ -258,12 +287,18 @@ class Scene:
             events = [text for _, _, text in islice(reversed(self.events), most)]
             return self.number, events[::-1], [each.shown() for each in self.stations.values()]
 
+    def taken_back(self, number: int, reached: int) -> list[bytes]:
+        """The events that were withdrawn behind a number, up to one that was reached then, the oldest first."""
+        with self.lock:
+            return self.withdrawn.behind(number, reached)
+
     def event(self, id: str) -> dict[str, Any] | None:
-        """One that is held, with what it comes from (None where that is not kept)."""
+        """One that is held, with what it comes from (None where that is not kept), or was withdrawn lately."""
         with self.lock:
             found = self._ids.get(id)
+            gone = self.withdrawn.document(id) if found is None else None
         if found is None:
-            return None
+            return None if gone is None else {**gone, "because": None}
         _, _, text, because = found
         return {**json.loads(text), "because": None if because is None else json.loads(because)}
 
@@ -297,6 +332,7 @@ class Scene:
                 "ended": self.service.ended,
                 "lost": list(self.lost),
                 "derived": dict(self.derived),
+                "withdrawn": self.withdrawn.counts.total(),
                 "made": {str(unit): made for unit, made in self.made.items()},
                 "waiting": {str(unit): rows for unit, rows in self.rows.items() if rows},
                 "unplaced": len(self.unplaced),

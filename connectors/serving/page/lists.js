@@ -86,14 +86,18 @@ export class Lists {
   }
 
   drawEvents() {
-    const events = this.store.events.slice(-EVENTS).reverse();
-    const total = Object.values(this.store.numbers?.derived ?? {}).reduce((sum, each) => sum + each, 0);
-    say(by("events-about"), `the newest ${counted(events.length)} of ${counted(total)}`);
-    this.put(by("events"), events, (event) => event.id, (event) => {
+    const last = this.store.events.slice(-EVENTS);
+    const gone = this.store.withdrawn.filter((event) => last.length < EVENTS || event.order > last[0].order);
+    const events = [...last, ...gone].sort((a, b) => b.order - a.order).slice(0, EVENTS);
+    const { derived = {}, withdrawn = 0 } = this.store.numbers ?? {};
+    const total = Object.values(derived).reduce((sum, each) => sum + each, 0);
+    say(by("events-about"), `the newest ${counted(last.length)} of ${counted(total)}${withdrawn ? `; ${counted(withdrawn)} withdrawn` : ""}`);
+    this.put(by("events"), events, (event) => `${event.id}${"withdrawn" in event ? ` ${event.order}` : ""}`, (event) => {
       const mark = el("i", { class: "swatch" });
       mark.style.background = kind(this.kinds.get(event.type) ?? 0);
-      return el("li", {}, el("button", { type: "button", onclick: () => this.choose({ event: event.id }) },
-        el("span", { class: "top" }, mark, el("b", {}, event.type), el("time", {}, interval(event.start, event.end))),
+      const gone = "withdrawn" in event;
+      return el("li", gone ? { class: "withdrawn" } : {}, el("button", { type: "button", onclick: () => this.choose({ event: event.id }) },
+        el("span", { class: "top" }, mark, el("b", {}, event.type), gone ? el("i", {}, "withdrawn") : null, el("time", {}, interval(event.start, event.end))),
         el("span", { class: "text" }, values(event))));
     });
   }

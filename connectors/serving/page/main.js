@@ -108,11 +108,12 @@ function nothing(program, choose) {
 function header(store) {
   store.listen((changed) => {
     if (!changed.numbers || !store.numbers) return;
-    const { records, dead, derived, watermark, ended, lost } = store.numbers;
+    const { records, dead, derived, withdrawn, watermark, ended, lost } = store.numbers;
     const missing = (lost ?? []).join(", ");
     if (ended !== now.ended || missing !== now.lost) { Object.assign(now, { ended, lost: missing }); connected(); }
     say(by("records"), counted(records));
-    say(by("derived"), counted(Object.values(derived).reduce((sum, each) => sum + each, 0)));
+    const total = Object.values(derived).reduce((sum, each) => sum + each, 0);
+    say(by("derived"), `${counted(total)}${withdrawn ? `, ${counted(withdrawn)} withdrawn` : ""}`);
     say(by("dead"), counted(dead));
     say(by("watermark"), watermark === null ? "–" : moment(watermark + 1));
   });
@@ -121,19 +122,23 @@ function header(store) {
 // For a screen reader: now and then one sentence of what is new, nothing while there is nothing.
 function speak(store) {
   let events = 0, alerts = new Set(), timer = 0, known = 0, first = true;
+  const heard = () => new Set([...store.alerts.values()].map((each) => each.withdrawn ? each.alert : each.id));
   store.listen((changed) => {
     const total = Object.values(store.numbers?.derived ?? {}).reduce((sum, each) => sum + each, 0);
-    if (first) { first = false; known = total; alerts = new Set([...store.alerts.values()].map((each) => each.id)); return; }
+    if (first) { first = false; known = total; alerts = heard(); return; }
     events = total - known;
     if (!timer && (changed.alerts || events > 0)) {
       timer = setTimeout(() => {
         timer = 0;
         const fresh = [...store.alerts.values()].filter((each) => each.state === "firing" && !alerts.has(each.id));
         for (const each of fresh) alerts.add(each.id);
-        if (alerts.size > 5000) alerts = new Set([...store.alerts.values()].map((each) => each.id));
+        if (alerts.size > 5000) alerts = heard();
         const parts = [];
         if (fresh.length) parts.push(`${fresh.length} new ${fresh.length === 1 ? "alert" : "alerts"}, the latest: ${fresh.at(-1).title}`);
         const sum = Object.values(store.numbers?.derived ?? {}).reduce((all, each) => all + each, 0);
+        const back = [...store.alerts.values()].filter((each) => each.withdrawn && !alerts.has(each.alert));
+        for (const each of back) alerts.add(each.alert);
+        if (back.length) parts.push(`${back.length} ${back.length === 1 ? "alert" : "alerts"} withdrawn, the latest: ${back.at(-1).title}`);
         if (fresh.length && sum > known) parts.push(`${counted(sum - known)} new events`);
         known = sum;
         if (parts.length) say(by("said"), parts.join("; "));

@@ -2,6 +2,7 @@
 
 const EVENTS = 20000;
 const SLACK = 2000; // more than EVENTS before the oldest are dropped
+const WITHDRAWN = 100;
 const ALERTS = 500;
 const PLACES = 400;
 const PACE = 150; // milliseconds between two drawings, where more comes than that
@@ -16,6 +17,8 @@ export class Store {
 
   clear() {
     this.events = [];
+    this.withdrawn = []; // the newest
+    this.count = 0;
     this.ids = new Map();
     this.keys = new Map(); // subject: its events
     this.stations = new Map();
@@ -34,11 +37,13 @@ export class Store {
 
   state(state) {
     this.clear();
-    this.news(state);
+    this.news({ ...state, withdrawn: [] }); // what was withdrawn may have come again
+    for (const event of state.withdrawn ?? []) if (!this.ids.has(event.id)) this.strike(event);
     for (const alert of state.alerts ?? []) this.alert(alert);
   }
 
-  news({ events, stations, numbers }) {
+  news({ events, withdrawn, stations, numbers }) {
+    if (withdrawn?.length) this.withdraw(withdrawn);
     for (const event of events) this.add(event);
     for (const station of stations) {
       this.stations.set(station.key, station);
@@ -51,9 +56,32 @@ export class Store {
     this.draw();
   }
 
+  // Events that are no more. They are shown as such for a while.
+  withdraw(gone) {
+    const ids = new Set(gone.map((event) => event.id));
+    this.events = this.events.filter((event) => !ids.has(event.id));
+    for (const [iri, place] of this.places) if (ids.has(place.event.id)) this.places.delete(iri);
+    for (const event of gone) {
+      const key = event.key ?? "";
+      const mine = this.keys.get(key);
+      if (mine) this.keys.set(key, mine.filter((each) => each.id !== event.id));
+      this.touched.add(key);
+      this.ids.delete(event.id);
+      this.strike(event);
+    }
+    this.changed.events = true;
+  }
+
+  strike(event) {
+    event.order = this.count++;
+    this.withdrawn.push(event);
+    if (this.withdrawn.length > WITHDRAWN) this.withdrawn.shift();
+  }
+
   add(event) {
     const known = this.ids.get(event.id);
     if (known) return this.over(known, event);
+    event.order = this.count++;
     if (event.holds) this.lasts(event);
     this.events.push(event);
     this.index(event);
@@ -88,7 +116,11 @@ export class Store {
     const key = event.key ?? "";
     this.touched.add(key);
     const mine = this.keys.get(key);
-    if (mine) mine.push(event); else this.keys.set(key, [event]);
+    if (!mine) this.keys.set(key, [event]);
+    else {
+      mine.push(event);
+      for (let at = mine.length - 1; at > 0 && mine[at - 1].end > event.end; at--) [mine[at - 1], mine[at]] = [event, mine[at - 1]]; // late
+    }
     if (!event.always) this.first = Math.min(this.first, event.start);
     if (!event.open) this.last = Math.max(this.last, event.end);
     else if (!event.always) this.last = Math.max(this.last, event.start);
@@ -148,5 +180,5 @@ export const subjects = (alert) => {
   return (keys.length ? keys : Object.values(alert.values ?? {}).slice(0, 1)).filter((value) => value !== null).map(String);
 };
 
-// How an alert is: of one that a change of the program took back, that.
+// How an alert is: of one that was taken back, that.
 export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : alert.state;

@@ -99,7 +99,8 @@ export class Timeline {
     for (const key of keys) {
       let row = this.laid.get(key);
       if (!row) this.laid.set(key, row = this.lay(key));
-      if (row.events.length) this.rows.push(row);
+      const taken = this.store.keys.get(key)?.length === 0 && row.alerts.length; // all of it was withdrawn
+      if (row.events.length || taken) this.rows.push(row);
     }
     let top = AXIS;
     for (const row of this.rows) {

@@ -98,7 +98,8 @@ export class Why {
     return [
       el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
         change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}`),
-      change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
+      change.note ? el("p", { class: "note" }, change.note)
+        : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && change.state !== "resolved" ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
       facts([...judged(change), ["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
@@ -148,6 +149,7 @@ export class Why {
     const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
+      "withdrawn" in found ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: a record came late, was corrected or withdrawn, and what led to this is no more.`) : null,
       facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),

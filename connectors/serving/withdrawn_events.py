@@ -1,0 +1,88 @@
+"""What the live page is told of events that were withdrawn: the newest of them, and which were about what."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from cep.core.time import BEGINNING
+
+MOST = 20_000
+"""Withdrawals that are held, the newest."""
+
+
+class WithdrawnEvents:
+    """The withdrawals by their numbers, which are among those of all changes of the page; and of each subject the
+    events about it that are there. `counts`: how many events were withdrawn, by event; `gone`: the number of the last
+    withdrawal that is held no more."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.gone = 0
+        self._newest: deque[tuple[int, bytes]] = deque(maxlen=MOST)
+        self._documents: dict[str, tuple[int, bytes]] = {}
+        self._about: dict[str, dict[str, tuple[int, str]]] = {}
+
+    def came(self, document: Mapping[str, Any]) -> None:
+        """An event is there: its document, with `id`, `type`, `end` and the `key` that it is about."""
+        self._documents.pop(document["id"], None)
+        if document["key"] is not None and document["end"] is not None:
+            self._about.setdefault(document["key"], {})[document["id"]] = document["end"], document["type"]
+
+    def dropped(self, id: str, key: str | None) -> None:
+        """An event is held no more."""
+        mine = self._about.get(key or "", {})
+        mine.pop(id, None)
+        if not mine:
+            self._about.pop(key or "", None)
+
+    def withdraw(self, number: int, document: Mapping[str, Any], time: int | None) -> None:
+        """An event is withdrawn, when the time of events had come so far."""
+        text = json.dumps({**document, "withdrawn": time}, separators=(",", ":")).encode()
+        if len(self._newest) == MOST:
+            self.gone, oldest = self._newest[0]
+            id = json.loads(oldest)["id"]
+            if self._documents.get(id, (0, b""))[0] == self.gone:
+                del self._documents[id]
+        self._newest.append((number, text))
+        self._documents[document["id"]] = number, text
+        self.counts[document["type"]] += 1
+        self.dropped(document["id"], document["key"])
+
+    def latest(self, key: str) -> tuple[int, str]:
+        """When the latest event about a subject ended, and what it is."""
+        return max(self._about.get(key, {}).values(), default=(BEGINNING, ""))
+
+    def behind(self, number: int, reached: int) -> list[bytes]:
+        """The documents of what was withdrawn behind a number, up to another, the oldest first."""
+        found = []
+        for at, text in reversed(self._newest):
+            if at <= number:
+                break
+            if at <= reached:
+                found.append(text)
+        return found[::-1]
+
+    def newest(self, most: int) -> list[bytes]:
+        """The newest, the oldest of them first."""
+        return [text for _, text in islice(reversed(self._newest), most)][::-1]
+
+    def document(self, id: str) -> dict[str, Any] | None:
+        """That of an event that was withdrawn and has not come again."""
+        found = self._documents.get(id)
+        return None if found is None else json.loads(found[1])
+
+
+def subjects(tables: Mapping[str, Any], column: Callable[[str], str | None]) -> Iterator[str]:
+    """What the rows of tables are about, each once; `column`: the one that says it, by event."""
+    found = {
+        str(value)
+        for name, table in tables.items()
+        if (subject := column(name)) is not None
+        for value in table[subject].unique().to_list()
+        if value is not None
+    }
+    yield from sorted(found)
