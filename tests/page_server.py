@@ -86,8 +86,9 @@ class Shown:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def push(self, *readings: tuple[int, str, float] | tuple[int, str, float, float, float]) -> None:
-        """Seconds after eight, station, degrees; where it says where it is, latitude and longitude."""
+    def push(self, *readings: tuple[int, str, float] | tuple[int, str, float, float, float], change: int = 1) -> None:
+        """Seconds after eight, station, degrees; where it says where it is, latitude and longitude. `change`: with
+        revision, -1 withdraws them."""
         rows = [(*reading, None, None)[:5] for reading in readings]
         table = pl.DataFrame(
             [(EIGHT + s * SECOND, EIGHT + s * SECOND, n, *rest) for n, (s, *rest) in enumerate(rows)],
@@ -95,6 +96,8 @@ class Shown:
                     "y": pl.Float64, "x": pl.Float64},
             orient="row",
         )  # fmt: skip
+        if self.engine.withdraws:
+            table = table.with_columns(pl.lit(change, pl.Int8).alias("@change"))
         batch = Batch({"reading": table}, [], [])
         with self.turn:
             self.service.stats.records += table.height
@@ -144,11 +147,16 @@ def shown(
     limits: Limits | None = None,
     status: str = "Actual",
     root: str = "",
+    revise: int | None = None,
 ) -> Iterator[Shown]:
-    """The page of a program; nothing has been pushed. `remember`: it can be asked why, for so many microseconds."""
+    """The page of a program; nothing has been pushed. `remember`: it can be asked why, for so many microseconds;
+    `revise`: what is derived is put right for so many."""
     (folder / "stations.ttl").write_text(STATIONS)
     knowledge = Knowledge.load([folder / "stations.ttl"])
-    engine = Engine.from_text(text, knowledge=knowledge, explain=True, remember=remember, alerts=True, begins=True)
+    final = revise is None
+    engine = Engine.from_text(
+        text, knowledge=knowledge, explain=final, remember=remember, alerts=True, begins=final, revise=revise
+    )
     service = Service(engine, text, "rules/heat.cep", RunStats())
     with closing(Outbox(None)) as outbox:
         service.listen(AlertListener(engine, outbox))

@@ -49,7 +49,8 @@ class AlertListener:
         until = min(known, round.watermark)
         self.outbox.ended = round.ended
         if self.revised is not None:
-            self.revised.take(round.alerts, round.recalled, until, min(round.stable, until), (until, round.position))
+            place = None if round.ended else (until, round.position)
+            self.revised.take(round.alerts, round.recalled, until, min(round.stable, until), place)
         else:
             self.outbox.add(self.lifecycle.take(round.alerts, until), self.lifecycle.reached)
         for name in self.lifecycle.unplaced.keys() - self._warned:

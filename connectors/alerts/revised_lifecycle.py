@@ -83,9 +83,10 @@ class RevisedLifecycle:
             key.told = {alert: entry.change for alert in each.told if (entry := outbox.revision(alert)) is not None}
             self._await(slot, key, True)
 
-    def take(self, come: Tables, gone: Tables, watermark: int, stable: int, place: Place) -> None:
+    def take(self, come: Tables, gone: Tables, watermark: int, stable: int, place: Place | None) -> None:
         """What comes and is withdrawn in a round, by `Alert.table`; what that changes goes to the outbox. `stable`:
-        what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start."""
+        what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start; None: the input
+        has ended."""
         turn = _Turn()
         self._withdraw(turn, gone, place)
         self._add(turn, come, place)
@@ -107,14 +108,14 @@ class RevisedLifecycle:
 
     # --- what a round brings ---
 
-    def _withdraw(self, turn: _Turn, gone: Tables, place: Place) -> None:
+    def _withdraw(self, turn: _Turn, gone: Tables, place: Place | None) -> None:
         for name, one in self._rows(gone, place):
             key = self._keys.get(one.occurrence.slot)
             if key is not None and key.held.pop(name, None) is not None:
                 turn.anew[one.occurrence.slot] = True
                 turn.gone.add((one.occurrence.slot, name))
 
-    def _add(self, turn: _Turn, come: Tables, place: Place) -> None:
+    def _add(self, turn: _Turn, come: Tables, place: Place | None) -> None:
         for name, one in self._rows(come, place):
             slot, end = one.occurrence.slot, one.occurrence.end
             key = self._keys.setdefault(slot, AlertKey(one.occurrence.place))
@@ -124,12 +125,12 @@ class RevisedLifecycle:
                 turn.gone.discard((slot, name))
                 turn.anew[slot] = turn.anew.get(slot, False) or end <= key.reached
 
-    def _rows(self, tables: Tables, place: Place) -> Iterator[tuple[Name, HeldOccurrence]]:
+    def _rows(self, tables: Tables, place: Place | None) -> Iterator[tuple[Name, HeldOccurrence]]:
         """Occurrences in tables, but those of alerts that had them before the start."""
         lifecycle = self.lifecycle
         for number, table, over in lifecycle.told_of(tables):
             mark = self._marks.get(lifecycle.fingerprints[lifecycle.alerts[number].name])
-            if mark is None or place > mark:
+            if place is None or mark is None or place > mark:
                 for one in lifecycle.occurrences(number, table, over):
                     name = json.dumps([one.end, one.over, one.start, one.text])
                     yield name, HeldOccurrence(one, table.row(one.row, named=True))
@@ -247,12 +248,14 @@ class RevisedLifecycle:
                 key.looked = min(ends)
                 heapq.heappush(self._final, (key.looked, slot))
 
-    def _write(self, told: Sequence[AlertChange], turn: _Turn, slots: Iterable[str], place: Place) -> None:
+    def _write(self, told: Sequence[AlertChange], turn: _Turn, slots: Iterable[str], place: Place | None) -> None:
         fingerprints = self.lifecycle.fingerprints
         for change in told:
             which = fingerprints[change.name]
             self._reached[which] = max(self._reached.get(which, BEGINNING), change.time)
-        marks = {each: max(place, self._marks.get(each, place)) for each in fingerprints.values()}
+        marks = self._marks
+        if place is not None:
+            marks = {each: max(place, self._marks.get(each, place)) for each in fingerprints.values()}
         come = {
             (slot, name): json.dumps(self._keys[slot].held[name].values, ensure_ascii=False)
             for slot, names in turn.come.items()

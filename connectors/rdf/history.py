@@ -134,9 +134,9 @@ class StoreListener:
         self._time = max(self._time, reached)
         gone = tuple(id for table in one.withdrawn.values() for id in table[ID].to_list())
         revision = StoreRevision(
-            triples.stamp(self._time), one.position, gone, tuple(come), text.encode(), self.keep_history
+            triples.stamp(self._time), one.position, gone, tuple(come), text.encode(), self.keep_history, one.ended
         )
-        if self._written is not None and revision.place <= self._written:
+        if not one.ended and self._written is not None and revision.place <= self._written:
             return self._last
         return self.store.revise(revision)
 

@@ -28,7 +28,8 @@ _TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
 @dataclass(frozen=True, slots=True)
 class StoreRevision:
     """What a round makes of the store: events that go, by their ids, then triples that come, which are of the events
-    `come`. `time`: how far the time of events had come, as IRIs have it; `position`: so many records were taken."""
+    `come`. `time`: how far the time of events had come, as IRIs have it; `position`: so many records were taken;
+    `keep`: what goes is kept as history; `ended`: so has the input."""
 
     time: str
     position: int
@@ -36,6 +37,7 @@ class StoreRevision:
     come: tuple[str, ...]
     text: bytes
     keep: bool
+    ended: bool = False
 
     @property
     def place(self) -> tuple[str, int]:
@@ -82,6 +84,8 @@ class Withdrawals:
                 if self._withdrawn(event, one):
                     quads += self._change(event, CREATE, "added", self._ends(event), one)
             self._store.extend(quads)
+        if one.ended:  # other input that comes after another start is not behind it
+            return
         note = ox.Quad(self._reached, _NOTE, ox.Literal(one.name))
         for quad in list(self._store.quads_for_pattern(self._reached, _NOTE, None)):
             if quad != note:

@@ -77,7 +77,7 @@ export class Why {
       }
       if (event) {
         const found = await ask(`api/event/${encodeURIComponent(event)}`).then((answer) => answer.json(), () => null);
-        title ||= `Why ${found?.type ?? "this event"}?`;
+        title ||= found && "withdrawn" in found ? `${found.type}, withdrawn` : `Why ${found?.type ?? "this event"}?`;
         parts.push(...this.event(found, Boolean(alert)));
       }
     } catch (error) {
@@ -146,15 +146,16 @@ export class Why {
 
   event(found, inside) {
     if (!found) return [el("p", { class: "none" }, "The event itself is not held here any more; /sparql may still know it.")];
+    const gone = "withdrawn" in found;
     const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
-      "withdrawn" in found ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: a record came late, was corrected or withdrawn, and what led to this is no more.`) : null,
+      gone ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: a record came late, was corrected or withdrawn, and what led to this is no more.`) : null,
       facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
-      el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
+      el("p", { class: "actions" }, gone ? null : el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),
-      el("h3", {}, "Because of"),
-      ...(found.because === null ? this.unkept(found) : [this.asking(found)]),
+      gone ? null : el("h3", {}, "Because of"),
+      ...(gone ? this.giving(found) : found.because === null ? this.unkept(found) : [this.asking(found)]),
     ].filter(Boolean);
   }
 

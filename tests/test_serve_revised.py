@@ -1,0 +1,152 @@
+"""A server whose input is revised: each consumer comes to what a run in order gives, wherever it was ended."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from cep.engine import Engine
+from cep.runtime.run_stats import RunStats
+from connectors.alerts.listener import AlertListener
+from connectors.alerts.outbox import Outbox
+from connectors.batch import Batch
+from connectors.rdf.history import StoreListener
+from connectors.rdf.question import Question
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from connectors.service import Service
+from connectors.serving import ldes
+from connectors.serving.scene import Scene
+from tests.long import seeds
+from tests.revised_consumers import PROGRAM, SECOND, LdesClient, Record, Truth, records, table
+from tests.test_alerts_revised import standing, told
+
+HELD = "SELECT ?e { ?e time:hasBeginning ?t }"
+GONE = "SELECT ?e ?w { GRAPH ?g { ?e prov:wasInvalidatedBy ?w ; prov:invalidatedAtTime ?t . ?w prov:endedAtTime ?t } }"
+WINDOW = 10 * SECOND
+
+
+class Running:
+    """A server's parts, from a snapshot on; `take` gives a batch, which goes to all of them."""
+
+    def __init__(self, folder: Path, blob: bytes | None) -> None:
+        self.engine = Engine.from_text(PROGRAM, alerts=True, revise=WINDOW)
+        if blob is not None:
+            self.engine.restore(blob)
+        self.parts = ExitStack()
+        service = self.service = Service(self.engine, PROGRAM, "fridge.cep", RunStats())
+        self.outbox = self.parts.enter_context(closing(Outbox(folder / "alerts.db")))
+        service.listen(AlertListener(self.engine, self.outbox))
+        words = EventVocabulary()
+        self.store = self.parts.enter_context(closing(StoreProcess(folder / "events", words)))
+        self.history = StoreListener(service, self.store, words, keep_history=True)
+        self.history.begin(None)
+        self.scene = Scene(service)
+        app = FastAPI()
+        app.include_router(ldes.router(self.history, None))
+        self.client = TestClient(app)
+
+    def take(self, some: list[Record], first: int) -> None:
+        batch = Batch({"reading": table(some, first)}, [], [])
+        self.engine.receive(batch.tables)
+        self.service.take(batch, self.engine.advance(self.engine.reached))
+
+    def end(self) -> None:
+        self.service.take(None, self.engine.close())
+
+    def page(self, path: str) -> bytes | None:
+        answer = self.client.get(f"/{path}", headers={"Accept": "application/n-triples"})
+        return answer.content if answer.status_code == 200 else None
+
+    def rows(self, query: str) -> list[tuple[str, ...]]:
+        self.store.flush()
+        answer = self.store.ask(Question(query, table="csv", prefixes=PREFIXES)).result()
+        return [tuple(line.split(",")) for line in answer.body.decode().splitlines()[1:]]
+
+    def held(self) -> list[str]:
+        return [event.rpartition("/")[2] for (event,) in self.rows(HELD)]
+
+
+@pytest.mark.parametrize("seed", seeds(30))
+def test_every_consumer_comes_to_what_a_run_in_order_gives(seed: int, tmp_path: Path) -> None:
+    """Batches of any length; the server ends at any time, and goes on from an older snapshot with what came since."""
+    rng = random.Random(seed)
+    given = records(rng, 40, 10)
+    cuts = sorted({0, len(given), *(rng.randrange(len(given)) for _ in range(12))})
+    batches = [(cut, given[cut:until]) for cut, until in zip(cuts, cuts[1:])]
+    running = Running(tmp_path, None)
+    client = LdesClient(lambda path: running.page(path))
+    blob, behind = running.engine.snapshot(), 0
+    for number, (first, some) in enumerate(batches):
+        running.take(some, first)
+        if rng.random() < 0.3:
+            running.parts.close()
+            running = Running(tmp_path, blob)
+            for again, few in batches[behind : number + 1]:
+                running.take(few, again)
+        elif rng.random() < 0.3:
+            blob, behind = running.engine.snapshot(), number + 1
+        if rng.random() < 0.3 or number + 1 == len(batches):
+            truth = Truth.of(given[: first + len(some)], WINDOW)
+            held = running.held()
+            assert sorted(held) == sorted(truth.ids), (seed, number)
+            assert standing(told(running.outbox)) == standing(truth.alerts), (seed, number)
+            client.read()
+            assert client.held() == set(held), (seed, number)
+    running.end()
+    truth = Truth.of(given, WINDOW, over=True)
+    assert sorted(running.held()) == sorted(truth.ids)
+    client.read()
+    fresh = LdesClient(lambda path: running.page(path))
+    fresh.read()
+    assert client.held() == fresh.held() == truth.ids.keys() - truth.open
+    gone = running.rows(GONE)
+    assert len(gone) == len(set(gone)) and {why for _, why in gone} <= {
+        name[1:-1] for name in client.members | fresh.members
+    }
+    running.parts.close()
+
+
+def pages(scene: Scene, start: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """What a page is told from a number on, in messages: events that go, events that come."""
+    at = start
+    while True:
+        news = scene.behind(at, 3)
+        assert news is not None
+        yield scene.taken_back(at, news[0]), news[1]
+        if at == news[0]:
+            return
+        at = news[0]
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_a_page_that_looks_now_and_then_shows_what_holds(seed: int) -> None:
+    rng = random.Random(seed)
+    given = records(rng, 60, 10)
+    engine = Engine.from_text(PROGRAM, alerts=True, revise=WINDOW)
+    service = Service(engine, PROGRAM, "fridge.cep", RunStats())
+    scene = Scene(service)
+    shown: set[str] = set()
+    at = position = 0
+    while position < len(given):
+        some = given[position : position + rng.choice((1, 2, 7))]
+        batch = Batch({"reading": table(some, position)}, [], [])
+        engine.receive(batch.tables)
+        service.take(batch, engine.advance(engine.reached))
+        position += len(some)
+        if rng.random() < 0.4 or position == len(given):
+            for gone, come in pages(scene, at):
+                shown -= {json.loads(each)["id"] for each in gone}
+                shown |= {json.loads(each)["id"] for each in come}
+            at = scene.number
+            truth = Truth.of(given[:position], WINDOW)
+            assert shown == truth.ids.keys()
+            assert sum(scene.summary()["derived"].values()) == len(shown)
+            assert all("withdrawn" not in (scene.event(id) or {}) for id in shown)
