@@ -85,8 +85,8 @@ class RevisedLifecycle:
 
     def take(self, come: Tables, gone: Tables, watermark: int, stable: int, place: Place | None) -> None:
         """What comes and is withdrawn in a round, by `Alert.table`; what that changes goes to the outbox. `stable`:
-        what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start; None: the input
-        has ended."""
+        what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start; None:
+        the input has ended."""
         turn = _Turn()
         self._withdraw(turn, gone, place)
         self._add(turn, come, place)
