@@ -42,7 +42,7 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
         batches += parts.history.snapshot(parts.names())
     if parts.revision is not None:
         header["revision"], window = parts.revision.snapshot()
-        header["window"] = len(window)
+        header["window"], header["revised"] = len(window), parts.revision.length
         batches += window
     return snapshot.save(header, batches, program)
 
@@ -56,6 +56,9 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
     if ("revision" in header) != (parts.revision is not None):
         message = "the snapshot was made without `revise`" if parts.revision else "the snapshot was made with `revise`"
         raise CepError(message, hint="both with it or both without it", code="snapshot")
+    if parts.revision is not None and header.get("revised", parts.revision.length) != parts.revision.length:
+        message = "the snapshot was made with another `revise`, or without it"
+        raise CepError(message, hint="the same duration on both", code="snapshot")
     return header, batches
 
 
