@@ -15,6 +15,7 @@ from cep.engine import Engine
 from cep.runtime.counts import Count
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
+from connectors.late_input import LateInput, late_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class Round:
     new occurrences, likewise, then `@id` (cep/core/identity.py) and, with lineage, `because` (JSON). `withdrawn`: those
     of rounds before that are no more, likewise; they go before what is derived comes. `stable`: nothing that ends at or
     before it is ever withdrawn. `position`: so many records were taken, so that in every run over the same input a
-    round has the same watermark and position, and a later round later ones.
+    round has the same watermark and position, and a later round later ones. `late`: which of the records pushed may
+    have changed what was derived before.
     `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
     ALERT statements tell of, by `Alert.table`, and `recalled` those that are no more. `ended`: no more will come,
     whatever the watermark says.
@@ -45,6 +47,7 @@ class Round:
     recalled: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     stable: int = BEGINNING
     position: int = 0
+    late: LateInput = field(default_factory=LateInput)
 
 
 RoundListener = Callable[[Round], None]
@@ -70,6 +73,7 @@ class Service:
         self.written: list[Callable[[], Future[None]]] = []
         self._listeners: list[RoundListener] = []
         self._batch: Batch | None = None
+        self._before = engine.latest, engine.stable
 
     @property
     def rounds(self) -> int:
@@ -108,6 +112,10 @@ class Service:
     ) -> None:
         engine, stats = self.engine, self.stats
         gone, come = _signed(derived)
+        late = LateInput()
+        if engine.withdraws and batch is not None and batch is not self._batch:
+            late = late_input(batch.tables, self.inputs, *self._before)
+        self._before = engine.latest, engine.stable
         one = Round(
             number=self.rounds + 1,
             watermark=engine.watermark,
@@ -122,6 +130,7 @@ class Service:
             recalled=self._apart(gone),
             stable=engine.stable,
             position=engine.position,
+            late=late,
         )
         for listener in self._listeners:
             listener(one)

@@ -81,7 +81,13 @@ def test_records_are_corrected_and_withdrawn_also_after_a_crash(tmp_path: Path) 
     for name in ("revision_late", "revisions", "revision_withdrawn", "revision_keys_replayed", "revision_seconds"):
         assert re.search(rf"^semcep_{name}_total [0-9.e-]*[1-9]", text, re.MULTILINE), name
     told = [one for each in _alerts(second.url) for one in httpx.get(f"{second.url}/feeds/alerts/{each}").json()]
-    assert {one["title"] for one in told if one["withdrawn"]} == {"milk at 8"}
+    late = "reading(milk, 1, 7.5) at 2024-05-01T08:00:00Z came 20 min late, at 2024-05-01T08:20:00Z"
+    assert f"Taken back: {late}; what led to this alert is no more." in {
+        one["note"] for one in told if one["withdrawn"]
+    }
+    (right,) = (one for one in told if one["note"].startswith("Put right"))
+    assert right["note"] == "Put right: reading(milk, 1) at 2024-05-01T08:20:00Z was withdrawn."
+    assert right["title"] == "milk at 7.5" and right["state"] == "updated"
     assert [one["state"] for one in told if one["title"] == "milk at 7.5" and not one["note"]] == ["firing"]
     assert second.end(signal.SIGTERM) == 0
     reasons = [json.loads(line)["reason"] for line in dead.read_text().splitlines()]

@@ -20,9 +20,11 @@ from cep.core.time import BEGINNING
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, resolved
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.revised_tables import RevisedKey
+from connectors.alerts.text import clean
+from connectors.late_input import UNKNOWN
 
-PUT_RIGHT = "A record came late, was corrected or withdrawn: this puts right what was told before."
-TAKEN_BACK = "A record came late, was corrected or withdrawn: what led to this alert is no more."
+PUT_RIGHT = "Put right: {why}."
+TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
 
 _SAME = [field.name for field in fields(AlertChange) if field.name not in ("revision", "state", "time", "note")]
 
@@ -73,6 +75,7 @@ class RevisedLifecycle:
     def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox) -> None:
         self.lifecycle, self.outbox = lifecycle, outbox
         self._keys: dict[str, AlertKey] = {}
+        self._why = UNKNOWN
         self._reached: dict[str, int] = {}  # for a start without revision
         self._due: list[tuple[int, str]] = []
         self._final: list[tuple[int, str]] = []
@@ -83,11 +86,19 @@ class RevisedLifecycle:
             key.told = {alert: entry.change for alert in each.told if (entry := outbox.revision(alert)) is not None}
             self._await(slot, key, True)
 
-    def take(self, come: Tables, gone: Tables, watermark: int, stable: int, place: Place | None) -> None:
+    def take(
+        self,
+        come: Tables,
+        gone: Tables,
+        watermark: int,
+        stable: int,
+        place: Place | None,
+        why: str = UNKNOWN,
+    ) -> None:
         """What comes and is withdrawn in a round, by `Alert.table`; what that changes goes to the outbox. `stable`:
         what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start; None:
-        the input has ended."""
-        turn = _Turn()
+        the input has ended; `why`: what may have changed what was told."""
+        turn, self._why = _Turn(), clean(why)
         self._withdraw(turn, gone, place)
         self._add(turn, come, place)
         while self._due and self._due[0][0] <= watermark:
@@ -162,12 +173,12 @@ class RevisedLifecycle:
         for alert, before in list(key.told.items()):
             if alert not in lives and not before.withdrawn:
                 at = max(watermark, before.time) + 1
-                told.append(self._tell(key, resolved(before, at, withdrawn=True, note=TAKEN_BACK)))
+                told.append(self._tell(key, resolved(before, at, withdrawn=True, note=self._said(TAKEN_BACK))))
         for changes in lives.values():
             told += self._put_right(key, changes)
         if key.now is not None and told and told[-1].alert != key.now.alert:
             # Some know an alert by its key: what they hear last has to be of the one that is open.
-            told.append(self._tell(key, replace(key.now, state="updated", note=PUT_RIGHT)))
+            told.append(self._tell(key, replace(key.now, state="updated", note=self._said(PUT_RIGHT))))
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
@@ -178,7 +189,7 @@ class RevisedLifecycle:
             if not same:
                 last = changes[-1]
                 state = last.state if last.state == "resolved" else "updated"
-                return [self._tell(key, replace(last, state=state, note=PUT_RIGHT))]
+                return [self._tell(key, replace(last, state=state, note=self._said(PUT_RIGHT)))]
             changes = changes[same[-1] + 1 :]
         return [self._tell(key, change) for change in changes]
 
@@ -195,6 +206,9 @@ class RevisedLifecycle:
         for name, number in counted.items():
             self.lifecycle.unplaced[name] = number
         return found
+
+    def _said(self, note: str) -> str:
+        return note.format(why=self._why)
 
     def _told(self, key: AlertKey, alert: str) -> AlertChange | None:
         if alert not in key.told:

@@ -21,7 +21,7 @@ from cep.core.schema import Schema
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
-from connectors.alerts.text import json_value
+from connectors.alerts.text import clean, json_value
 from connectors.service import Round, Service
 from connectors.serving.gazette import Gazette, SubjectColumns, coordinates
 from connectors.serving.withdrawn_events import WithdrawnEvents, subjects
@@ -108,7 +108,7 @@ class Scene:
             self._inputs.append(one.inputs)
             for name, table in one.inputs.items():
                 self._latest(name, table, "last_record")
-            self._withdraw(one.withdrawn)
+            self._withdraw(one.withdrawn, one.late.told)
             for name, table in one.derived.items():
                 self._latest(name, table, "last_event")
             self._add(one.derived)
@@ -202,7 +202,7 @@ class Scene:
             if self._revised:
                 self.withdrawn.came(document)
 
-    def _withdraw(self, tables: Mapping[str, pl.DataFrame]) -> None:
+    def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: str) -> None:
         """Events go, and stations are as they are without them."""
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:
@@ -213,7 +213,7 @@ class Scene:
             for row in table.tail(EVENTS).iter_rows(named=True):
                 self._ids.pop(row[ID], None)
                 self.number += 1
-                self.withdrawn.withdraw(self.number, self._document(name, row), self.reached)
+                self.withdrawn.withdraw(self.number, self._document(name, row) | {"why": clean(why)}, self.reached)
         for key in subjects(tables, lambda name: self._subject_columns[name].subject):
             station = self.stations.get(key)
             if station is not None:

@@ -150,7 +150,7 @@ export class Why {
     const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
-      gone ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: a record came late, was corrected or withdrawn, and what led to this is no more.`) : null,
+      gone ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: ${found.why}. What led to this is no more.`) : null,
       facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, gone ? null : el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),

@@ -1,0 +1,70 @@
+"""What of a batch came late or withdrew a record: what is said where something that was derived is put right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from cep.core.literals import say_duration, write_time
+from cep.core.schema import ARRIVAL, CHANGE, Schema
+
+UNKNOWN = "a record came late, was corrected or withdrawn"
+"""What is said where it is not known which."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateInput:
+    """So many records, and what the first of them did, as a sentence without its end. Strings are as they came."""
+
+    count: int = 0
+    first: str = UNKNOWN
+
+    @property
+    def told(self) -> str:
+        """What has changed something: of several which of them did is not known."""
+        if self.count < 2:
+            return self.first
+        return f"one of {self.count:,} records that came late or were withdrawn, the first of them: {self.first}"
+
+
+def late_input(
+    tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int
+) -> LateInput:
+    """Of the tables of a batch, where input had come to `latest` before, and to `stable` was final (microseconds)."""
+    found = []
+    for name, table in sorted(tables.items()):
+        if not table.height:
+            continue
+        signs = pl.col(CHANGE) if CHANGE in table.columns else pl.lit(1)
+        rows = table.sort(ARRIVAL).with_columns(
+            pl.col("end").shift(1, fill_value=latest).cum_max().clip(latest).alias("@latest"), signs.alias("@sign")
+        )
+        late = rows.filter(((pl.col("@sign") < 0) | (pl.col("end") < pl.col("@latest"))) & (pl.col("end") > stable))
+        if late.height:
+            first = late.row(0, named=True)
+            found.append((first[ARRIVAL], late.height, _told(schemas[name], first)))
+    if not found:
+        return LateInput()
+    return LateInput(sum(number for _, number, _ in found), min(found)[2])
+
+
+def _told(schema: Schema, row: Mapping[str, Any]) -> str:
+    given = [each for each in schema.attributes if row.get(each.name) is not None]
+    values = ", ".join(_value(row[each.name], each.type) for each in given)
+    text = f"{schema.name}({values}) at {write_time(row['end'])}"
+    if row["@sign"] < 0:
+        return f"{text} was withdrawn"
+    return f"{text} came {say_duration(row['@latest'] - row['end'])} late, at {write_time(row['@latest'])}"
+
+
+def _value(value: Any, type: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if type == "time":
+        return write_time(value)
+    return say_duration(value) if type == "duration" else str(value)
