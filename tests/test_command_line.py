@@ -33,6 +33,7 @@ COMMANDS = {
 }
 OWN_MEANING = {
     "--explain": ("run", "serve"),  # of output, of what is kept
+    "--revise": ("explain", "run", "serve"),  # of what is said, of output, of what is kept
     "--format": ("explain", "run", "serve"),  # of the answer, of the input
     "--keep": ("run", "serve"),
     "RULES": ("check", "explain", "plan", "run", "serve"),  # of one file, of many
