@@ -115,6 +115,10 @@ class Engine(StatefulEngine):
         """
         update(self._parts, list(changes))
 
+    def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
+        """The same of changes that were made of triples before (`KnowledgeSource.change`), none of which is late."""
+        learn(self._parts, changes)
+
     def advance(self, watermark: int) -> Frames:
         """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""
         return self._run(max(min(int(watermark), END_OF_TIME), self.watermark))
@@ -127,8 +131,11 @@ class Engine(StatefulEngine):
     def _run(self, watermark: int) -> Frames:
         if self._parts.revision is not None:
             changes = go_on(self._parts, watermark)
-            lineage = self._lineage if self.explain else None
-            found = self._output.changed(changes, self._meanings if self.withdraws else None, lineage)
+            if self.stage:
+                found = self._output.handed(changes, self.withdraws)
+            else:
+                lineage = self._lineage if self.explain else None
+                found = self._output.changed(changes, self._meanings if self.withdraws else None, lineage)
             self._parts.sweep()
             return found
         return self._given(step(self._parts, watermark))
@@ -155,11 +162,6 @@ class Engine(StatefulEngine):
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""
         self._buffer.lateness = None
-
-    def reached_in_input(self, latest: int) -> None:
-        """The whole input has come to `latest` (microseconds), of which a stage's engine has a part."""
-        if self._buffer.of_input is not None:
-            self._buffer.of_input = max(self._buffer.of_input, latest)
 
     def count_up_to(self, position: int) -> None:
         """So many records have come, also those that became no event: what comes next has a higher position."""

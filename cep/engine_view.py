@@ -16,6 +16,7 @@ from cep.core.time import BEGINNING
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
 from cep.plan.order import PlanUnit
+from cep.plan.partition import partition
 from cep.plan.plan import Plan
 from cep.plan.staged import alerts_alone, staged
 from cep.rules.alert import Alert
@@ -69,13 +70,17 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
     if remember is not None and options.stage is None:
         machine.give_transitions()
     parts = EngineParts(plan, bound.pool, machine, buffer, history, changes)
-    keyed = sorted(name for name in plan.inputs if plan.schemas[name].key is not None)
-    keyed = [] if options.corrected else keyed
+    keyed = sorted(name for name in program.plan.inputs if plan.schemas[name].key is not None)
+    keyed = [] if options.corrected or options.stage == 0 else keyed
     if keyed and remember is not None:
         message = f"`{keyed[0]}` has a KEY: what is remembered is not corrected"
         raise CepError(message, plan.source, hint="leave the KEY out, or run it without explanations", code="key")
-    if options.revise is not None or (keyed and options.stage is None):
-        parts.revision = Revision(plan, machine, _window(options), machine_of, bound.pool, changes, history)
+    if options.revise is not None or keyed:
+        window = _window(options)
+        if options.stage:
+            stage = partition(program.plan)[options.stage - 1]
+            window = replace(window, handed=frozenset(stage.inputs) - stage.outside)
+        parts.revision = Revision(plan, machine, window, machine_of, bound.pool, changes, history)
     return parts
 
 
@@ -197,27 +202,29 @@ class EngineView:
                 found.update(nodes)
         return frozenset(found)
 
+    @property
+    def beginning(self) -> frozenset[int]:
+        """The nodes that begin with the input, NOT and AGGREGATE of formulas on cycles: engines of stages have to be
+        told its first time (`begun_in_input`)."""
+        found: set[int] = set()
+        for group in self.plan.groups:
+            nodes = [unit for unit in group.units if isinstance(unit, int)]
+            own = {unit: self.plan.nodes[unit].properties() for unit in nodes}
+            if not group.recursive or not any(one.settles for one in own.values()):
+                continue
+            for unit, each in own.items():
+                whole = each.kind == "formula" and (each.negated is not None or each.needs_instant is not None)
+                if whole and set(self.plan.nodes[unit].parts[each.negated or 0 :]) & own.keys():
+                    found.add(unit)
+        return frozenset(found)
+
     def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` run it in one process") -> None:
         """CepError: a cycle goes through NOT or AGGREGATE of formulas, which begins with the input, whose first time
         this place does not know. `hint`: where it is run."""
-        for group in self.plan.groups:
-            nodes = [unit for unit in group.units if isinstance(unit, int)]
-            own = [self.plan.nodes[unit].properties() for unit in nodes]
-            settles = group.recursive and any(one.settles for one in own)
-            for unit, each in zip(nodes, own):
-                whole = each.kind == "formula" and (each.negated is not None or each.needs_instant is not None)
-                if settles and whole and set(self.plan.nodes[unit].parts[each.negated or 0 :]) & set(nodes):
-                    message = f"this {each.word} lies on a cycle, which begins with the input: {place} knows no first"
-                    raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
-
-    def refuse_keys(self, place: str) -> None:
-        """CepError: an event has a KEY, by which this place replaces no records yet."""
-        for name, schema in self.inputs.items():
-            if schema.key is not None:
-                message = f"`{name}` has a KEY: {place} replaces no records yet"
-                raise CepError(
-                    message, self.plan.source, hint="leave the KEY out, or run it in one process", code="key"
-                )
+        for unit in sorted(self.beginning):
+            word = self.plan.nodes[unit].properties().word
+            message = f"this {word} lies on a cycle, which begins with the input: {place} knows no first"
+            raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
     def open_intervals(self) -> dict[str, list[Table]]:
         """What fluents hold at the watermark and nothing has ended yet, by fluent; the rows of goals."""

@@ -80,6 +80,22 @@ class StatefulEngine(EngineView):
         held.replace(keys, header, batches)
         engine_state.check_restored(self._parts)
 
+    # --- a stage's engine, which has a part of the input ---
+
+    @wholly(refuses=True)
+    def reached_in_input(self, latest: int) -> None:
+        """The whole input has come to `latest` (microseconds), of which a stage's engine has a part."""
+        if self._parts.buffer.of_input is not None:
+            self._parts.buffer.of_input = max(self._parts.buffer.of_input, latest)
+
+    def begun_in_input(self, first: int) -> None:
+        """The whole input has begun at `first` (microseconds), of which a stage's engine has a part."""
+        self._parts.buffer.begun = min(self._parts.buffer.begun, first)
+
+    def begun_by(self, time: int) -> bool:
+        """Whether the input has begun by then (microseconds), as far as is known here."""
+        return self._parts.buffer.begun <= time
+
     def _keyed(self) -> StateByKey:
         if self.history is not None:
             raise CepError("lineage is not kept by key", hint="an engine without `explain`", code="snapshot")

@@ -14,18 +14,27 @@ _MIXED = "mixed:"  # before the name of a column whose values are of several kin
 
 def pack(table: pl.DataFrame) -> bytes:
     """A table as an Arrow stream."""
-    mixed = [name for name in table.columns if table[name].dtype == pl.Object]
-    if mixed:
-        texts = [pl.Series(_MIXED + name, map(_text, table[name].to_list()), dtype=pl.String) for name in mixed]
-        table = table.drop(mixed).with_columns(texts)
     sink = BytesIO()
-    table.write_ipc_stream(sink)
+    plain(table).write_ipc_stream(sink)
     return sink.getvalue()
+
+
+def plain(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with texts in columns of mixed values, which come last."""
+    mixed = [name for name in table.columns if table[name].dtype == pl.Object]
+    if not mixed:
+        return table
+    texts = [pl.Series(_MIXED + name, map(_text, table[name].to_list()), dtype=pl.String) for name in mixed]
+    return table.drop(mixed).with_columns(texts)
 
 
 def unpack(rows: bytes) -> pl.DataFrame:
     """The table again; columns of mixed values come last."""
-    table = pl.read_ipc_stream(BytesIO(rows)).rechunk()
+    return unplain(pl.read_ipc_stream(BytesIO(rows)).rechunk())
+
+
+def unplain(table: pl.DataFrame) -> pl.DataFrame:
+    """What `plain` was given."""
     for name in [name for name in table.columns if name.startswith(_MIXED)]:
         values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
         table = table.drop(name).with_columns(values)

@@ -27,7 +27,7 @@ class Buckets:
         self.inputs, self.schemas = whole.plan.inputs, whole.plan.schemas
         self.stages: tuple[Stage, ...] = partition(whole.plan)
         self.merged = {event for stage in self.stages for event in stage.merged}
-        self.latest = -(2**62)
+        self.latest, self.first = -(2**62), 2**62
         self.engines = [[self.engine(stage) for _ in range(count if stage.keyed else 1)] for stage in self.stages]
 
     def engine(self, stage: Stage) -> Engine:
@@ -37,6 +37,7 @@ class Buckets:
         """What the tables (with `order`) and all that ends up to the watermark give."""
         made: dict[str, list[pl.DataFrame]] = {}
         self.latest = max([self.latest, *(table["end"].max() for table in tables.values() if table.height)])
+        self.first = min([self.first, *(table["end"].min() for table in tables.values() if table.height)])
         for stage, engines in zip(self.stages, self.engines, strict=True):
             taken = {event: table for event, table in tables.items() if event in stage.outside}
             taken |= {
@@ -48,6 +49,7 @@ class Buckets:
             }
             for bucket, rows in enumerate(deal(stage, taken, self.schemas, len(engines))):
                 engines[bucket].reached_in_input(self.latest)
+                engines[bucket].begun_in_input(self.first)
                 assert not engines[bucket].push(rows), "nothing is decided before the watermark comes"
                 for event, table in engines[bucket].advance(watermark).items():
                     made.setdefault(event, []).append(table)

@@ -227,7 +227,7 @@ def test_an_id_stays_and_the_end_of_a_fluent_is_no_part_of_it() -> None:
 
 
 def test_options_that_do_not_go_together_are_refused() -> None:
-    for options in ({"remember": 1}, {"stage": 1}, {"begins": True}):
+    for options in ({"remember": 1}, {"begins": True}):
         with pytest.raises(ValueError, match="not known together with `revise` yet"):
             Engine.from_text(READINGS, revise=1, **options)
     with pytest.raises(ValueError, match="is of what is revised"):

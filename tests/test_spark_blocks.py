@@ -11,6 +11,7 @@ import pytest
 
 from cep.compile import CompileOptions
 from cep.engine import Engine
+from cep.runtime.options import EngineOptions
 from cep.spark import stage_task
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import END, WORLD, bucket_keys
@@ -43,7 +44,8 @@ def distributed(text: str, files: list[str], folder: Path, buckets: int, **optio
     """The lines that a job writes, and its dead letters: each file is a micro-batch, then the input ends."""
     compiling = CompileOptions(**{name: value for name, value in options.items() if name == "dialect"})
     engine = Engine.from_text(text, **options)
-    program = ShippedProgram.of(engine, text, "p", ProgramOptions(compiling=compiling), buckets)
+    running = EngineOptions(until=options.get("until"))
+    program = ShippedProgram.of(engine, text, "p", ProgramOptions(compiling=compiling, running=running), buckets)
     states, dead = BucketStates(str(folder), 1), str(folder / "dead-")
     work = StageWork(program, 1, f"{folder} {buckets}", tuple(program.outputs), dead, states, None)
     stages = [
@@ -136,3 +138,12 @@ def test_what_goes_on_by_itself_goes_to_the_latest_time_in_all_files(
     assert not any("1970-01-01T00:00:27Z" in line for line in found)
     (letter,) = letters
     assert letter["code"] == "range" and letter["record"] == refused | {"t": "1970-01-01T00:01:30Z"}
+
+
+@pytest.mark.parametrize("buckets", [1, 7])
+def test_what_goes_on_by_itself_goes_to_until_where_that_is_later(tmp_path: Path, buckets: int) -> None:
+    (tmp_path / "in.jsonl").write_text(json.dumps({"type": "ping", "t": 5, "k": "k0", "n": 1}) + "\n")
+    files, until = [str(tmp_path / "in.jsonl")], 30_000_000
+    expected = alone(BEAT, files, until=until)
+    assert len(expected) > len(alone(BEAT, files))
+    assert distributed(BEAT, files, tmp_path, buckets, until=until) == (expected, [])

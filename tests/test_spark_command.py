@@ -206,6 +206,11 @@ def test_knowledge_and_its_changes(session: None) -> None:
         (["--knowledge-updates", "-", *FILES], "--knowledge-updates: there is no --knowledge that could change"),
         (["--output-format", "csv", *FILES], "--output-format: Spark does not write csv"),
         (["--conf", "memory=2g", *FILES], "--conf: expected `name=value`, found `memory=2g`"),
+        (["--compact", "net", *FILES], "--compact is for --revise"),
+        (["--revise", "1h", "--final", "--compact", "net", *FILES], "--compact is for --revise"),
+        (["--revise", "1h", "--keep", "1d", *FILES], "--keep: a row could go before what withdraws it"),
+        (["--revise", "1h", "--migrate", *FILES], "--migrate: what is held to be revised cannot be carried over"),
+        (["--final", *FILES], "--final is for --revise"),
         ([], "there is no --input"),
     ],
 )

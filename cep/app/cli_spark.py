@@ -62,6 +62,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     from cep.spark.driver.remarks import InputRemarks
     from cep.spark.sink import file_sink
     from cep.spark.sink.commit_log import CommitLog
+    from cep.spark.sink.compaction import compact
     from cep.spark.sink.relay import relaying
     from cep.spark.source import kafka_connector
     from connectors.addresses import bare
@@ -101,6 +102,8 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
             options.log,
         )
     file_sink.finish_batches(output)
+    if options.spark.compact is not None:
+        compact(output, query.format, request.schemas, Path(options.spark.compact))
     status = _report(watch, written.totals() - earlier, options, stop.signal)
     for remark in remarks.all():
         options.log("remark", f"warning: {remark}", "warning")

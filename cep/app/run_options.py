@@ -140,6 +140,14 @@ class SparkOptions(PlaceOptions):
             "default for good.",
         ),
     ] = None
+    compact: Annotated[
+        str | None,
+        Option(
+            metavar="FOLDER",
+            autocompletion=completions.folders,
+            help="With --revise: when the run ends, leave there what was added and not withdrawn, a file an event.",
+        ),
+    ] = None
     migrate: Annotated[bool, Option(help="The rules have changed: go on with what the unchanged ones remember.")] = (
         False
     )
@@ -209,8 +217,7 @@ class RunOptions:
         """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
-        if self.source.revise is not None:
-            raise refuse("--revise is not for Spark yet", "run it in one process, without `--on spark`")
+        self._revisable()
         self.sink.stretch()
         if not self.source.inputs:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
@@ -224,6 +231,24 @@ class RunOptions:
         self._folders(self.spark.checkpoint)
         self._times()
         return self.source.inputs, Path(self.spark.checkpoint).absolute()
+
+    def _revisable(self) -> None:
+        from connectors.sending import is_topic
+
+        if self.revised is not None and self.spark.migrate:
+            hint = "start anew with other folders, or go on with the rules of the checkpoint"
+            raise refuse("--migrate: what is held to be revised cannot be carried over", hint)
+        if self.revised is None or self.sink.final:
+            if self.spark.compact is not None:
+                hint = "without it nothing is withdrawn: what is written is the result"
+                raise refuse("--compact is for --revise", hint)
+            return
+        if is_topic(self.sink.output):
+            hint = "a folder; or `--final`, which withdraws nothing"
+            raise refuse(f"--output {self.sink.output}: what is withdrawn has no place there yet", hint)
+        if self.spark.keep is not None:
+            hint = "without it; `--final` withdraws nothing, and goes with it"
+            raise refuse("--keep: a row could go before what withdraws it", hint)
 
     def _writable(self) -> None:
         from connectors.sending import is_topic
@@ -252,7 +277,8 @@ class RunOptions:
     def _times(self) -> None:
         if self.spark.once and self.spark.follow:
             raise refuse("--once and --follow exclude each other")
-        if self.spark.open_ended and self.source.lateness is None:
+        timed = self.source.lateness is not None or self.source.revise is not None
+        if self.spark.open_ended and not timed:
             option, hint = "--once" if self.spark.once else "--follow", "how much later than others an event may come"
             raise refuse(f"{option} needs a --lateness", f"{hint}: `--lateness 10min`")
         if self.source.idle is not None and not self.spark.follow:
@@ -260,7 +286,7 @@ class RunOptions:
             raise refuse("--idle is for what comes live, and without --follow nothing does", hint)
         if self.spark.every is not None and not self.spark.follow:
             raise refuse("--every is for --follow", "without it a run takes what there is, and ends")
-        if self.spark.most_files is not None and self.source.lateness is None:
+        if self.spark.most_files is not None and not timed:
             raise refuse("--files needs a --lateness", "without one, all files are one micro-batch, sorted by time")
 
 

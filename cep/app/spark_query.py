@@ -145,19 +145,22 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
     def lasting(text: str | None, option: str) -> int | None:
         return None if text is None else duration(text, option)
 
+    lateness = lasting(options.source.lateness, "--lateness")
+    if options.revised is not None:
+        lateness = (lateness or 0) + (options.revised if options.sink.final else 0)
     return Job(
         request.program,
         request.inputs,
         str(request.output),
         str(request.checkpoint),
         request.wanted,
-        lasting(options.source.lateness, "--lateness"),
+        lateness,
         options.sink.output_format or ("jsonl" if request.sent else "parquet"),
         options.source.format,
         options.spark.most_files,
         not options.spark.open_ended,
         None if options.source.dead_letter is None else str(Path(options.source.dead_letter).absolute()),
-        None if options.source.lateness is None else MESSAGES,
+        None if lateness is None else MESSAGES,
         duration(options.spark.every or EVERY, "--every"),
         lasting(options.source.idle, "--idle"),
         lasting(options.spark.keep, "--keep"),
@@ -191,7 +194,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
             mine,
             options.spark.migrate,
             query.lateness or 0,
-            migratable=not reads.beside,
+            migratable=not reads.beside and not request.engine.revises,
             unsplit=lambda: _unsplit(request.program),
         )
     check_writable("--checkpoint", folder)
@@ -202,6 +205,8 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     mark = f"{state.name}-" if state.name else ""
     query = replace(query, generation=state.generation, mark=mark, times=state.times)
     check_writable("--output", Path(query.output))
+    if options.spark.compact is not None:
+        check_writable("--compact", Path(options.spark.compact))
     if query.dead_letters is not None:
         check_writable("--dead-letter", Path(query.dead_letters))
     _tidied(query, folder)
@@ -235,6 +240,9 @@ def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints
         migration.StateLayout.of(engine, request.wanted),
         times=times,
         changes=request.program.changes,
+        replaces=engine.revises,
+        revise=request.options.revised,
+        final=request.options.sink.final,
     )
 
 
@@ -296,10 +304,16 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:
     """The program as one engine, and the options from which workers make theirs."""
     pickled = None if source.known is None else pickle.dumps(source.known)
-    engine = source.engine(replace(options.evaluation.engine, changes=options.sink.changes))
+    until = options.sink.stretch()[1]
+    running = replace(options.evaluation.engine, until=until, revise=options.revised, final=options.sink.final)
+    engine = source.engine(replace(running, changes=options.sink.changes))
     engine.refuse_endless("what goes from batch to batch on Spark")
-    engine.refuse_beginning("Spark")
-    engine.refuse_keys("Spark")
+    if options.spark.migrate and engine.beginning:
+        hint = "start anew with other folders"
+        raise refuse("--migrate: a cycle through NOT or AGGREGATE begins with the input, which is past", hint)
+    if engine.revises and options.spark.migrate:
+        hint = "start anew with other folders, or go on with the rules of the checkpoint"
+        raise refuse("--migrate: records that wait to be replaced by those of their KEY cannot be carried over", hint)
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
     for name in options.knowledge.updates:
@@ -308,4 +322,4 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
             raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
         if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: {name}: no such file")
-    return ProgramOptions.of(source.options, pickled, options.evaluation.engine), engine
+    return ProgramOptions.of(source.options, pickled, running), engine

@@ -19,7 +19,7 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.row_changes import NetChange
+from cep.runtime.revision.row_changes import NetChange, RowChanges
 
 
 @dataclass(slots=True)
@@ -39,7 +39,9 @@ def receive_changes(parts: EngineParts, batch: EventBatch) -> None:
     pushed, parts.position = _taken(parts, batch)
     _refuse_final(parts, revision, pushed, isinstance(batch, Mapping))
     for event, each in pushed.items():
-        if rows(each.table):
+        if event in (revision.window.handed or ()):
+            revision.take(event, RowChanges(each.table[:, each.withdraws], each.table[:, ~each.withdraws]))
+        elif rows(each.table):
             parts.buffer.latest = max(parts.buffer.latest, int(each.table[END].max()))
             parts.buffer.first = min(parts.buffer.first, int(each.table[END].min()))
             known = revision.known(event, np.unique(each.table[END]))

@@ -67,7 +67,7 @@ class EngineOptions:
             return
         if not 0 <= self.revise <= FARTHEST:
             raise ValueError("revise is 0 to 2**60 microseconds")
-        for name in ("remember", "stage", "before", "begins"):
+        for name in ("remember", "before", "begins"):
             if getattr(self, name) not in (None, False):
                 raise ValueError(f"`{name}` is not known together with `revise` yet")
 

@@ -14,7 +14,8 @@ from cep.core.relation import Table, rows
 from cep.core.schema import CHANGE, Schema
 from cep.core.values import Pool
 from cep.plan.plan import Plan
-from cep.runtime.decode import frames
+from cep.runtime.buckets import stacked
+from cep.runtime.decode import frames, places
 from cep.runtime.fluent_changes import as_changes, with_begun
 from cep.runtime.impossible import refuse_impossible
 from cep.runtime.revision.row_changes import NetChange
@@ -90,6 +91,18 @@ class EngineOutput:
     def _identified(self, name: str, table: pl.DataFrame, meanings: Mapping[str, str]) -> pl.DataFrame:
         """With the `@id` of each row; the tables of alerts have none."""
         return identified(table, self.schemas[name], meanings[name]) if name in self.schemas else table
+
+    def handed(self, changes: Mapping[str, NetChange], withdraws: bool) -> Frames:
+        """The same of a stage, for others that take it: rows with their places, and with `@change` if they may be
+        withdrawn."""
+        found: dict[str, Frames] = {}
+        for sign, part in ((-1, "withdrawn"), (1, "added")):
+            tables = {name: getattr(each, part) for name, each in changes.items()}
+            made = self.frames(self.shown({name: [table] for name, table in tables.items() if rows(table)}))
+            for name, table in made.items():
+                place = [*places(tables[name]), *([pl.lit(sign, pl.Int8).alias(CHANGE)] if withdraws else [])]
+                found.setdefault(name, {})[part] = table.with_columns(place)
+        return {name: stacked(list(both.values())) for name, both in sorted(found.items())}
 
     def as_asked(self, out: Frames) -> Frames:
         """These tables, in which fluents are their intervals, these and what begins, or what changes."""

@@ -19,8 +19,8 @@ from cep.operators.goals.contract import demand
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
     `until`: to where what goes on by itself goes at least at the end of the input, `start`: what goes back. `first` and
-    `latest`: the first and the last end of what has come here, `of_input`: the last of the whole input where that is
-    dealt to several engines.
+    `latest`: the first and the last end of what has come here; `begun` and `of_input`: those of the whole input where
+    it is dealt to several engines.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
     at least t - lateness - 1, since another of that very instant may follow (M9).
@@ -34,6 +34,7 @@ class ReorderBuffer:
         self.latest = BEGINNING
         self.first = END_OF_TIME
         self.of_input: int | None = None
+        self.begun = END_OF_TIME
         self.waiting: dict[str, list[Table]] = {}
 
     def receive(self, tables: dict[str, Table]) -> None:
@@ -46,10 +47,11 @@ class ReorderBuffer:
 
     def frontier(self, watermark: int) -> Frontier:
         """How far time has come there."""
+        first = self.first if self.of_input is None else self.begun
         if watermark < END_OF_TIME:
-            return Frontier.at(watermark, END_OF_TIME, self.first, min(self.first, self.start))
+            return Frontier.at(watermark, END_OF_TIME, first, min(first, self.start))
         latest = self.latest if self.of_input is None else self.of_input
-        return Frontier.at(watermark, max(latest, self.until), self.first, min(self.first, self.start))
+        return Frontier.at(watermark, max(latest, self.until), first, min(first, self.start))
 
     def reached(self) -> int:
         """The watermark that what has come allows."""
@@ -99,7 +101,7 @@ class ReorderBuffer:
     def times(self) -> dict[str, int]:
         """How far time has come, as `restore` takes it."""
         found = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
-        return found if self.of_input is None else found | {"of_input": self.of_input}
+        return found if self.of_input is None else found | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
         """What has come has also come to the latest of these times."""
@@ -107,15 +109,18 @@ class ReorderBuffer:
         self.first = min(self.first, _first(times))
         if self.of_input is not None:
             self.of_input = max(self.of_input, times.get("of_input", self.of_input))
+            self.begun = min(self.begun, times.get("begun", self.begun))
 
     def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
         """Take on what waited then, and how far time had come. CepError: there is no time."""
         watermark, latest, first = times["watermark"], times["latest"], _first(times)
         of_input = None if self.of_input is None else times.get("of_input", self.of_input)
-        known = [time for time in (watermark, latest, first, of_input) if time is not None]
+        begun = times.get("begun", END_OF_TIME)
+        known = [time for time in (watermark, latest, first, of_input, begun) if time is not None]
         demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in known))
         self.waiting = {name: [table] for name, table in waiting.items()}
         self.watermark, self.latest, self.first, self.of_input = watermark, latest, first, of_input
+        self.begun = begun
 
 
 def _first(times: Mapping[str, Any]) -> int:

@@ -83,7 +83,14 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
         if time <= stable:
             hint = "updates come before the events of their time, or within the lateness"
             raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
-    made = [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given]
+    learn(parts, [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given])
+
+
+def learn(parts: EngineParts, made: Sequence[tuple[int, bytes]]) -> None:
+    """Take changes of the knowledge (`KnowledgeSource.change`), none of which is late. Raises CepError, and changes
+    nothing, where one of them cannot be."""
+    changes = parts.changes
+    assert changes is not None, "who gives changes gives knowledge"
     if any(time <= parts.buffer.watermark for time, _ in made):
         changes.add_late(made, parts.buffer.watermark)
     elif len(made) == 1:

@@ -13,10 +13,11 @@ import numpy as np
 import polars as pl
 
 from cep.core.fluents import RECORD_BOUNDS, RECORD_END
-from cep.core.schema import Schema
+from cep.core.schema import CHANGE, Schema
 from cep.spark.disk import sync, writing_to
 from connectors.batch import DeadLetter
 from connectors.paths import EACH, path, source_of
+from connectors.revised import WITHDRAW
 from connectors.writers import json_lines
 
 OPTION = "--dead-letter"
@@ -100,11 +101,14 @@ def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: s
     `seconds`."""
     if not table.height:
         return []
-    written = json_lines({schema.name: table}, {schema.name: schema}, times == "iso", False).decode().split("\n")
+    plain = table.drop(CHANGE, strict=False)
+    written = json_lines({schema.name: plain}, {schema.name: schema}, times == "iso", False).decode().split("\n")
     order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # as it is written
+    withdraws = (table[CHANGE] < 0).to_list() if CHANGE in table.columns else [False] * table.height
     found = [""] * table.height
     for row, line in zip(order.tolist(), written):
-        found[row] = json.dumps(_as_declared(json.loads(line), declared), ensure_ascii=False)
+        record = _as_declared(json.loads(line), declared) | ({CHANGE: WITHDRAW} if withdraws[row] else {})
+        found[row] = json.dumps(record, ensure_ascii=False)
     return found
 
 

@@ -22,6 +22,7 @@ from cep.spark.source.data_source import SparkSourceOptions, source
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.migration import FIRST, Generation
+from cep.spark.ways_task import WaysWork
 from connectors.inputs import Input
 
 
@@ -92,11 +93,12 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
     blocks = derived(records, job)
     schemas = {event: job.program.outputs[event] for event in job.wanted}
-    folder, merged = Path(job.checkpoint), job.program.merged
+    folder, merged = Path(job.checkpoint), job.program.merged if job.program.window is None else frozenset[str]()
     run, passing = holder(folder), Path(job.output) == folder / OUTGOING
     own, first = job.generation.spark(folder), job.generation.first
+    meanings = None if job.program.window is None else job.program.meanings
     places = job.checkpoint, run, passing, own.name, first
-    to = sink(FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times))
+    to = sink(FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings))
     spark.dataSource.register(to)
     writer = world(blocks, job.program).writeStream.outputMode("append").format(to.name())
     beside = f"file://{own}"  # whatever the cluster's own file system is
@@ -119,10 +121,13 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
         own = BucketStates(str(states), stage.number)
         out = job.wanted, job.dead, own, beginning, job.times, job.stretch
         blocks = stepped(blocks, StageWork(job.program, stage.number, run, *out))
+    if job.program.window is not None and job.program.merged:
+        own = BucketStates(str(states), len(job.program.stages) + 1)
+        blocks = stepped(blocks, WaysWork(job.program, run, own))
     return watched(blocks)
 
 
 def world(blocks: DataFrame, program: ShippedProgram) -> DataFrame:
     """The blocks that go to the sink; those that may hold identical occurrences are in one partition."""
     found = blocks.filter(f"stage = {WORLD}").select("key", "event", "rows")
-    return found.repartition("key") if program.merged else found
+    return found.repartition("key") if program.merged and program.window is None else found

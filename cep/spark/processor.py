@@ -14,10 +14,11 @@ from cep.spark.worker import freeze_garbage
 
 if TYPE_CHECKING:  # loaded only where a stage runs: a process that plans a query only asks for the state variables
     from cep.spark.stage_task import StageTask, StageWork
+    from cep.spark.ways_task import WaysTask, WaysWork
 
 
-def stepped(blocks: DataFrame, work: StageWork) -> DataFrame:
-    """The blocks after a stage: without those that it took, with those that it made."""
+def stepped(blocks: DataFrame, work: StageWork | WaysWork) -> DataFrame:
+    """The blocks after a stage, or after the ways are counted: without those that it took, with those that it made."""
     from cep.spark.shuffle_blocks import BLOCK_COLUMNS
 
     processor = Buckets(pickle.dumps(work))
@@ -34,7 +35,7 @@ class Buckets(StatefulProcessor):
         freeze_garbage()
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
-        self.task: StageTask | None = None
+        self.task: StageTask | WaysTask | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         yield from self.here().take(key[0], rows, timerValues.getCurrentWatermarkInMs())
@@ -45,15 +46,16 @@ class Buckets(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def here(self) -> StageTask:
+    def here(self) -> StageTask | WaysTask:
         """The engines of the stage, loaded with the first block or timer."""
         if self.task is None:
-            from cep.spark.stage_task import BucketStore, StageTask
+            from cep.spark.bucket_store import BucketStore
 
             store = BucketStore(
                 self.saved_version, lambda version: self.version.update((version,)), self.handle.registerTimer
             )
-            self.task = StageTask(pickle.loads(self.work), store)
+            work: StageWork | WaysWork = pickle.loads(self.work)
+            self.task = work.task(store)
         return self.task
 
     def saved_version(self) -> int:

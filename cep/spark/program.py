@@ -21,6 +21,7 @@ from cep.runtime.fluent_records import tables_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
+from connectors.revised import with_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,10 @@ class ShippedProgram:
     read, `outputs`: of what is written, `written`: under which of these names a table is written, if it is; `records`:
     of fluents that are read the tables of their records. `program`: the fingerprint of all of it; `ticking`: the stages
     in which something happens at certain times without input; `unending`: those in which something may go on by itself,
-    to the latest time in the input."""
+    to the latest time in the input; `beginning`: those in which something begins with the first. `revises`: whether
+    records may withdraw or replace others; `window`: how far behind the watermark what was derived may be withdrawn
+    (microseconds), None: never; `known`: how far behind it changes of the knowledge may come; `meanings`: what each
+    event means, by which the `@id` of its rows is made."""
 
     text: str
     name: str
@@ -68,11 +72,18 @@ class ShippedProgram:
     ticking: frozenset[int]
     unending: frozenset[int]
     records: Mapping[str, str]
+    revises: bool = False
+    window: int | None = None
+    known: int = 0
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    beginning: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
         """The program that `engine` runs."""
         stages, book = partition(engine.plan), Dependencies(engine.plan)
+        if engine.revises:
+            stages = tuple(_dealt_by_keys(stage, engine.plan.schemas, book) for stage in stages)
         ticks = {number for number, node in enumerate(engine.plan.nodes) if node.properties().once}
         return cls(
             text,
@@ -88,6 +99,11 @@ class ShippedProgram:
             frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
             frozenset(s.number for s in stages if engine.unending.intersection(needed(engine.plan, s))),
             tables_of(engine.plan),
+            engine.revises,
+            options.running.revise if engine.withdraws else None,
+            (options.running.revise or 0) if engine.withdraws and not _followed(engine) else 0,
+            engine.meanings() if engine.withdraws else {},
+            frozenset(s.number for s in stages if engine.beginning.intersection(needed(engine.plan, s))),
         )
 
     def engine(self, stage: int, state: bytes | None = None, before: PriorState | None = None) -> Engine:
@@ -100,6 +116,16 @@ class ShippedProgram:
     def bare(self) -> ShippedProgram:
         """The same without what only engines need."""
         return replace(self, options=ProgramOptions())
+
+    @property
+    def read(self) -> Mapping[str, Schema]:
+        """What is read as readers take it: with a column `@change` where records may have it."""
+        return with_changes(self.inputs) if self.revises else self.inputs
+
+    @property
+    def scattered(self) -> frozenset[str]:
+        """The tables of which several buckets or stages may make identical rows."""
+        return frozenset[str]().union(*(stage.merged for stage in self.stages))
 
     @property
     def changes(self) -> bool:
@@ -117,8 +143,28 @@ class ShippedProgram:
     @property
     def merged(self) -> frozenset[str]:
         """What is written of which several buckets may derive identical occurrences."""
-        found = frozenset[str]().union(*(stage.merged for stage in self.stages))
+        found = self.scattered
         return frozenset(name for table, name in self.written.items() if table in found)
+
+
+def _dealt_by_keys(stage: Stage, schemas: Mapping[str, Schema], book: Dependencies) -> Stage:
+    """The stage with the records of an event that has a KEY dealt so that those of one key come to one bucket: a later
+    one replaces the earlier. Where the rules need them dealt by what is no part of the KEY, there is one bucket."""
+    keys = {event: places for event in stage.outside if (places := schemas[event].key_places) is not None}
+    ways = {event: stage.inputs[event] for event in keys}
+    apart = {event for event, way in ways.items() if isinstance(way, tuple) and not set(way) <= set(keys[event])}
+    whole = {event for event, way in ways.items() if way == "whole"}
+    if any(map(book.stateful, stage.rules)):
+        by_key = {event: keys[event] for event in whole}
+        return replace(stage, inputs={**stage.inputs, **by_key}, keyed=stage.keyed and not apart)
+    by_key = {event: keys[event] for event in apart | whole}  # of rules that remember nothing rows are dealt anyhow
+    merged = frozenset(stage.outputs) if apart else stage.merged
+    return replace(stage, inputs={**stage.inputs, **by_key}, merged=merged)
+
+
+def _followed(engine: Engine) -> bool:
+    """Whether goals follow the knowledge as it changes, which goes forward alone."""
+    return engine.changes is not None and engine.changes.news is not None
 
 
 def written_names(engine: Engine) -> dict[str, str]:

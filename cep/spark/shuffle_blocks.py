@@ -18,6 +18,7 @@ from cep.runtime.fluent_changes import as_changes
 from cep.runtime.held import clipped
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
+from cep.spark.ways import net
 from connectors.arrow_bytes import pack
 
 WORLD = 0
@@ -42,6 +43,12 @@ CHANGE = "#change"
 
 LATEST = "#latest"
 """The `event` of blocks that say how far the input has come."""
+
+FIRST = "#first"
+"""The `event` of blocks that say when input begins."""
+
+FIRSTS = 1024
+"""Of the input of a file so many times are told in which it may begin: those of late records are none."""
 
 _ALL = 0xFFFFFFFF
 
@@ -92,8 +99,10 @@ def from_stage(
     for event, table in clipped(_as_written(program, derived), program.outputs, *stretch).items():
         if event not in wanted or not table.height:
             continue
+        if program.window is not None:
+            table = net(table)
         if event not in program.merged:
-            yield _block(WORLD, keys[bucket], event, place, None, table.drop(ARRIVAL, TIE))
+            yield _block(WORLD, keys[bucket], event, place, None, table.drop(ARRIVAL, TIE, strict=False))
             continue
         numbers = pl.Series("bucket", buckets(table, program.outputs[event], "whole", program.buckets))
         for number in numbers.unique().sort().to_list():
@@ -127,6 +136,20 @@ def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock
     for stage in program.stages:
         for key in bucket_keys(program.buckets)[: program.count(stage)] if stage.number in program.unending else ():
             yield ShuffleBlock(stage.number, key, LATEST, 0, None, str(latest).encode(), 0)
+
+
+def world_block(program: ShippedProgram, key: int, event: str, table: pl.DataFrame) -> ShuffleBlock:
+    """Rows of an event for the sink, from the bucket of a key."""
+    return _block(WORLD, key, event, len(program.stages) + 1 << 32, None, table)
+
+
+def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[ShuffleBlock]:
+    """The first times at which records end (microseconds), sorted, to all buckets in which something begins with the
+    input; of more than `FIRSTS`, so many and one more."""
+    rows = json.dumps(list(ends[: FIRSTS + 1])).encode()
+    for stage in program.stages:
+        for key in bucket_keys(program.buckets)[: program.count(stage)] if stage.number in program.beginning else ():
+            yield ShuffleBlock(stage.number, key, FIRST, 0, None, rows, 0)
 
 
 def report_block(report: Report, key: int) -> ShuffleBlock:

@@ -8,26 +8,38 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
-from pyspark import TaskContext
 from pyspark.sql import Row
 
 from cep.core.errors import CepError
-from cep.core.schema import ARRIVAL
+from cep.core.schema import ARRIVAL, TIE
 from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.fluent_records import as_intervals
 from cep.runtime.report import Report
 from cep.runtime.state_by_key import gather
+from cep.spark.bucket_store import BucketStore, micro_batch
 from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import CHANGE, LATEST, Stretch, bucket_keys, buckets_by_key, from_stage, report_block
+from cep.spark.shuffle_blocks import (
+    CHANGE,
+    FIRST,
+    FIRSTS,
+    LATEST,
+    Stretch,
+    bucket_keys,
+    buckets_by_key,
+    from_stage,
+    report_block,
+)
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.migration import StartingPoint
+from cep.spark.ways import net
+from cep.spark.ways_task import KeptWays, forget_others
 from connectors.arrow_bytes import unpack
 from connectors.batch import DeadLetter
 
@@ -35,16 +47,8 @@ _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""
 
 LATE = "is late: the watermark has passed it"
-
-
-@dataclass(frozen=True, slots=True)
-class BucketStore:
-    """Spark's state store for the current bucket: the `version` it has, 0: none; to `keep` another; and to `call` the
-    bucket again when the watermark has come to a time (milliseconds)."""
-
-    version: Callable[[], int]
-    keep: Callable[[int], None]
-    call: Callable[[int], None]
+FINAL = "is late: what ended so long ago is final"
+KNOWN = "the update is late: what it would change is final"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class StageWork:
     times: str = "iso"
     stretch: Stretch = (None, None)
 
+    def task(self, store: BucketStore) -> StageTask:
+        """It in a worker."""
+        return StageTask(self, store)
+
 
 class StageTask:
     """A task's engines."""
@@ -84,6 +92,11 @@ class StageTask:
         self.stretch = work.stretch
         self.watermarks: dict[int, int] = {}
         self.recorded = frozenset(self.program.records.values())
+        handed = self.stage.inputs.keys() - self.stage.outside
+        self.several = handed & self.program.scattered if self.program.window is not None else frozenset()
+        number = len(self.program.stages) + self.stage.number
+        self.ways = KeptWays(self.program, self.run, replace(work.states, stage=number), self.program.schemas)
+        forget_others(self.run)
         for key, (known, _) in list(_engines.items()):
             run, stage, bucket = key
             if run != self.run or (stage == self.stage.number and not self.states.newest(bucket, known)):
@@ -110,20 +123,27 @@ class StageTask:
         """Take the rows, go on to the watermark (milliseconds, 0: there is none yet)."""
         version, engine = self.engine(bucket)
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
-        dead = self.apply_changes(engine, rows, bucket, until)
+        dead, learnt = self.apply_changes(engine, rows, bucket, until - self.program.known)
+        stable = until - (self.program.window or 0)
         for row in rows:
             if row.event == LATEST:
                 engine.reached_in_input(int(bytes(row.rows)))
-        tables, late = self.split_late([row for row in rows if row.event not in (CHANGE, LATEST)], bucket, until)
+            if row.event == FIRST:
+                begin(engine, json.loads(bytes(row.rows)), until)
+        tables, late = self.split_late(
+            [row for row in rows if row.event not in (CHANGE, FIRST, LATEST)], bucket, stable
+        )
         dead += late
-        derived: Mapping[str, pl.DataFrame] = {}
+        tables = self.counted(bucket, version, tables, stable)
+        made: list[Mapping[str, pl.DataFrame]] = []
         if self.recorded.intersection(tables) and engine.watermark < until <= FARTHEST:
-            derived = engine.advance(until)  # which of their records are late is known to the engine alone
+            made.append(engine.advance(until))  # which of their records are late is known to the engine alone
         if tables:
-            engine.push(tables)
+            engine.receive(tables)
             dead += self.refused_rows(engine, tables, bucket, rows)
-        if until > engine.watermark:
-            derived = engine.close() if until > FARTHEST else engine.advance(until)
+        if until > engine.watermark or ((tables or learnt) and self.program.window is not None):
+            made.append(engine.close() if until > FARTHEST else engine.advance(until))
+        derived = together(made)
         name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
         if self.beginning is not None:
             name += f"-{self.beginning.number}"
@@ -175,39 +195,54 @@ class StageTask:
         gather(before, start.buckets, engine, bucket, count)
         return engine
 
+    def counted(
+        self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
+    ) -> dict[str, pl.DataFrame]:
+        """The tables, of which those that other buckets and stages may make alike have what is there in some way."""
+        if not self.several:
+            return tables
+        ways = self.ways.of(bucket, version)
+        taken = {event: ways.take(event, table) if event in self.several else table for event, table in tables.items()}
+        ways.forget(stable)
+        return {event: table for event, table in taken.items() if table.height}
+
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
-        context = TaskContext.get()
-        assert context is not None, "a task runs it"
-        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+        batch = micro_batch()
         self.states.write(bucket, version, engine.snapshot(), batch)
+        if self.several:
+            self.ways.keep(bucket, version, batch)
         self.store.keep(version)
         _engines[self.run, self.stage.number, bucket] = version, engine
 
-    def apply_changes(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[DeadLetter]:
+    def apply_changes(
+        self, engine: Engine, rows: Iterable[Row], bucket: int, stable: int
+    ) -> tuple[list[DeadLetter], bool]:
         """Take the changes of the knowledge; gives those that are late or cannot be applied, if this is the bucket that
-        reports them: every bucket refuses the same."""
+        reports them: every bucket refuses the same; and whether any was taken."""
         dead_letters: list[DeadLetter] = []
         changes = [each for row in rows if row.event == CHANGE for each in json.loads(bytes(row.rows))]
         assert not changes or engine.changes is not None, "who gives changes gives knowledge"
-        timely = [each for each in changes if each[0] > until]
+        timely = [each for each in changes if each[0] > stable]
+        taken = bool(timely)
         try:
-            if engine.changes is not None and timely:
-                engine.changes.add_all([(time, change.encode()) for time, change, _, _ in timely])
+            if timely:
+                engine.learn([(time, change.encode()) for time, change, _, _ in timely])
             timely = []
         except CepError:  # one of them cannot be: then each is taken alone
             pass
+        late = KNOWN if self.program.known else "the update is late: the watermark has passed it"
         for time, change, file, line in changes:
             try:
-                if time <= until:
-                    raise CepError("the update is late: the watermark has passed it", code="late")
-                if engine.changes is not None and timely:
-                    engine.changes.add(time, change.encode())
+                if time <= stable:
+                    raise CepError(late, code="late")
+                if timely:
+                    engine.learn([(time, change.encode())])
             except CepError as error:
                 dead_letters.append(DeadLetter(file, line, error.message, error.code, _plain(change)))
-        return dead_letters if (self.stage.number, bucket) == (1, 0) else []
+        return dead_letters if (self.stage.number, bucket) == (1, 0) else [], taken
 
     def split_late(
-        self, rows: Iterable[Row], bucket: int, until: int
+        self, rows: Iterable[Row], bucket: int, stable: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
         """The tables of the blocks by event, without late rows, and the dead letters of these."""
         parts: dict[str, list[pl.DataFrame]] = {}
@@ -217,12 +252,12 @@ class StageTask:
                 continue  # a call
             table = unpack(bytes(row.rows))
             if row.event in self.stage.outside and row.event not in self.recorded:
-                late = table["end"].to_numpy() <= until
+                late = table["end"].to_numpy() <= stable
                 if late.any():
                     if self.reports(row.event, bucket):
                         these = table.filter(late)
                         dead += [
-                            DeadLetter(row.source, line_of(order), LATE, "late", text, row.event)
+                            DeadLetter(row.source, line_of(order), self.late, "late", text, row.event)
                             for order, text in zip(these[ARRIVAL].to_list(), self.records(these, row.event))
                         ]
                     table = table.filter(~late)
@@ -232,6 +267,11 @@ class StageTask:
             event: stacked(each) if event in outside else merged_by_arrival(each) for event, each in parts.items()
         }
         return {event: table for event, table in tables.items() if table.height}, dead
+
+    @property
+    def late(self) -> str:
+        """Why a row that is late is refused."""
+        return LATE if self.program.window is None else FINAL
 
     def reports(self, event: str, bucket: int) -> bool:
         """Whether this bucket reports the rows of the event that are refused."""
@@ -267,6 +307,31 @@ class StageTask:
             intervals, schema = as_intervals(table), self.program.schemas[name]
             return record_lines(intervals, schema, self.program.inputs[name], self.times)
         return record_lines(table, schema, self.program.inputs[event], self.times)
+
+
+def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
+    """Tell an engine when input begins, of which these are the first times at which records end, sorted; those that end
+    at or before `late` (microseconds) do not count. CepError: all times that were told are of late records, and the
+    input has not begun yet."""
+    timely = [end for end in ends if end > late]
+    if timely:
+        engine.begun_in_input(timely[0])
+    elif len(ends) > FIRSTS and not engine.begun_by(late):
+        message = f"more than {FIRSTS:,} times of late records in one file before anything has begun"
+        hint = "a larger --lateness; a cycle through NOT or AGGREGATE begins with the first record that is not late"
+        raise CepError(message, hint=hint, code="input")
+
+
+def together(made: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    """What an engine gave in several steps of one micro-batch: the later may withdraw what the earlier added."""
+    found: dict[str, list[pl.DataFrame]] = {}
+    for tables in made:
+        for event, table in tables.items():
+            found.setdefault(event, []).append(table)
+    return {
+        event: each[0] if len(each) == 1 else net(stacked(each), (TIE,)).with_row_index(TIE).cast({TIE: pl.Int64})
+        for event, each in found.items()
+    }
 
 
 def _plain(change: str) -> str:

@@ -59,11 +59,13 @@ class Stretch:
 @dataclass(frozen=True, slots=True)
 class RevisionWindow:
     """In microseconds: `length`: how far behind the watermark what changes may be; `behind`: how far the watermark is
-    behind the latest time. `final`: what is given is never withdrawn."""
+    behind the latest time. `final`: what is given is never withdrawn. `handed`: of a stage the events that other stages
+    hand on, as rows that come and rows that go; None: it is no stage."""
 
     length: int
     behind: int
     final: bool
+    handed: frozenset[str] | None = None
 
 
 class Revision:
@@ -377,7 +379,8 @@ class Revision:
             before, after = (concat([self._none(event), *given.get(event, ())]) for given in (old, new))
             fluent = self.plan.schemas[event].fluent
             bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
-            words = [START, END, *([ORDER] if bounded else []), *range(FIRST, width)]
+            ordered = bounded or self.window.handed is not None  # other stages take rows with their order
+            words = [START, END, *([ORDER] if ordered else []), *range(FIRST, width)]
             kinds = KeySet(len(words))
             was, _ = kinds.insert(np.ascontiguousarray(before[words].T))
             is_, _ = kinds.insert(np.ascontiguousarray(after[words].T))

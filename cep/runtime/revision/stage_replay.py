@@ -49,7 +49,7 @@ class StageReplay:
         for machine in (self.old, self.new):
             machine.given = stage.outputs
         places = {unit: place for place, (unit, _) in enumerate(whole.goals())}
-        origin = range(len(plan.nodes)) if self.plan.origin is None else self.plan.origin
+        origin = range(len(plan.nodes)) if self.plan is plan or self.plan.origin is None else self.plan.origin
         units: list[PlanUnit] = [u if isinstance(u, str) else origin[u] for u, _ in self.new.goals()]
         self.goals = [places[unit] for unit in units]
         self.keyed: KeyedStage | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from cep.core.schema import Schema
 from cep.runtime.buckets import merged_identical
 from cep.spark.disk import writing_to
+from cep.spark.sink.changelog import as_changelog, changelog_schemas
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.worker import freeze_garbage
 from connectors.arrow_bytes import unpack
@@ -37,13 +39,19 @@ TIMES = ("start", "end", "time")
 Batches = Iterable[pa.RecordBatch]
 
 
-def write_event_files(options: FileSinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
+def write_event_files(
+    options: FileSinkOptions, batches: Batches, name: str, first: bool, batch: int = 0
+) -> list[OutputFile]:
     """Write the blocks of a task as files of this name, which they have once they count. Parquet of several events has
     a folder `type=...` for each. The `first` task writes a file without rows if it has none and there is only one
-    event. CepError: files cannot be written."""
+    event. `batch`: the number of the micro-batch, of which the versions of a changelog are. CepError: files cannot be
+    written."""
     freeze_garbage()
     log = CommitLog(Path(options.folder))
     found = merged_tables(batches, options.merged)
+    if options.meanings is not None:
+        found = as_changelog(found, options.schemas, options.meanings, batch)
+        options = replace(options, schemas=changelog_schemas(options.schemas))
     with writing_to("--output", log.files):
         log.coming(name).parent.mkdir(parents=True, exist_ok=True)
         if options.format == "jsonl":

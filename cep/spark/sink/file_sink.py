@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
+from cep.spark.bucket_store import micro_batch
 from cep.spark.disk import BACK, SINK_LOG, SPARK, exclusive, remove_hidden, writing_to
 from cep.spark.sink.commit_log import CommitLog, OutputFile, file_name
 from cep.spark.spark_files import last, plan_hash, sync_batch
@@ -32,7 +33,8 @@ class FileSinkOptions:
     may derive identical occurrences of the `merged` ones. `keep`: for how many microseconds of event time files stay,
     None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
     there is one; `spark`: the folder of Spark's own files there. `first`: the number of the query's first micro-batch
-    in the log. `times`: how they are written, `iso` or `seconds`."""
+    in the log. `times`: how they are written, `iso` or `seconds`. `meanings`: of the events, where rows may be
+    withdrawn: then they are written as a changelog (`cep.spark.sink.changelog`)."""
 
     folder: str
     format: str
@@ -45,6 +47,7 @@ class FileSinkOptions:
     spark: str = SPARK
     first: int = 0
     times: str = "iso"
+    meanings: Mapping[str, str] | None = None
 
 
 class TaskFiles(WriterCommitMessage):
@@ -85,7 +88,9 @@ class FileWriter(DataSourceStreamArrowWriter):
 
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        files = event_files.write_event_files(self.options, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
+        batch = 0 if self.options.meanings is None else self.options.first + micro_batch()
+        name = f"part-{number:05}-{uuid4()}"
+        files = event_files.write_event_files(self.options, iterator, name, number == 0, batch)
         return TaskFiles(files)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

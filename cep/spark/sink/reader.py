@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGE
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import CHANGE, Attribute, Schema
 from cep.spark.disk import SINK_LOG
+from cep.spark.sink.changelog import is_changelog
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
 from cep.spark.sink.held_fluents import BOUNDS, TIMES, HeldFluents, OpenTimes, as_taken, with_far_times
 from connectors.batch import Batch, Block, DeadLetter
@@ -125,12 +126,16 @@ class SinkReader:
         try:
             if name.endswith(".parquet"):
                 opened = open_parquet(path)
+                if CHANGE in opened.schema_arrow.names:
+                    raise self._changelog(path)
                 schema = self._event(name, opened.schema_arrow.names)
                 columns = dict.fromkeys(opened.schema_arrow.names)
                 bound = _as_written(schema, {a.name: _column(schema.name, a.name, columns) for a in schema.attributes})
                 for table, dead, block in self._columns(path, opened, bound):
                     yield {schema.name: table}, dead, block
             else:
+                if is_changelog(Path(path)):
+                    raise self._changelog(path)
                 with closing(ByteStream(path)) as stream:
                     for tables, dead, part in read_jsonl(path, stream, self._lines, CHUNK, self._rows):
                         if part is not None:
@@ -141,6 +146,11 @@ class SinkReader:
             return  # the job keeps files for a while, and this one's is over
         except OSError as error:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
+
+    def _changelog(self, path: str) -> CepError:
+        hint = "a job with `--final`, or without --revise; `--compact FOLDER` leaves the net result as plain files"
+        message = "rows of this job may be withdrawn, which is not followed yet"
+        return CepError(f"{path}: {message}", hint=hint, code="input")
 
     def _columns(
         self, path: str, opened: pq.ParquetFile, schema: Schema

@@ -16,8 +16,8 @@ from cep.core.errors import CepError
 from cep.core.fluents import RECORDS
 from cep.core.relation import END as END_ROW
 from cep.core.relation import ORDER
-from cep.core.schema import ARRIVAL
-from cep.core.values import Pool
+from cep.core.schema import ARRIVAL, CHANGE
+from cep.core.values import Ints, Pool
 from cep.runtime.decode import table_frame
 from cep.runtime.encode import PushedColumns, admit
 from cep.runtime.fluent_records import as_records
@@ -27,10 +27,12 @@ from cep.spark.dead_letters import LINE_BITS, dead_letter_file, write_dead_lette
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
     END,
+    FIRSTS,
     ShuffleBlock,
     batch,
     bucket_keys,
     change_blocks,
+    first_blocks,
     from_outside,
     latest_blocks,
     report_block,
@@ -43,6 +45,7 @@ from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
 from connectors.messages import Inbox, Messages
 from connectors.never_there import NeverThere
+from connectors.revised import changes_of
 
 FILE = "file"
 """The code of the dead letter of a whole file."""
@@ -59,7 +62,7 @@ def file_blocks(
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
     cannot be read, or not to its end. `there`: the process that plans the query could read it. CepError: it may be
     readable later, or on another machine."""
-    pieces = readable_batches(read_one(input, program.inputs, rows=ROWS), input.path, there)
+    pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, pieces, dead_letters, f"read-{number:08}")
 
 
@@ -67,7 +70,7 @@ def message_blocks(
     program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], dead_letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
     """The records of messages likewise; `name`: of the file of their dead letters."""
-    inbox = Inbox(input, program.inputs)
+    inbox = Inbox(input, program.read)
     yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), dead_letters, name)
 
 
@@ -103,9 +106,10 @@ def _packed(
     unread: list[str] = []
     latest: int | None = None
     reached: int | None = None
+    begins = np.empty(0, np.int64)
     never, remarks = NeverThere.of(program.inputs), dict[str, None]()
     with dead_letter_file(dead_letters, name) as write_dead:
-        for piece in pieces:
+        for piece in changes_of(pieces) if program.revises else pieces:
             dead.update(one.code for one in piece.dead)
             unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
             write_dead(piece.dead)
@@ -118,13 +122,23 @@ def _packed(
                     latest = last if latest is None else max(last, latest)
             tables = as_records(numbered(piece, number), program.records)
             assert isinstance(tables, dict), "of tables it makes tables"
+            if program.revises:
+                tables = {event: with_change(table) for event, table in tables.items()}
             yield batch(from_outside(program, tables, number, source))
             if program.unending and (far := furthest(program, tables)) is not None:
                 reached = far if reached is None else max(far, reached)
+            if program.beginning:
+                begins = np.union1d(begins, first_ends(program, tables))[: FIRSTS + 1]
     told = [*remarks], never.lacking()
     report = Report(read=taken, dead=dead, latest=latest, unread=unread, remarks=told[0], lacking=told[1])
-    known = () if reached is None else latest_blocks(program, reached)
+    known = [] if reached is None else list(latest_blocks(program, reached))
+    known += first_blocks(program, begins.tolist()) if len(begins) else ()
     yield batch([*known, report_block(report, bucket_keys(1)[0])])
+
+
+def with_change(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with a column `@change`; without one, all rows come."""
+    return table if CHANGE in table.columns else table.with_columns(pl.lit(1, pl.Int8).alias(CHANGE))
 
 
 def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int | None:
@@ -139,6 +153,15 @@ def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int
         )  # its end, its bounds, its start
         ends += [int(taken[time].max()) for time in times if taken.size]
     return max(ends, default=None)
+
+
+def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> Ints:
+    """The first times at which rows end that an engine takes (microseconds), sorted and distinct."""
+    pool = Pool()
+    ends = [
+        admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW] for name, table in tables.items()
+    ]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *ends]))[: FIRSTS + 1]
 
 
 def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:

@@ -29,6 +29,8 @@ from cep.spark.disk import (
 from cep.spark.sink.file_sink import finish_batches
 from cep.spark.state.migration import FIRST, Generation, Migration, StateLayout, migrated, next_generation
 
+SECOND = 1_000_000  # microseconds
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
@@ -36,7 +38,8 @@ class CheckpointInfo:
     `output`, its `format` and the events that go there (`only`): the sink keeps its log there. `laid`: where the state
     is. `generation`: which folders are in use, and with what they begin. `name`: no other checkpoint has it. `times`:
     how they are written, `iso` or `seconds`, as in the input when the run began. `changes`: of fluents it is written
-    when they begin and end."""
+    when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
+    and what was derived is put right, None: it is not; `final`: only what is final is written."""
 
     program: str
     text: str
@@ -52,6 +55,9 @@ class CheckpointInfo:
     name: str = field(default="", compare=False)
     times: str = field(default="iso", compare=False)
     changes: bool = False
+    replaces: bool = False
+    revise: int | None = None
+    final: bool = False
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
@@ -133,6 +139,8 @@ def _migrated(
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: another one, and changes of the one before were applied")
+    if before.replaces:
+        reasons.append("its records replace others: those that wait, or may still be replaced, stay with its rules")
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
     if start is not None:
         generation = replace(generation, start=replace(start, sources=sources))
@@ -180,7 +188,7 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
             lines.append(f"facts {name}: other rows")
     if before.knowledge != now.knowledge:
         lines.append("knowledge: another one")
-    lines += [*fixed(before, now), *_fluents(before, now)]
+    lines += [*fixed(before, now), *_fluents(before, now), *_revised(before, now)]
     if before.only != now.only:
         lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
     return "\n".join(lines or ["it was made by another version"])
@@ -220,6 +228,14 @@ def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
     """How what is written of fluents differs."""
     ways = {False: "their intervals", True: "`--changes`"}
     return [] if before.changes == now.changes else [f"fluents: {ways[before.changes]} before, {ways[now.changes]} now"]
+
+
+def _revised(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
+    """How what may be withdrawn differs."""
+    ways = [f"--revise {one.revise / SECOND:g}s" if one.revise is not None else "no --revise" for one in (before, now)]
+    found = [] if before.revise == now.revise else ["{} before, {} now".format(*ways)]
+    ways = ["`--final`" if one.final else "no `--final`" for one in (before, now)]
+    return found + ([] if before.final == now.final else ["{} before, {} now".format(*ways)])
 
 
 def _listed(events: list[str]) -> str:

@@ -1,0 +1,80 @@
+"""The net result of a changelog as plain tables: what was added and not withdrawn, a file of each event."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.identity import ID
+from cep.core.schema import CHANGE, Schema
+from cep.spark.disk import writing_to
+from cep.spark.sink.changelog import changelog_schemas
+from cep.spark.sink.commit_log import CommitLog, file_name
+from cep.spark.sink.event_files import BOUNDS, ParquetLayout
+from connectors.revised import VERSION, WITHDRAW
+from connectors.writers import time_columns
+
+
+def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) -> None:
+    """Write the net result of the changelog in a folder, of files of this format, as `<event>.jsonl` or
+    `<event>.parquet`, each whole or not at all. CepError: it cannot be written, or a file of the changelog is
+    missing."""
+    files = [folder / file_name(line) for line in CommitLog(folder).lines()]
+    with writing_to("--compact", to):
+        to.mkdir(parents=True, exist_ok=True)
+        for event in schemas:
+            made = to / f".{event}.{uuid4().hex}"
+            try:
+                if format == "jsonl":
+                    made.write_text("".join(_lines(files, event)), encoding="utf-8")
+                else:
+                    _table(files, event, schemas).write_parquet(made, compression="snappy")
+                made.replace(to / f"{event}.{format}")
+            finally:
+                made.unlink(missing_ok=True)
+
+
+def _lines(files: Sequence[Path], event: str) -> Iterator[str]:
+    """The lines of an event that are there in the end, in the order in which they came first."""
+    ways: Counter[str] = Counter()
+    for file in files:
+        for line in _opened(file).splitlines():
+            row = json.loads(line)
+            if row["type"] == event:
+                sign = -1 if row.pop(CHANGE) == WITHDRAW else 1
+                del row[ID], row[VERSION]
+                ways[json.dumps(row, ensure_ascii=False)] += sign
+    return (f"{row}\n" for row, number in ways.items() if number > 0)
+
+
+def _opened(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = "bring it back from a copy"
+        raise CepError(f"--output: {file} is missing, a part of the changelog", hint=hint, code="input") from None
+
+
+def _table(files: Sequence[Path], event: str, schemas: Mapping[str, Schema]) -> pl.DataFrame:
+    """The same as a table with the columns of the event alone, sorted by its times."""
+    layout = ParquetLayout(changelog_schemas(schemas))
+    own = time_columns(schemas[event]), [BOUNDS] if schemas[event].fluent is not None else []
+    attributes = {layout.names[event][each.name]: each.name for each in schemas[event].attributes}
+    columns = {name: name for name in own[0]} | attributes | {name: name for name in own[1]}
+    mine = files if layout.single else [file for file in files if file.parent.name == f"type={event}"]
+    if absent := [file for file in mine if not file.exists()]:
+        _opened(absent[0])
+    change = layout.names[event][CHANGE]
+    none = pl.from_arrow(layout.schema.empty_table())
+    assert isinstance(none, pl.DataFrame), "it is a table"
+    every = [none.lazy(), *(pl.scan_parquet(file, hive_partitioning=False) for file in mine)]
+    parts = [each.select(*columns, change) for each in every]
+    ways = pl.when(pl.col(change) == WITHDRAW).then(-1).otherwise(1).sum().alias(change)
+    found = pl.concat(parts).group_by(list(columns)).agg(ways).filter(pl.col(change) > 0).drop(change)
+    return found.rename(columns).collect().sort(list(columns.values()))

@@ -1,0 +1,113 @@
+"""The changelog of a job that revises, as files, and its net result as plain tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cep.core.errors import CepError
+from cep.core.schema import CHANGE, Attribute, Schema
+
+pytest.importorskip("pyspark")
+
+from cep.spark.sink import file_sink
+from cep.spark.sink.compaction import compact
+from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
+from cep.spark.sink.reader import SinkReader
+from cep.spark.state.checkpoint import SECOND, CheckpointInfo, difference
+from cep.spark.state.migration import StateLayout
+from connectors.arrow_bytes import pack
+
+HOT = Schema("hot", (Attribute("s", "string"), Attribute("t", "float")), True, False)
+ODD = Schema("odd", (Attribute("s", "int"), Attribute("when", "time")), True, False)
+SCHEMAS = {"hot": HOT, "odd": ODD}
+Rows = Mapping[str, list[tuple[object, ...]]]
+
+
+def written(
+    folder: Path, batches: list[Rows], format: str, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> FileSinkOptions:
+    """Micro-batches of rows (start, end, arguments, change), each of which is committed twice."""
+    schemas = {event: SCHEMAS[event] for event in events}
+    options = FileSinkOptions(str(folder), format, schemas, frozenset(), meanings=dict.fromkeys(events, "m"))
+    for number, every in enumerate(batches):
+        batch = {event: rows for event, rows in every.items() if event in events}
+        monkeypatch.setattr(file_sink, "micro_batch", lambda number=number: number)
+        blocks = pl.DataFrame(
+            {
+                "key": [0] * len(batch),
+                "event": list(batch),
+                "rows": [pack(table(event, batch[event])) for event in batch],
+            },
+            schema={"key": pl.Int32, "event": pl.String, "rows": pl.Binary},
+        )
+        for _ in range(2):
+            writer = FileWriter(options)
+            writer.commit([writer.write(iter(blocks.to_arrow().to_batches()))], number)
+    return options
+
+
+def table(event: str, rows: list[tuple[object, ...]]) -> pl.DataFrame:
+    names = ["start", "end", *(each.name for each in SCHEMAS[event].attributes), CHANGE]
+    return pl.DataFrame(rows, schema=names, orient="row").cast({CHANGE: pl.Int8})
+
+
+BATCHES: list[Rows] = [
+    {"hot": [(1, 2, "a", 31.5, 1), (2, 3, None, 32.0, 1)], "odd": [(1, 1, 7, 1_000_000, 1)]},
+    {"hot": [(1, 2, "a", 31.5, -1), (1, 2, "a", 30.5, 1)]},
+    {"odd": [(1, 1, 7, 1_000_000, -1)], "hot": [(1, 2, "a", 31.5, 1), (1, 2, "a", 30.5, -1)]},
+]
+
+
+@pytest.mark.parametrize("events", [["hot"], ["hot", "odd"]])
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_the_net_result_is_a_plain_table(
+    events: list[str], format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, net = tmp_path / "out", tmp_path / "net"
+    options = written(folder, BATCHES, format, events, monkeypatch)
+    compact(folder, format, options.schemas, net)
+    assert sorted(file.name for file in net.iterdir()) == [f"{event}.{format}" for event in events]
+    if format == "jsonl":
+        rows = [json.loads(line) for line in (net / "hot.jsonl").read_text().splitlines()]
+        assert [list(row.values())[3:] for row in rows] == [["a", 31.5], [None, 32.0]]
+        lines = [json.loads(line) for file in folder.glob("part-*") for line in file.read_text().splitlines()]
+        found = sorted((row["@version"], row[CHANGE]) for row in lines if row["type"] == "hot" and row["t"] == 31.5)
+        assert found == [(1, "add"), (2, "withdraw"), (5, "add")]
+        assert len({row["@id"] for row in lines if row["type"] == "hot" and row["t"] == 31.5}) == 1
+    else:
+        made = pl.read_parquet(net / "hot.parquet")
+        assert made.columns == ["start", "end", "s", "t"]
+        assert made.select("s", "t").rows() == [("a", 31.5), (None, 32.0)]
+        if len(events) > 1:
+            assert pl.read_parquet(net / "odd.parquet").schema["when"] == pl.Datetime("us", "UTC")
+            assert pl.read_parquet(net / "odd.parquet").height == 0
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_who_follows_a_job_does_not_take_a_changelog_for_events(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = written(tmp_path, BATCHES, format, ["hot"], monkeypatch)
+    with pytest.raises(CepError, match="rows of this job may be withdrawn"):
+        list(SinkReader(str(tmp_path), options.schemas).new())
+
+
+def test_a_file_of_the_changelog_that_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = written(tmp_path / "out", BATCHES, "parquet", ["hot"], monkeypatch)
+    next((tmp_path / "out").glob("part-*")).unlink()
+    with pytest.raises(CepError, match="is missing, a part of the changelog"):
+        compact(tmp_path / "out", "parquet", options.schemas, tmp_path / "net")
+
+
+def test_a_checkpoint_that_revises_otherwise_is_told_apart() -> None:
+    layout = StateLayout({}, [], {}, {})
+    before = CheckpointInfo("p", "text", None, {}, None, 2, "out", "jsonl", ["hot"], layout)
+    now = replace(before, replaces=True, revise=6 * 3600 * SECOND, final=True)
+    assert now != before
+    assert difference(before, now) == "no --revise before, --revise 21600s now\nno `--final` before, `--final` now"
