@@ -115,10 +115,6 @@ class Engine(StatefulEngine):
         """
         update(self._parts, list(changes))
 
-    def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """The same of changes that were made of triples before (`KnowledgeSource.change`), none of which is late."""
-        learn(self._parts, changes)
-
     def advance(self, watermark: int) -> Frames:
         """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""
         return self._run(max(min(int(watermark), END_OF_TIME), self.watermark))

@@ -83,6 +83,11 @@ class StatefulEngine(EngineView):
     # --- a stage's engine, which has a part of the input ---
 
     @wholly(refuses=True)
+    def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
+        """Take changes of the knowledge that were made of triples before (`KnowledgeSource.change`), none of which is
+        late. Raises CepError, and changes nothing, where one of them cannot be."""
+        stepping.learn(self._parts, changes)
+
     def reached_in_input(self, latest: int) -> None:
         """The whole input has come to `latest` (microseconds), of which a stage's engine has a part."""
         if self._parts.buffer.of_input is not None:
