@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
 from cep.engine_view import EngineView, assemble
-from cep.runtime import engine_state, snapshot
+from cep.runtime import engine_state, snapshot, stepping
 from cep.runtime.atomic_step import wholly
 from cep.runtime.keyed_stage import KeyedStage, KeySelection
 from cep.runtime.options import EngineOptions

@@ -19,7 +19,8 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.row_changes import NetChange, RowChanges
+from cep.runtime.revision.row_changes import NetChange
+from cep.runtime.revision.stage_replay import RowChanges
 
 
 @dataclass(slots=True)
