@@ -59,8 +59,7 @@ class Stretch:
 @dataclass(frozen=True, slots=True)
 class RevisionWindow:
     """In microseconds: `length`: how far behind the watermark what changes may be; `behind`: how far the watermark is
-    behind the latest time. `final`: what is given is never withdrawn. `handed`: of a stage the events that other stages
-    hand on, as rows that come and rows that go; None: it is no stage."""
+    behind the latest time. `final`: what is given is never withdrawn. `handed`: of a stage, what others hand on."""
 
     length: int
     behind: int
@@ -212,10 +211,7 @@ class Revision:
 
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The pool codes in the rows of the window, given each event's rows of codes."""
-        tables = [(event, run) for each in self._held() for event, window in each.items() for run in window.runs]
-        for event, changes in self.late.items():
-            tables += [(event, table) for each in changes for table in (each.going, each.coming)]
-        return [table[place] for event, table in tables for place in places.get(event, ())]
+        return [table[place] for event, table in self._rows() for place in places.get(event, ())]
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The same, and all that the states hold."""
@@ -232,10 +228,7 @@ class Revision:
 
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Put other pool codes in the place of those of the window and its states."""
-        tables = [(event, run) for each in self._held() for event, window in each.items() for run in window.runs]
-        for event, changes in self.late.items():
-            tables += [(event, table) for each in changes for table in (each.going, each.coming)]
-        for event, table in tables:
+        for event, table in self._rows():
             for place in places[event]:
                 table[place] = codes(table[place])
         goals = [goal for _, goal in self.machine.goals()]
@@ -253,6 +246,10 @@ class Revision:
         windows = [window for each in self._held() for window in each.values()]
         states = sum(state.nbytes for each in self.stretches for state in each.state)
         return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
+
+    def _rows(self) -> Iterator[tuple[str, Table]]:
+        yield from ((event, run) for each in self._held() for event, window in each.items() for run in window.runs)
+        yield from ((event, t) for event, late in self.late.items() for each in late for t in (each.going, each.coming))
 
     def _held(self) -> list[Windows]:
         return [self.waiting, *(windows for each in self.stretches for windows in (each.inputs, each.given))]
@@ -379,8 +376,8 @@ class Revision:
             before, after = (concat([self._none(event), *given.get(event, ())]) for given in (old, new))
             fluent = self.plan.schemas[event].fluent
             bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
-            ordered = bounded or self.window.handed is not None  # other stages take rows with their order
-            words = [START, END, *([ORDER] if ordered else []), *range(FIRST, width)]
+            order = [ORDER] if bounded or self.window.handed is not None else []  # stages hand on rows with theirs
+            words = [START, END, *order, *range(FIRST, width)]
             kinds = KeySet(len(words))
             was, _ = kinds.insert(np.ascontiguousarray(before[words].T))
             is_, _ = kinds.insert(np.ascontiguousarray(after[words].T))
