@@ -10,7 +10,7 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.relation import Table
-from cep.core.schema import ARRIVAL, Schema
+from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.events import Event
 from cep.rules.conditions.relations import Mask
 from cep.runtime import encode
@@ -34,7 +34,7 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice) -> None:
             raise CepError("either all tables of a push have a column `@order` or none", code="column")
         admitted, position = _tables(parts, batch)
     else:
-        admitted, position = _events(parts, batch)
+        admitted, position = admitted_events(parts, batch)
     parts.position = position
     tables = {name: one.table for name, one in admitted.items()}
     for one in admitted.values():
@@ -59,6 +59,9 @@ def _late(parts: EngineParts, tables: Mapping[str, Table], ordered: bool) -> dic
 def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
     admitted, position = {}, parts.position
     for name, frame in batch.items():
+        if CHANGE in frame.columns and (frame[CHANGE].cast(pl.Int64, strict=False) == -1).any():
+            message = f"a row of the table of `{name}` withdraws another, and nothing is revised"
+            raise CepError(message, hint="an engine with `revise`, or without the column `@change`", code="column")
         admitted[name] = encode.admit(encode.PushedColumns.of(frame), parts.schema(name), parts.pool, position)
         position += frame.height
     return admitted, position
@@ -71,7 +74,8 @@ def _sliced(parts: EngineParts, piece: TimeSlice) -> dict[str, encode.Admitted]:
     }
 
 
-def _events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
+def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
+    """Events as values, each of its type; and the position after them."""
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))

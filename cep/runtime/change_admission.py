@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -11,10 +12,10 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.relation import END, ORDER, Table, rows
 from cep.core.schema import ARRIVAL, CHANGE, Schema
-from cep.events import Event
+from cep.core.time import BEGINNING
 from cep.operators.goals.contract import Bools, Ints
 from cep.runtime import encode
-from cep.runtime.admission import EventBatch
+from cep.runtime.admission import EventBatch, admitted_events
 from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
@@ -25,11 +26,22 @@ from cep.runtime.revision.stage_replay import RowChanges
 
 @dataclass(slots=True)
 class _Pushed:
-    """Rows of one event as they came, in order; which of them withdraw; the rows of the pushed table that they were."""
+    """Occurrences of one event as they came, in order; which of them withdraw; the rows of the pushed table that they
+    were (None: they are all)."""
 
     table: Table
     withdraws: Bools
-    rows: Ints
+    rows: Ints | None = None
+
+    @classmethod
+    def of(cls, admitted: encode.Admitted) -> _Pushed:
+        """All of them come."""
+        return cls(admitted.table, np.zeros(rows(admitted.table), np.bool_), admitted.rows)
+
+    def pushed(self, places: Ints) -> list[int]:
+        """Which pushed rows some of the occurrences were."""
+        found: list[int] = (places if self.rows is None else self.rows[places]).tolist()
+        return found
 
 
 def receive_changes(parts: EngineParts, batch: EventBatch) -> None:
@@ -43,13 +55,11 @@ def receive_changes(parts: EngineParts, batch: EventBatch) -> None:
         if event in (revision.window.handed or ()):
             revision.take(event, RowChanges(each.table[:, each.withdraws], each.table[:, ~each.withdraws]))
         elif rows(each.table):
-            parts.buffer.latest = max(parts.buffer.latest, int(each.table[END].max()))
-            parts.buffer.first = min(parts.buffer.first, int(each.table[END].min()))
-            known = revision.known(event, np.unique(each.table[END]))
-            key = parts.plan.schemas[event].key_places
-            changes, unknown = input_changes(each.table, each.withdraws, known, key)
+            parts.buffer.count(each.table)
+            known, key = partial(revision.known, event), parts.plan.schemas[event].key_places
+            changes, unknown = input_changes(each.table, each.withdraws, known, revision.last(event), key)
             reason = "withdraws a record that is not there"
-            parts.dead += [RefusedRow(event, int(row), UNKNOWN, reason) for row in each.rows[unknown]]
+            parts.dead += [RefusedRow(event, row, UNKNOWN, reason) for row in each.pushed(unknown)]
             revision.take(event, changes)
 
 
@@ -63,30 +73,40 @@ def go_on(parts: EngineParts, watermark: int) -> dict[str, NetChange]:
 
 def _taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, _Pushed], int]:
     if not isinstance(batch, Mapping):
-        return _events(parts, batch)
+        admitted, position = admitted_events(parts, batch)
+        parts.dead += [row for one in admitted.values() for row in one.dead]
+        return {name: _Pushed.of(one) for name, one in admitted.items()}, position
     found, position = {}, parts.position
     for name, frame in batch.items():
         schema = parts.schema(name)
-        if CHANGE not in frame.columns:
-            admitted = encode.admit(encode.PushedColumns.of(frame), schema, parts.pool, position)
-            parts.dead += admitted.dead
-            every = np.ones(rows(admitted.table), np.bool_)
-            found[name] = _Pushed(admitted.table, ~every, admitted.pushed(every))
+        withdraws = _withdraws(schema, frame)
+        if withdraws is None:
+            come = encode.admit(encode.PushedColumns.of(frame), schema, parts.pool, position)
+            parts.dead += come.dead
+            found[name] = _Pushed.of(come)
         else:
-            found[name] = _changes(parts, schema, frame, position)
+            found[name] = _changes(parts, schema, frame, withdraws, position)
         position += frame.height
     return found, position
 
 
-def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, position: int) -> _Pushed:
-    """The rows of a table that says of each whether it withdraws."""
-    given = frame[CHANGE].cast(pl.Int64, strict=False).fill_null(1)
-    if frame[CHANGE].dtype == pl.String or not given.is_in([1, -1]).all():
+def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
+    """Which rows of a table withdraw; None: none does."""
+    if CHANGE not in frame.columns:
+        return None
+    given = frame[CHANGE]
+    numbers = given.cast(pl.Int64, strict=False).fill_null(1)
+    if given.dtype == pl.String or not numbers.is_in([1, -1]).all():
         message = f"`{CHANGE}` of the table of `{schema.name}` is 1 or -1: a row comes, or withdraws one"
         raise CepError(message, hint="an Int8 column; without it every row comes", code="column")
+    withdraws = numbers.to_numpy() < 0
+    return withdraws if withdraws.any() else None
+
+
+def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws: Bools, position: int) -> _Pushed:
+    """The rows of a table some of which withdraw."""
     if ARRIVAL not in frame.columns:
         frame = frame.with_columns(pl.int_range(position, position + frame.height, eager=True).alias(ARRIVAL))
-    withdraws = given.to_numpy() < 0
     parts_ = []
     for mask, kind in ((~withdraws, schema), (withdraws, _named_by_key(schema))):
         if not mask.any() and len(mask):
@@ -111,29 +131,25 @@ def _named_by_key(schema: Schema) -> Schema:
     return replace(schema, attributes=attributes)
 
 
-def _events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, _Pushed], int]:
-    by_type: dict[str, list[tuple[int, Event]]] = {}
-    for place, event in enumerate(batch):
-        by_type.setdefault(event.type, []).append((place, event))
-    found, position = {}, parts.position
-    for name, events in by_type.items():
-        admitted = encode.admit_events(events, parts.schema(name), parts.pool, parts.position)
-        parts.dead += admitted.dead
-        every = np.ones(rows(admitted.table), np.bool_)
-        found[name] = _Pushed(admitted.table, ~every, admitted.pushed(every))
-        position += len(events)
-    return found, position
-
-
-def _refuse_final(parts: EngineParts, revision: Revision, pushed: Mapping[str, _Pushed], tables: bool) -> None:
+def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pushed], tables: bool) -> None:
     """Rows that end when nothing may change any more become dead."""
     behind = revision.window.behind + revision.window.length
     length = None if parts.buffer.lateness is None else behind - 1
-    late = encode.late({name: each.table for name, each in pushed.items()}, revision.stable, length, tables)
+    come = {name: each.table for name, each in pushed.items()}
+    ends = [table[END] for table in come.values() if rows(table)]
+    latest = max((int(each.max()) for each in ends), default=BEGINNING)
+    if all(int(each.min()) > max(revision.stable, latest - behind) for each in ends):
+        return
+    late = encode.late(come, revision.stable, length, tables)
     for name, mask in late.items():
+        if not mask.any():
+            continue
         each = pushed[name]
         reason = "is late: what ended so long ago is final"
-        parts.dead += [RefusedRow(name, int(row), "late", reason) for row in each.rows[mask]]
-        kept = ~mask
-        pushed[name].table = np.ascontiguousarray(each.table[:, kept])
-        each.withdraws, each.rows = each.withdraws[kept], each.rows[kept]
+        parts.dead += [RefusedRow(name, row, "late", reason) for row in each.pushed(np.flatnonzero(mask))]
+        kept = np.flatnonzero(~mask)
+        pushed[name] = _Pushed(
+            np.ascontiguousarray(each.table[:, kept]),
+            each.withdraws[kept],
+            kept if each.rows is None else each.rows[kept],
+        )

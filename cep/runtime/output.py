@@ -75,16 +75,22 @@ class EngineOutput:
         for sign, part in ((-1, "withdrawn"), (1, "added")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
             tables = {name: table for name, table in tables.items() if rows(table) and name not in self._hidden}
+            if not tables:
+                both.append({})
+                continue
             out = self.frames({name: [table] for name, table in tables.items()})
             if lineage is not None:
                 out = {name: table.with_columns(lineage(name, tables[name])) for name, table in out.items()}
             out = self.as_asked(out)
             if meanings is not None:
-                named = {name: self._identified(name, table, meanings) for name, table in out.items()}
-                out = {name: table.with_columns(pl.lit(sign, pl.Int8).alias(CHANGE)) for name, table in named.items()}
+                for name, table in out.items():
+                    signs = pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, table.height)
+                    out[name] = self._identified(name, table, meanings).hstack([signs])
             both.append(out)
         if lineage is not None:
             both = list(_apart(*both))
+        if not both[0]:
+            return {name: both[1][name] for name in sorted(both[1])}
         names = sorted({name for out in both for name in out})
         return {name: pl.concat([out[name] for out in both if name in out]) for name in names}
 

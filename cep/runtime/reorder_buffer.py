@@ -42,8 +42,12 @@ class ReorderBuffer:
         for name, table in tables.items():
             if rows(table):
                 self.waiting.setdefault(name, []).append(table)
-                self.latest = max(self.latest, int(table[END].max()))
-                self.first = min(self.first, int(table[END].min()))
+                self.count(table)
+
+    def count(self, table: Table) -> None:
+        """Occurrences have come, of which there are some."""
+        self.latest = max(self.latest, int(table[END].max()))
+        self.first = min(self.first, int(table[END].min()))
 
     def frontier(self, watermark: int) -> Frontier:
         """How far time has come there."""

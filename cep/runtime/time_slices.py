@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.core.schema import ARRIVAL
+from cep.core.schema import ARRIVAL, CHANGE
 from cep.core.time import FARTHEST
 from cep.runtime import machine
 from cep.runtime.encode import PushedColumns
@@ -85,4 +85,4 @@ def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
 def _ends(columns: PushedColumns) -> NDArray[np.int64] | None:
     """When the rows end, None where that is not seen at once, or they have positions of their own."""
     name = next((name for name in ("end", "start", "time") if name in columns), "")
-    return None if ARRIVAL in columns else columns.integers.get(name)
+    return None if ARRIVAL in columns or CHANGE in columns else columns.integers.get(name)

@@ -6,24 +6,60 @@ key and time, the last that came.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cep.core.hashtable import KeySet
-from cep.core.relation import END, FIRST, START, Table, rows
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, rows
+from cep.operators.goals.arrival import by_arrival, first_of_equal
 from cep.operators.goals.contract import Bools, Ints
 from cep.runtime.revision.stage_replay import RowChanges
 
 UNKNOWN = "unknown-withdrawal"
 
+KnownRows = Callable[[Ints], Table]
+"""All rows of an event that have one of these ends, which are sorted and distinct."""
+
 
 def input_changes(
-    pushed: Table, withdraws: Bools, known: Table, key: tuple[int, ...] | None
-) -> tuple[RowChanges, Bools]:
-    """What rows, in order of their positions, change of those `known`, all those that have one of their ends; and which
-    of them withdraw what is not there.
+    pushed: Table, withdraws: Bools, known: KnownRows, last: int, key: tuple[int, ...] | None
+) -> tuple[RowChanges, Ints]:
+    """What rows, in order of their positions, change; and which of them withdraw what is not there.
 
-    `key`: the arguments that make two records of one time the same one; None: all of them.
+    `withdraws`: which rows do that. `last`: no row known ends after it. `key`: the arguments that make two
+    records of one time the same one; None: all of them. What ends later than all that is known is looked for nowhere:
+    of equal rows that come together the goals make one, as they do without revision.
     """
+    ends, none = pushed[END], np.empty(0, np.int64)
+    asked = ends <= last
+    if withdraws.any():
+        asked |= np.isin(ends, ends[withdraws])
+    if key is not None and not asked.all():
+        asked |= _twice(pushed[:, ~asked], ends, key)
+    if not asked.any():
+        return RowChanges(pushed[:, none], pushed), none
+    places = np.flatnonzero(asked)
+    mine = pushed[:, places]
+    going, coming, unknown = _changed(mine, withdraws[places], known(np.unique(mine[END])), key)
+    asked[places[coming]] = False
+    return RowChanges(going, pushed[:, ~asked] if asked.any() else pushed), places[unknown]
+
+
+def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
+    """Which ends are those of rows of one start, end and key."""
+    named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + at for at in key)]]))
+    once = first_of_equal(named)
+    if rows(once) == rows(named):
+        return np.zeros(len(ends), np.bool_)
+    found, counts = np.unique(named[END], return_counts=True)
+    _, left = np.unique(once[END], return_counts=True)
+    return np.isin(ends, found[counts != left])
+
+
+def _changed(pushed: Table, withdraws: Bools, known: Table, key: tuple[int, ...] | None) -> tuple[Table, Ints, Ints]:
+    """The same where it is looked for all of them, among all those `known` that have one of their ends: what goes,
+    which rows come, and which are unknown."""
     words = [START, END, *(FIRST + at for at in (range(len(pushed) - FIRST) if key is None else key))]
     groups = KeySet(len(words))
     before, _ = groups.insert(np.ascontiguousarray(known[words].T))
@@ -31,31 +67,29 @@ def input_changes(
     there = np.full(groups.count, -1)
     there[before] = np.arange(rows(known))
     single = np.bincount(group, minlength=groups.count)[group] == 1
-    coming, going = [], []
     unknown = single & withdraws & (there[group] < 0)
-    going.append(there[group[single & withdraws & (there[group] >= 0)]])
-    coming.append(np.flatnonzero(single & ~withdraws & (there[group] < 0)))
+    comes = single & ~withdraws & (there[group] < 0)
+    gone = np.zeros(groups.count, np.bool_)
+    gone[group[single & withdraws]] = True
     again = np.flatnonzero(single & ~withdraws & (there[group] >= 0))
     if key is not None and len(again):
-        old = there[group[again]]
-        other = (pushed[FIRST:, again] != known[FIRST:, old]).any(axis=0)
-        going.append(old[other])
-        coming.append(again[other])
+        other = again[(pushed[FIRST:, again] != known[FIRST:, there[group[again]]]).any(axis=0)]
+        gone[group[other]] = True
+        comes[other] = True
     several = np.flatnonzero(~single)
     if len(several):
-        more = _in_turn(pushed, withdraws, known, several, group, there)
-        coming.append(more[0])
-        going.append(more[1])
-        unknown[more[2]] = True
-    come, go = np.sort(np.concatenate(coming)), np.concatenate(going)
-    return RowChanges(known[:, go], pushed[:, come]), unknown
+        coming, going, never = _in_turn(pushed, withdraws, known, several, group, there)
+        comes[coming] = True
+        gone[going] = True
+        unknown[never] = True
+    return contiguous(known[:, gone[before]]), np.flatnonzero(comes), np.flatnonzero(unknown)
 
 
 def _in_turn(
     pushed: Table, withdraws: Bools, known: Table, several: Ints, group: Ints, there: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """The same of records of which a push has several that are the same one: what comes of `pushed`, what goes of
-    `known`, and what is unknown."""
+    """The same of records of which a push has several that are the same one: what comes of `pushed`, the groups that
+    go of `known`, and what is unknown."""
     now: dict[int, int | None] = {}  # of pushed ones a number from 0, of known ones ~number
     first: dict[int, int | None] = {}
     unknown = []
@@ -76,5 +110,5 @@ def _in_turn(
             if (same != pushed[FIRST:, at]).any():
                 now[of] = at
     coming = [held for held in now.values() if held is not None and held >= 0]
-    going = [~old for of, old in first.items() if old is not None and now[of] != old]
+    going = [of for of, old in first.items() if old is not None and now[of] != old]
     return np.array(coming, np.int64), np.array(going, np.int64), np.array(unknown, np.int64)

@@ -52,6 +52,10 @@ class KnowledgeReplay:
             return first, last
         return min(first, *(time for time, _ in self.changes.come_late)), END_OF_TIME
 
+    def steady(self, time: int) -> bool:
+        """Whether nothing of it has changed at that time or later, and nothing late."""
+        return self.changes is None or (not self.late and all(each.time < time for each in self.changes.past[-1:]))
+
     def told(self, since: int, now: int) -> None:
         """What was given goes by all that came; nobody goes back before `since`."""
         if self.changes is not None:

@@ -7,17 +7,15 @@ reaches is run again (`cep.runtime.revision.stage_replay`), for the keys that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cep.core.fluents import HOLDS
-from cep.core.hashtable import KeySet
-from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, Table, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
@@ -30,30 +28,19 @@ from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.knowledge_replay import KnowledgeReplay
+from cep.runtime.revision.latest_instant import LatestInstant
+from cep.runtime.revision.net_changes import all_changes, net_changes
 from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.revision.row_changes import NetChange, between, joined
-from cep.runtime.revision.row_window import RowWindow, without
+from cep.runtime.revision.row_window import RowWindow, parted, without
 from cep.runtime.revision.stage_replay import RowChanges, StageReplay
-
-STRETCHES = 4
-"""So many of them are as long as the window."""
+from cep.runtime.revision.stretch import Stretch, Windows, cuts_between, tables_of
 
 WHOLE = 0
 """The number of all stages as one."""
 
 Given = dict[str, list[Table]]
-Windows = dict[str, RowWindow]
-
-
-@dataclass(slots=True)
-class Stretch:
-    """From the watermark `since` on, to that of the next one: the `state` then, what came in, and what was given."""
-
-    since: int
-    state: list[pa.RecordBatch]
-    inputs: Windows = field(default_factory=dict)
-    given: Windows = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +69,8 @@ class Revision:
         history: OccurrenceHistory | None = None,
     ) -> None:
         self.plan, self.machine, self.window = plan, machine, window
-        self.length = length = window.length
-        self.build, self.pool = build, pool
-        self.spacing = max(1, length // STRETCHES)
-        self.watermark = BEGINNING
-        self.stretches = [Stretch(BEGINNING, kept(machine.snapshot()))]
+        self.build, self.pool, self.length = build, pool, window.length
+        self.watermark, self.stretches = BEGINNING, [Stretch(BEGINNING, kept(machine.snapshot()))]
         self.waiting: Windows = {}
         self.late: dict[str, list[RowChanges]] = {}
         self.stages: tuple[Stage, ...] = partition(plan)
@@ -99,6 +83,7 @@ class Revision:
         self.stats = RevisionStats()
         self.lineage = None if history is None else RevisionLineage(history, build(plan))
         self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
+        self.latest = LatestInstant()
         machine.given = made
         self.knowledge = KnowledgeReplay(plan, (self.whole, *self.stages), changes)
 
@@ -115,29 +100,30 @@ class Revision:
 
     def known(self, event: str, ends: Ints) -> Table:
         """The rows of an input event that have one of these ends, sorted and distinct."""
-        windows = [each.inputs[event] for each in self.stretches if event in each.inputs]
-        windows += [self.waiting[event]] if event in self.waiting else []
-        return np.concatenate([self._none(event), *(window.at(ends) for window in windows)], axis=1)
+        return np.concatenate([self._none(event), *(window.at(ends) for window in self._taken(event))], axis=1)
+
+    def last(self, event: str) -> int:
+        """No row of an input event ends after it."""
+        return max((window.last for window in self._taken(event)), default=BEGINNING)
 
     def take(self, event: str, changes: RowChanges) -> None:
         """Take rows of an event in and out, all of which end after `stable`."""
         for follow in self.followers:
             follow(event, changes)
-        begins = np.array([each.since for each in self.stretches])
+        late = []
         for table, come in ((changes.going, False), (changes.coming, True)):
-            numbers = np.searchsorted(begins, table[END], "left") - 1
-            numbers[table[END] > self.watermark] = -1
-            for number in np.unique(numbers).tolist():
-                window = self._window(self.waiting if number < 0 else self.stretches[number].inputs, event)
-                mine = contiguous(table[:, numbers == number])
-                if come:
-                    window.add(mine)
-                else:
-                    window.drop(mine)
-        late = RowChanges(*(each[:, each[END] <= self.watermark] for each in (changes.going, changes.coming)))
-        if rows(late.going) or rows(late.coming):
-            self.stats += RevisionStats(late=rows(late.going) + rows(late.coming))
-            self.late.setdefault(event, []).append(late)
+            before = table[END] <= self.watermark
+            if not before.any():  # so it is where all comes in order
+                self._window(self.waiting, event).change(table, come)
+                late.append(self._none(event))
+                continue
+            first, others = parted(table, before)
+            late.append(first)
+            self._window(self.waiting, event).change(others, come)
+            self._put([each.inputs for each in self.stretches], event, late[-1], come)
+        if rows(late[0]) or rows(late[1]):
+            self.stats += RevisionStats(late=rows(late[0]) + rows(late[1]))
+            self.late.setdefault(event, []).append(RowChanges(*late))
 
     def go_on(self, at: Frontier) -> dict[str, NetChange]:
         """Put right what was derived, and go on to a frontier: what that changes, for each event that it does."""
@@ -146,16 +132,18 @@ class Revision:
         new: Given = {}
         if self.late or self.knowledge.late:
             began = perf_counter_ns()
-            self._revise(old, new, at)
+            if not self._go_back(old):
+                self._revise(old, new, at)
+                self.latest.forget()
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
-        for until in self._cuts(watermark):
+        for until in cuts_between(self.watermark, watermark, self.length, self.latest.expected > 0):
             stretch = self.stretches[-1]
+            if self.watermark == until - 1:
+                self.latest.begin(self.machine, until)
             inputs = {}
             for event, window in sorted(self.waiting.items()):
-                inputs[event] = window.ending(self.watermark, until)
-                if rows(inputs[event]):
-                    self._window(stretch.inputs, event).add(inputs[event])
-                    window.drop_until(until)
+                inputs[event] = window.leaving(until)
+                self._window(stretch.inputs, event).add(inputs[event])
             inputs = {event: table for event, table in inputs.items() if rows(table)}
             made = stepped(self.machine, self.knowledge.changes, inputs, self._frontier(until, at))
             if until >= END_OF_TIME and not self.plan.changes:
@@ -163,8 +151,9 @@ class Revision:
             for event in made.keys() & self.handed:
                 self._window(stretch.given, event).add(by_arrival(concat(made[event])))
             _extend(new, made)
+            self.latest.made(until, made)
             self.watermark = until
-            if self.length and (until < watermark or until - stretch.since >= self.spacing):
+            if self.length and stretch.ends(until, self.length, self.machine.size[0]):
                 self.stretches.append(Stretch(until, kept(self.machine.snapshot())))
         if not self.length:  # nothing goes back
             self.stretches[-1].inputs, self.stretches[-1].given = {}, {}
@@ -173,7 +162,9 @@ class Revision:
         self.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made((old, new), self.plan.edges)
-        return dict(self._net(old, new))
+        found = dict(net_changes(self.plan, old, new, self.window.handed is not None))
+        self.stats += RevisionStats(withdrawn=sum(rows(each.withdrawn) for each in found.values()))
+        return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # of that it may change, too
 
     # --- state ---
 
@@ -182,12 +173,12 @@ class Revision:
         numbers = {"watermark": self.watermark, "since": [each.since for each in self.stretches]}
         late = {event: joined(each) for event, each in self.late.items()}
         batches = [
-            to_arrow(_tables(self.waiting)),
+            to_arrow(tables_of(self.waiting)),
             to_arrow({event: each.going for event, each in late.items()}),
             to_arrow({event: each.coming for event, each in late.items()}),
         ]
         for each in self.stretches:
-            batches += [to_arrow(_tables(each.inputs)), to_arrow(_tables(each.given)), *each.state]
+            batches += [to_arrow(tables_of(each.inputs)), to_arrow(tables_of(each.given)), *each.state]
         return numbers, batches
 
     def restore(self, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
@@ -199,6 +190,7 @@ class Revision:
         waiting, going, coming = map(from_arrow, batches[:3])
         demand(going.keys() == coming.keys())
         self.watermark, self.waiting = numbers["watermark"], self._windows(waiting)
+        self.latest = LatestInstant()
         self.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
         self.stretches = []
         for number, since in enumerate(begins):
@@ -211,7 +203,7 @@ class Revision:
 
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The pool codes in the rows of the window, given each event's rows of codes."""
-        return [table[place] for event, table in self._rows() for place in places.get(event, ())]
+        return [table[place] for event, table in self._tables() for place in places.get(event, ())]
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The same, and all that the states hold."""
@@ -221,14 +213,16 @@ class Revision:
             found.append(codes.copy())
             return codes
 
-        for stretch in self.stretches:
-            for (_, goal), state in zip(self.machine.goals(), stretch.state, strict=True):
+        for states in self._states():
+            for (_, goal), state in zip(self.machine.goals(), states, strict=True):
                 goal.recoded(state, seen)
+        for event, tables in self.latest.given.items():
+            found += [table[place] for table in tables for place in places.get(event, ())]
         return found
 
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Put other pool codes in the place of those of the window and its states."""
-        for event, table in self._rows():
+        for event, table in self._tables():
             for place in places[event]:
                 table[place] = codes(table[place])
         goals = [goal for _, goal in self.machine.goals()]
@@ -244,15 +238,21 @@ class Revision:
     def size(self) -> tuple[int, int]:
         """Rows that the window holds, and the bytes that they and the states take."""
         windows = [window for each in self._held() for window in each.values()]
-        states = sum(state.nbytes for each in self.stretches for state in each.state)
+        states = sum(state.nbytes for each in self._states() for state in each)
         return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
-
-    def _rows(self) -> Iterator[tuple[str, Table]]:
-        yield from ((event, run) for each in self._held() for event, window in each.items() for run in window.runs)
-        yield from ((event, t) for event, late in self.late.items() for each in late for t in (each.going, each.coming))
 
     def _held(self) -> list[Windows]:
         return [self.waiting, *(windows for each in self.stretches for windows in (each.inputs, each.given))]
+
+    def _tables(self) -> list[tuple[str, Table]]:
+        """All rows that are held, with their events."""
+        found = [(event, run) for each in self._held() for event, window in each.items() for run in window.runs]
+        for event, changes in self.late.items():
+            found += [(event, table) for each in changes for table in (each.going, each.coming)]
+        return found + [(event, table) for event, tables in self.latest.given.items() for table in tables]
+
+    def _states(self) -> list[list[pa.RecordBatch]]:
+        return [*(each.state for each in self.stretches), *([self.latest.state] if self.latest.state else [])]
 
     def _windows(self, tables: Mapping[str, Table]) -> Windows:
         found: Windows = {}
@@ -283,6 +283,34 @@ class Revision:
                         [*([changed[event]] if event in changed else []), RowChanges(going, coming)]
                     )
 
+    def _go_back(self, old: Given) -> bool:
+        """To before the latest instant, where late changes are of that alone: it is run again with what follows."""
+        changes = [table for each in self.late.values() for one in each for table in (one.going, one.coming)]
+        earlier = any(bool((table[END] < self.watermark).any()) for table in changes)
+        if (
+            earlier
+            or self.lineage is not None
+            or self.window.handed is not None
+            or not self.knowledge.steady(self.watermark)
+        ):
+            return False
+        self.latest.expect()
+        number = max(number for number, each in enumerate(self.stretches) if each.since < self.watermark)
+        stretch, before = self.stretches[number], self.watermark - 1
+        again = sum(rows(window.ending(before, self.watermark)) for window in stretch.inputs.values())
+        state = self.latest.state_before(self.watermark, sum(map(rows, changes)), again)
+        if state is None:
+            return False
+        self.machine.restore(state)
+        for event, window in stretch.inputs.items():
+            self._window(self.waiting, event).add(window.since(before))
+        for event in self.latest.given.keys() & self.handed:
+            stretch.given[event].drop(contiguous(concat(self.latest.given[event])))
+        _extend(old, self.latest.given)
+        self.late, self.watermark = {}, before
+        del self.stretches[number + 1 :]
+        return True
+
     def _merges(self, events: Iterable[str]) -> bool:
         """Whether these reach a stage that makes what others may make as well: what it no longer makes may stay."""
         reached = set(events)
@@ -295,16 +323,8 @@ class Revision:
 
     def _hand(self, event: str, going: Table, coming: Table) -> None:
         """Put right what a stage has given to others."""
-        begins = np.array([each.since for each in self.stretches])
         for table, come in ((going, False), (coming, True)):
-            numbers = np.searchsorted(begins, table[END], "left") - 1
-            for number in np.unique(numbers).tolist():
-                window = self._window(self.stretches[number].given, event)
-                mine = contiguous(table[:, numbers == number])
-                if come:
-                    window.add(mine)
-                else:
-                    window.drop(mine)
+            self._put([each.given for each in self.stretches], event, table, come)
 
     def _again(self, stage: Stage, changes: Mapping[str, RowChanges], at: Frontier) -> tuple[Given, Given]:
         """What a stage gave where its input changes, and gives, by event."""
@@ -354,6 +374,17 @@ class Revision:
     def _none(self, event: str) -> Table:
         return empty(len(self.plan.schemas[event].attributes))
 
+    def _taken(self, event: str) -> list[RowWindow]:
+        """The windows of an input event."""
+        return [held[event] for held in (self.waiting, *(each.inputs for each in self.stretches)) if event in held]
+
+    def _put(self, held: Sequence[Windows], event: str, table: Table, come: bool) -> None:
+        """Take rows into or out of the stretches, of each the windows, in which they end."""
+        begins = np.array([each.since for each in self.stretches])
+        numbers = np.searchsorted(begins, table[END], "left") - 1
+        for number in np.unique(numbers).tolist():
+            self._window(held[number], event).change(table[:, numbers == number], come)
+
     def _window(self, held: Windows, event: str) -> RowWindow:
         if event not in held:
             held[event] = RowWindow(len(self.plan.schemas[event].attributes))
@@ -361,38 +392,6 @@ class Revision:
 
     def _frontier(self, until: int, at: Frontier) -> Frontier:
         return replace(at, watermark=until, stable=min(until, self.stable))
-
-    def _cuts(self, watermark: int) -> list[int]:
-        """Where stretches begin on the way to a watermark, and it itself."""
-        if watermark >= END_OF_TIME or watermark <= self.watermark:
-            return [watermark] if watermark > self.watermark else []
-        first = max(self.watermark, watermark - self.length - 2 * self.spacing) // self.spacing + 1
-        cuts = range(first * self.spacing, watermark, self.spacing)
-        return [*cuts, watermark]
-
-    def _net(self, old: Given, new: Given) -> Iterator[tuple[str, NetChange]]:
-        for event in sorted((old.keys() | new.keys()) & set(self.plan.derived)):
-            width = FIRST + len(self.plan.schemas[event].attributes)
-            before, after = (concat([self._none(event), *given.get(event, ())]) for given in (old, new))
-            fluent = self.plan.schemas[event].fluent
-            bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
-            order = [ORDER] if bounded or self.window.handed is not None else []  # stages hand on rows with theirs
-            words = [START, END, *order, *range(FIRST, width)]
-            kinds = KeySet(len(words))
-            was, _ = kinds.insert(np.ascontiguousarray(before[words].T))
-            is_, _ = kinds.insert(np.ascontiguousarray(after[words].T))
-            had, has = np.zeros(kinds.count, np.bool_), np.zeros(kinds.count, np.bool_)
-            had[was], has[is_] = True, True
-            change = NetChange(before[:, ~has[was]], after[:, ~had[is_]])
-            self.stats += RevisionStats(withdrawn=rows(change.withdrawn))
-            if self.lineage is not None:  # what a row comes from may change as well
-                change = NetChange(before, after)
-            if rows(change.withdrawn) or rows(change.added):
-                yield event, change
-
-
-def _tables(windows: Windows) -> dict[str, Table]:
-    return {event: window.all() for event, window in sorted(windows.items())}
 
 
 def _extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:

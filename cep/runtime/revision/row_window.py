@@ -1,61 +1,128 @@
-"""What came in lately, of one event: found by time, taken out, put in between."""
+"""What came in lately, of one event: kept as it came, found by time, taken out, put in between."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from cep.core.hashtable import KeySet
 from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
+from cep.core.time import BEGINNING, END_OF_TIME
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Ints
-from cep.operators.goals.sorted_runs import put
+from cep.operators.goals.contract import Bools, Ints
+from cep.operators.goals.sorted_runs import found
+
+SMALL = 8192
+"""Rows: tables of fewer are joined, so that there are never many tables."""
 
 
 class RowWindow:
-    """Rows of one event, in a few tables sorted by end, each at least twice as long as the next."""
+    """Rows of one event, in tables as they came. A table is sorted by end when something first looks into it, so what
+    comes in order is neither copied nor sorted. `last`: no row ends after it."""
 
     def __init__(self, arguments: int) -> None:
         self.arguments = arguments
         self.runs: list[Table] = []
+        self.last = BEGINNING
+        self._spans: list[tuple[int, int]] = []
+        """Of each table the first and the last end."""
+        self._sorted: list[bool] = []
+        """Of each table whether it is known to be sorted by end."""
 
     def add(self, table: Table) -> None:
-        """More rows, in any order."""
-        put(self.runs, contiguous(table), END)
+        """More rows, in any order. The table is kept, and must not be written any more."""
+        if not rows(table):
+            return
+        table = contiguous(table)
+        self._append(table, (int(table[END].min()), int(table[END].max())), False)
+        while len(self.runs) > 1 and rows(self.runs[-2]) < min(SMALL, 2 * rows(self.runs[-1])):
+            spans = self._spans[-2:]
+            joined = np.concatenate(self.runs[-2:], axis=1)
+            ordered = self._sorted[-2] and self._sorted[-1] and spans[0][1] <= spans[1][0]
+            del self.runs[-2:], self._spans[-2:], self._sorted[-2:]
+            self._append(joined, (min(spans[0][0], spans[1][0]), max(spans[0][1], spans[1][1])), ordered)
 
     def ending(self, after: int, until: int) -> Table:
         """Those that end after `after` and at or before `until`, sorted by arrival."""
-        found = []
-        for run in self.runs:
+        parts = []
+        for number in self._within(after + 1, until):
+            run = self._run(number)
             first, last = np.searchsorted(run[END], [after, until], "right").tolist()
             if first < last:
-                found.append(run[:, first:last])
-        return by_arrival(contiguous(concat(found))) if found else empty(self.arguments)
+                parts.append(run[:, first:last])
+        return by_arrival(contiguous(concat(parts))) if parts else empty(self.arguments)
+
+    def leaving(self, until: int) -> Table:
+        """Take out all that end at or before `until`; gives them sorted by arrival."""
+        if self.runs and self.last <= until:  # all of it, as it is
+            order = sorted(range(len(self.runs)), key=self._spans.__getitem__)
+            gone = by_arrival(concat([self.runs[number] for number in order]))
+            self.clear()
+            return gone
+        gone = self.ending(BEGINNING, until)
+        if rows(gone):
+            kept = [self._run(number) for number, span in enumerate(self._spans) if span[1] > until]
+            self.clear()
+            for run in kept:
+                first = int(np.searchsorted(run[END], until, "right"))
+                if first < rows(run):
+                    run = run[:, first:].copy() if first else run
+                    self._append(run, (int(run[END, 0]), int(run[END, -1])), True)
+        return gone
+
+    def since(self, after: int) -> Table:
+        """Take out all that end after `after`; gives them sorted by arrival."""
+        gone = self.ending(after, END_OF_TIME)
+        for number in reversed([*self._within(after + 1, END_OF_TIME)]):
+            run = self._run(number)
+            first = int(np.searchsorted(run[END], after, "right"))
+            if first:
+                self.runs[number] = contiguous(run[:, :first])
+                self._spans[number] = self._spans[number][0], int(run[END, first - 1])
+            else:
+                del self.runs[number], self._spans[number], self._sorted[number]
+        self.last = max((last for _, last in self._spans), default=BEGINNING)
+        return gone
+
+    def clear(self) -> None:
+        """Take out all."""
+        self.runs, self._spans, self._sorted, self.last = [], [], [], BEGINNING
 
     def at(self, ends: Ints) -> Table:
         """Those with one of these ends, which are sorted and distinct."""
-        found = [run[:, places_of(run[END], ends)] for run in self.runs]
-        return np.concatenate([empty(self.arguments), *found], axis=1)
+        parts = []
+        if len(ends):
+            for number in self._within(int(ends[0]), int(ends[-1])):
+                run = self._run(number)
+                parts.append(run[:, found(run, ends, END)[1]])
+        return np.concatenate([empty(self.arguments), *parts], axis=1)
 
     def drop(self, table: Table) -> None:
-        """Take out these rows. Runs that have none of them are not touched."""
+        """Take out these rows. Tables that have none of them are not touched."""
         if not rows(table):
             return
         ends = np.unique(table[END])
         gone = KeySet(len(table) - 1)
         gone.insert(_words(table))
-        for number, run in enumerate(self.runs):
-            places = places_of(run[END], ends)
+        for number in self._within(int(ends[0]), int(ends[-1])):
+            run = self._run(number)
+            places = found(run, ends, END)[1]
             places = places[gone.find(_words(run[:, places])) >= 0]
             if len(places):
                 self.runs[number] = np.delete(run, places, axis=1)
-        self.runs = [run for run in self.runs if rows(run)]
+        kept = [number for number, run in enumerate(self.runs) if rows(run)]
+        if len(kept) < len(self.runs):
+            self.runs = [self.runs[number] for number in kept]
+            self._spans = [self._spans[number] for number in kept]
+            self._sorted = [self._sorted[number] for number in kept]
 
-    def drop_until(self, end: int) -> None:
-        """Take out all that end at or before `end`."""
-        kept = [run[:, int(np.searchsorted(run[END], end, "right")) :] for run in self.runs]
-        self.runs = [
-            run if rows(run) == rows(before) else run.copy() for run, before in zip(kept, self.runs) if rows(run)
-        ]
+    def change(self, table: Table, come: bool) -> None:
+        """Rows that come, or that are to be taken out."""
+        if come:
+            self.add(table)
+        else:
+            self.drop(contiguous(table))
 
     def all(self) -> Table:
         """Every row, in no order."""
@@ -66,13 +133,24 @@ class RowWindow:
         """How many rows."""
         return sum(map(rows, self.runs))
 
+    def _append(self, table: Table, span: tuple[int, int], ordered: bool) -> None:
+        self.runs.append(table)
+        self._spans.append(span)
+        self._sorted.append(ordered)
+        self.last = max(self.last, span[1])
 
-def places_of(column: Ints, values: Ints) -> Ints:
-    """Where a sorted column has one of these values, which are sorted and distinct."""
-    first = np.searchsorted(column, values, "left")
-    counts = np.searchsorted(column, values, "right") - first
-    found: Ints = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
-    return found
+    def _within(self, first: int, last: int) -> Iterator[int]:
+        """The numbers of the tables that may have rows that end from `first` to `last`."""
+        return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
+
+    def _run(self, number: int) -> Table:
+        """A table, sorted by end."""
+        run = self.runs[number]
+        if not self._sorted[number]:
+            if bool((run[END, 1:] < run[END, :-1]).any()):
+                run = self.runs[number] = contiguous(run[:, np.argsort(run[END], kind="stable")])
+            self._sorted[number] = True
+        return run
 
 
 def without(table: Table, others: Table) -> Table:
@@ -82,6 +160,14 @@ def without(table: Table, others: Table) -> Table:
     gone = KeySet(len(table) - 1)
     gone.insert(_words(others))
     return contiguous(table[:, gone.find(_words(table)) < 0])
+
+
+def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
+    """The chosen rows, and the others. Most often the chosen ones are the first."""
+    count = int(np.count_nonzero(chosen))
+    if chosen[:count].all():
+        return contiguous(table[:, :count]), contiguous(table[:, count:])
+    return contiguous(table[:, chosen]), contiguous(table[:, ~chosen])
 
 
 def _words(table: Table) -> Ints:

@@ -1,0 +1,59 @@
+"""Revision in order: what `revise` costs where nothing comes late, and the bytes that the window holds of a row.
+
+python -m benchmarks.revision_in_order [--keys 1000 100000] [--events 1000000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from typing import Any
+
+import numpy as np
+
+from benchmarks.revision import PUSH, SECOND, engine_of, run
+from benchmarks.streams import point_table
+
+RUNS = 5
+
+
+def pushes_of(events: int, keys: int, kind: str) -> list[Any]:
+    """Readings, a thousand a second. `apart`: no two at one time; `cut`: at whole seconds, and every push begins in the
+    midst of one; `mixed`: one row in a hundred of a push has the place of another."""
+    random = np.random.default_rng(7)
+    times = np.arange(events, dtype=np.int64) * (SECOND // 1000)
+    k, v = random.integers(0, keys, events), random.random(events)
+    cuts = list(range(0, events, PUSH))
+    if kind == "cut":
+        times = times // SECOND * SECOND
+        cuts = [0, *range(PUSH // 20, events, PUSH)]
+    made = []
+    for first, last in zip(cuts, [*cuts[1:], events]):
+        order = np.arange(first, last)
+        if kind == "mixed":
+            some = random.choice(last - first, (last - first) // 100, replace=False)
+            order[some] = order[random.permutation(some)]
+        made.append(point_table(times[order], {"k": k[order], "v": v[order]}))
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.revision_in_order", description=__doc__)
+    parser.add_argument("--keys", nargs="*", type=int, default=[1000, 100_000])
+    parser.add_argument("--events", type=int, default=1_000_000)
+    given = parser.parse_args()
+    window = given.events * (SECOND // 1000) // 4
+    for keys in given.keys:
+        for kind in ("apart", "mixed", "cut"):
+            pushes = pushes_of(given.events, keys, kind)
+            run(engine_of(None), pushes), run(engine_of(window), pushes)  # compiles, and takes memory from the system
+            pairs = [(run(engine_of(None), pushes), run(engine_of(window), pushes)) for _ in range(RUNS)]
+            plain, revised = (statistics.median(times) for times in zip(*pairs))
+            ratio = statistics.median(b / a for a, b in pairs)
+            print(
+                f"{keys:>7,} keys, {kind}: {plain:.2f} s, with revision {revised:.2f} s, {ratio:.2f} times", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
