@@ -134,7 +134,7 @@ class Application:
     kinds: Kinds
     facts: Callable[[int], dict[str, list[tuple[str | float, ...]]]] = lambda keys: {}
     together: tuple[tuple[str, str], ...] = ()
-    a_second: int = A_SECOND
+    a_second: float = A_SECOND
 
     def program(self, dialect: str) -> Path:
         return FOLDER / f"{self.name}{DIALECTS[dialect]}"
@@ -142,7 +142,7 @@ class Application:
     def stream(self, rows: int, keys: int) -> Stream:
         """Events in order of time, `@n` their attributes by position."""
         random = np.random.default_rng(1)
-        seconds = np.sort(random.integers(0, max(1, rows // self.a_second), rows))
+        seconds = np.sort(random.integers(0, max(1, int(rows / self.a_second)), rows))
         weights = np.array([weight for weight, _ in self.kinds.values()], float)
         kind = random.choice(len(weights), rows, p=weights / weights.sum())
         tables: Batch = {}

@@ -126,6 +126,11 @@ class KeyedStage:
             return KeySide(None)
         return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
 
+    def given(self, event: str) -> KeySide:
+        """Where an output of the stage has the key. CepError: nowhere."""
+        types = [attribute.type for attribute in self.plan.schemas[event].attributes]
+        return self._side([found.places[event] for found in self._ways if event in found.places], types, event)
+
     def _side(self, places: Sequence[KeyColumns], types: Sequence[str], unit: PlanUnit) -> KeySide:
         if places and places[0] is EVERYWHERE:
             return KeySide(None)

@@ -17,7 +17,7 @@ from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import END, Table, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import FixpointGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
+from cep.operators.goals.contract import Arrays, FixpointGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
 from cep.plan import order
 from cep.plan.lagged import Lagging, lagging, wholes_of_formulas
 from cep.plan.order import Group, PlanUnit
@@ -248,6 +248,10 @@ class Machine:
     def snapshot(self) -> list[pa.RecordBatch]:
         """The state of every goal, in that order."""
         return [goal.snapshot() for _, goal in self.goals()]
+
+    def states(self) -> list[Arrays]:
+        """The same as arrays, which the goals may change later."""
+        return [goal.as_arrays() for _, goal in self.goals()]
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Take on the states of a snapshot of the same plan. CepError: they are of another."""

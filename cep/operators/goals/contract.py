@@ -23,6 +23,8 @@ from cep.core.time import Frontier
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Arrays = dict[str, Ints]
+KeyedRows = tuple[Ints, Ints]
+"""The number of each row's key, -1 where the row belongs to every key; and the rows."""
 Translation = Callable[[Ints], Ints]
 """From codes of one pool to those of another; the missing value stays what it is."""
 
@@ -71,13 +73,30 @@ class Goal(Protocol):
         no state of the same operator."""
         ...
 
-    def apart(self, state: pa.RecordBatch, keys: StateKeys) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """A state of the same operator as what `extract` would give of these keys, and what is of other keys alone. The
-        operator's own state stays as it is."""
+    def as_arrays(self) -> Arrays:
+        """The arrays of the snapshot, which the goal may change later."""
         ...
 
-    def together(self, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
-        """Two states that have no key in common, as `apart` gives them, as one."""
+    def become_arrays(self, state: Arrays) -> None:
+        """Take on the state of a goal of the same operator, as `as_arrays`, `part`, `others` and `together` give it:
+        it is the goal's from then on."""
+        ...
+
+    def part(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """Of a state what `extract` would give of these keys, as new arrays. The goal's own state stays as it is."""
+        ...
+
+    def others(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """The same of all that is of other keys alone: what belongs to every key is left out."""
+        ...
+
+    def together(self, one: Arrays, other: Arrays) -> Arrays:
+        """Two states that have no key in common, one of which has what belongs to every key, as one."""
+        ...
+
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows] | None:
+        """A state as rows with the numbers of their keys: two states are the same for a key that has the same rows in
+        both, in the same order. None: the operator cannot tell."""
         ...
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
@@ -252,17 +271,26 @@ class StateKeys:
 
     `columns`: for each input the argument columns that together hold the key (of what is absent between a pair: the
     columns of its own key); None where a row of the input belongs to every key. `tests`: for each input, which rows of
-    these columns, a row an occurrence, are of these keys.
+    these columns, a row an occurrence, are of these keys. `numbers`, where they are asked for: the number of each such
+    row's key.
     """
 
     columns: tuple[tuple[int, ...] | None, ...]
     tests: tuple[Callable[[Ints], Bools], ...]
+    numbers: tuple[Callable[[Ints], Ints], ...] = ()
 
     def among(self, side: int, table: Ints) -> Bools:
         """Which rows of arguments of an input, a row an occurrence, are of these keys."""
         columns = self.columns[side]
         assert columns is not None, "asked of rows that have a key"
         return self.tests[side](table[:, list(columns)]) if len(table) else np.zeros(0, np.bool_)
+
+    def numbered(self, side: int, table: Ints) -> Ints:
+        """The number of the key of each row of arguments of an input; -1 where rows belong to every key."""
+        columns = self.columns[side]
+        if columns is None or not len(table):
+            return np.full(len(table), -1)
+        return self.numbers[side](table[:, list(columns)])
 
     def going(self, side: int, table: Ints) -> Bools:
         """Which rows of an input `extract` gives: those of these keys, all where rows belong to every key."""

@@ -6,14 +6,14 @@ A state is arrays as a snapshot has them: rows, and the keys that they name by n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Arrays, Bools, Ints, StateKeys, Translation, to_arrow
+from cep.operators.goals.contract import Arrays, Bools, Ints, KeyedRows, StateKeys, Translation, to_arrow
 from cep.operators.goals.store import ARRIVAL, BEGIN, END, HEADER, OTHER, SIDE, SLOT
 
 ABSENT = 2
@@ -67,14 +67,29 @@ class KeyedState(ABC):
         given = self._read(state)
         self._become(self._put_together(self._taken_apart(self._state(), keys).others, given))
 
-    def apart(self, state: pa.RecordBatch, keys: StateKeys) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    def as_arrays(self) -> Arrays:
         """See `cep.operators.goals.contract`."""
-        parts = self._taken_apart(self._read(state), keys)
-        return to_arrow(parts.going), to_arrow(parts.others)
+        return self._state()
 
-    def together(self, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+    def become_arrays(self, state: Arrays) -> None:
         """See `cep.operators.goals.contract`."""
-        return to_arrow(self._put_together(self._read(one), self._read(other)))
+        self._become(state)
+
+    def part(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        return self._taken_apart(state, keys).going
+
+    def others(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        return self._taken_apart(state, keys).others
+
+    def together(self, one: Arrays, other: Arrays) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        return self._put_together(one, other)
+
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows] | None:
+        """See `cep.operators.goals.contract`. An operator that can tell says so."""
+        return None
 
 
 class StoredState(KeyedState):
@@ -85,6 +100,10 @@ class StoredState(KeyedState):
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
         return put_together(one, other)
+
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
+        """See `cep.operators.goals.contract`."""
+        return stored_rows(state, keys)
 
 
 class NumberedState(KeyedState):
@@ -118,11 +137,33 @@ class NumberedState(KeyedState):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A state by key: what goes with some keys; what stays when they go, and of it what is of other keys alone."""
+    """A state by key, each part made when it is asked for: what goes with some keys; what stays when they go, and of it
+    what is of other keys alone."""
 
-    going: Arrays
-    staying: Arrays
-    others: Arrays
+    _going: Callable[[], Arrays]
+    _staying: Callable[[], Arrays]
+    _others: Callable[[], Arrays]
+
+    @property
+    def going(self) -> Arrays:
+        return self._going()
+
+    @property
+    def staying(self) -> Arrays:
+        return self._staying()
+
+    @property
+    def others(self) -> Arrays:
+        return self._others()
+
+    @classmethod
+    def chosen(cls, choose: Callable[[Bools], Arrays], keys: StateKeys, side: int, going: Bools) -> Parts:
+        """Of an input's rows, of which these are going."""
+        return cls(lambda: choose(going), lambda: choose(keys.staying(side, going)), lambda: choose(~going))
+
+    @classmethod
+    def made(cls, going: Arrays, staying: Arrays, others: Arrays) -> Parts:
+        return cls(lambda: going, lambda: staying, lambda: others)
 
 
 def taken_apart(state: Arrays, keys: StateKeys) -> Parts:
@@ -134,12 +175,33 @@ def taken_apart(state: Arrays, keys: StateKeys) -> Parts:
         going[mine] = keys.going(side, cold[mine, HEADER:])
         staying[mine] = keys.staying(side, going[mine])
     if "absent_keys" not in state:
-        return Parts(chosen(state, going), chosen(state, staying), chosen(state, ~going))
+        return Parts(lambda: chosen(state, going), lambda: chosen(state, staying), lambda: chosen(state, ~going))
     watched = len(keys.columns) > ABSENT
     known = state["absent_keys"][state["absent_cold"][:, SLOT]]
     away = keys.going(ABSENT, known) if watched else np.zeros(len(known), np.bool_)
     stays = keys.staying(ABSENT, away) if watched else ~away
-    return Parts(chosen(state, going, away), chosen(state, staying, stays), chosen(state, ~going, ~away))
+    return Parts(
+        lambda: chosen(state, going, away),
+        lambda: chosen(state, staying, stays),
+        lambda: chosen(state, ~going, ~away),
+    )
+
+
+def stored_rows(state: Arrays, keys: StateKeys) -> list[KeyedRows]:
+    """The rows of a store with the numbers of their keys. Chains and slots are where rows are, not what they are."""
+    times, cold = state["store" if "store" in state else "hot"][:, [BEGIN, END]], state["cold"]
+    numbers = np.full(len(cold), -1)
+    for side in np.unique(cold[:, SIDE]).tolist():
+        mine = cold[:, SIDE] == side
+        numbers[mine] = keys.numbered(side, cold[mine, HEADER:])
+    own = cold.copy()
+    own[:, SLOT], own[:, OTHER] = np.minimum(own[:, SLOT], 0), 0
+    found = [(numbers, np.concatenate([times, own], axis=1))]
+    if "absent_keys" in state:
+        known = state["absent_keys"][state["absent_cold"][:, SLOT]]
+        away = keys.numbered(ABSENT, known) if len(keys.columns) > ABSENT else np.full(len(known), -1)
+        found.append((away, np.concatenate([state["absent_hot"][:, [BEGIN, END]], known], axis=1)))
+    return found
 
 
 def recoded(

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, column, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, take, with_constant
-from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
+from cep.operators.goals.contract import (
+    Arrays,
+    Ints,
+    KeyedRows,
+    StateKeys,
+    Translation,
+    Untimed,
+    demand,
+    from_arrow,
+    to_arrow,
+)
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import ColumnType
 from cep.rules.conditions.conditions import Conditions
@@ -61,13 +71,27 @@ class Memoryless(Untimed, ABC):
     def extract(self, keys: StateKeys) -> pa.RecordBatch:
         return self.snapshot()  # a time point, where it is one, belongs to every key
 
-    def apart(self, state: pa.RecordBatch, keys: StateKeys) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Nothing."""
-        return state, state
+    def as_arrays(self) -> Arrays:
+        return {}
 
-    def together(self, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
-        """Nothing."""
-        return other
+    def become_arrays(self, state: Arrays) -> None:
+        """Nothing was kept."""
+
+    def part(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """All of it, which is nothing, or a time point's."""
+        return state
+
+    def others(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """All of it."""
+        return state
+
+    def together(self, one: Arrays, other: Arrays) -> Arrays:
+        """The same as either."""
+        return one
+
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
+        """None."""
+        return []
 
     def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
         self.restore(state)
@@ -157,7 +181,13 @@ class TickGoal(Memoryless):
         self.done = self.ticks <= frontier.watermark
 
     def snapshot(self) -> pa.RecordBatch:
-        return to_arrow({"done": np.array([int(self.done)], np.int64)})
+        return to_arrow(self.as_arrays())
+
+    def as_arrays(self) -> Arrays:
+        return {"done": np.array([int(self.done)], np.int64)}
+
+    def become_arrays(self, state: Arrays) -> None:
+        self.done = bool(state["done"][0])
 
     def restore(self, batch: pa.RecordBatch) -> None:
         done = from_arrow(batch).get("done")

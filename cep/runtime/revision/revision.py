@@ -7,7 +7,7 @@ reaches is run again (`cep.runtime.revision.stage_replay`), for the keys that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any
@@ -19,28 +19,23 @@ from cep.core.relation import END, Table, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, kept, to_arrow
-from cep.plan.partition import Route, Stage, partition
+from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, to_arrow
 from cep.plan.plan import Plan
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
-from cep.runtime.revision.knowledge_replay import KnowledgeReplay
+from cep.runtime.revision.going_back import GoingBack, Window
+from cep.runtime.revision.kept_state import KeptState, copied
 from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.net_changes import all_changes, net_changes
 from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
-from cep.runtime.revision.row_changes import NetChange, between, joined
-from cep.runtime.revision.row_window import RowWindow, parted, without
-from cep.runtime.revision.stage_replay import RowChanges, StageReplay
-from cep.runtime.revision.stretch import Stretch, Windows, cuts_between, tables_of
-
-WHOLE = 0
-"""The number of all stages as one."""
-
-Given = dict[str, list[Table]]
+from cep.runtime.revision.row_changes import NetChange, joined
+from cep.runtime.revision.row_window import RowWindow, parted
+from cep.runtime.revision.stage_replay import RowChanges
+from cep.runtime.revision.stretch import Given, Stretch, Windows, cuts_between, extend, tables_of, window_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +64,17 @@ class Revision:
         history: OccurrenceHistory | None = None,
     ) -> None:
         self.plan, self.machine, self.window = plan, machine, window
-        self.build, self.pool, self.length = build, pool, window.length
-        self.watermark, self.stretches = BEGINNING, [Stretch(BEGINNING, kept(machine.snapshot()))]
+        self.length = window.length
+        self.watermark = BEGINNING
+        self.stretches = [Stretch(BEGINNING, KeptState(copied(machine.states())))]
         self.waiting: Windows = {}
         self.late: dict[str, list[RowChanges]] = {}
-        self.stages: tuple[Stage, ...] = partition(plan)
-        rules = tuple(range(len(plan.heads)))
-        made = tuple(dict.fromkeys(head.event for head in plan.heads))
-        taken: dict[str, Route] = dict.fromkeys(sorted(plan.inputs), "single")
-        self.whole = Stage(WHOLE, False, rules, taken, plan.inputs, made, frozenset(), ())
-        self.handed = frozenset(event for stage in self.stages for event in stage.inputs if event not in stage.outside)
-        self.replays: dict[int, StageReplay] = {}
+        self.going_back = GoingBack(plan, machine, build, pool, changes, history is not None)
         self.stats = RevisionStats()
         self.lineage = None if history is None else RevisionLineage(history, build(plan))
         self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
         self.latest = LatestInstant()
-        machine.given = made
-        self.knowledge = KnowledgeReplay(plan, (self.whole, *self.stages), changes)
+        machine.given = self.going_back.seen
 
     @property
     def stable(self) -> int:
@@ -130,7 +119,7 @@ class Revision:
         watermark = at.watermark
         old: Given = {}
         new: Given = {}
-        if self.late or self.knowledge.late:
+        if self.late or self.going_back.knowledge.late:
             began = perf_counter_ns()
             if not self._go_back(old):
                 self._revise(old, new, at)
@@ -145,21 +134,21 @@ class Revision:
                 inputs[event] = window.leaving(until)
                 self._window(stretch.inputs, event).add(inputs[event])
             inputs = {event: table for event, table in inputs.items() if rows(table)}
-            made = stepped(self.machine, self.knowledge.changes, inputs, self._frontier(until, at))
+            made = stepped(self.machine, self.going_back.knowledge.changes, inputs, self._frontier(until, at))
             if until >= END_OF_TIME and not self.plan.changes:
-                _extend(made, self.machine.open())
-            for event in made.keys() & self.handed:
+                extend(made, self.machine.open())
+            for event in sorted(made) if self.length else ():
                 self._window(stretch.given, event).add(by_arrival(concat(made[event])))
-            _extend(new, made)
+            extend(new, made)
             self.latest.made(until, made)
             self.watermark = until
-            if self.length and stretch.ends(until, self.length, self.machine.size[0]):
-                self.stretches.append(Stretch(until, kept(self.machine.snapshot())))
+            if self.length and stretch.ends(until, watermark, self.length, self.machine.size[0]):
+                self.stretches.append(Stretch(until, KeptState(copied(self.machine.states()))))
         if not self.length:  # nothing goes back
-            self.stretches[-1].inputs, self.stretches[-1].given = {}, {}
+            self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
-        self.knowledge.told(self.stretches[0].since, self.watermark)
+        self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made((old, new), self.plan.edges)
         found = dict(net_changes(self.plan, old, new, self.window.handed is not None))
@@ -170,6 +159,7 @@ class Revision:
 
     def snapshot(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """What the window holds: numbers, and tables."""
+        self._settle()
         numbers = {"watermark": self.watermark, "since": [each.since for each in self.stretches]}
         late = {event: joined(each) for event, each in self.late.items()}
         batches = [
@@ -178,7 +168,8 @@ class Revision:
             to_arrow({event: each.coming for event, each in late.items()}),
         ]
         for each in self.stretches:
-            batches += [to_arrow(tables_of(each.inputs)), to_arrow(tables_of(each.given)), *each.state]
+            batches += [to_arrow(tables_of(each.inputs)), to_arrow(tables_of(each.given))]
+            batches += [to_arrow(state) for state in each.state.base]
         return numbers, batches
 
     def restore(self, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
@@ -199,7 +190,7 @@ class Revision:
             state = list(batches[at + 2 : at + 2 + len(goals)])
             for goal, each in zip(goals, state, strict=True):
                 goal.restore(each)  # it says what is wrong; the state of now is restored after it
-            self.stretches.append(Stretch(since, state, inputs, given))
+            self.stretches.append(Stretch(since, KeptState([from_arrow(each) for each in state]), inputs, given))
 
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The pool codes in the rows of the window, given each event's rows of codes."""
@@ -207,6 +198,7 @@ class Revision:
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The same, and all that the states hold."""
+        self._settle()
         found = self.coded(places)
 
         def seen(codes: Ints) -> Ints:
@@ -216,29 +208,33 @@ class Revision:
         for states in self._states():
             for (_, goal), state in zip(self.machine.goals(), states, strict=True):
                 goal.recoded(state, seen)
-        for event, tables in self.latest.given.items():
-            found += [table[place] for table in tables for place in places.get(event, ())]
         return found
 
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Put other pool codes in the place of those of the window and its states."""
+        self.latest.forget()
         for event, table in self._tables():
             for place in places[event]:
                 table[place] = codes(table[place])
+        self._settle()
         goals = [goal for _, goal in self.machine.goals()]
         for stretch in self.stretches:
-            stretch.state = [goal.recoded(each, codes) for goal, each in zip(goals, stretch.state, strict=True)]
+            states = zip(goals, stretch.state.base, strict=True)
+            stretch.state = KeptState([from_arrow(goal.recoded(to_arrow(each), codes)) for goal, each in states])
 
     def names(self) -> list[Ints]:
         """The identities of what the window and its states hold, for lineage."""
-        held = self._held(), self.late, [each.state for each in self.stretches]
-        return [] if self.lineage is None else self.lineage.names(*held)
+        if self.lineage is None:
+            return []
+        self._settle()
+        states = [[to_arrow(state) for state in each.state.base] for each in self.stretches]
+        return self.lineage.names(self._held(), self.late, states)
 
     @property
     def size(self) -> tuple[int, int]:
         """Rows that the window holds, and the bytes that they and the states take."""
         windows = [window for each in self._held() for window in each.values()]
-        states = sum(state.nbytes for each in self._states() for state in each)
+        states = sum(each.state.nbytes for each in self.stretches)
         return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
 
     def _held(self) -> list[Windows]:
@@ -252,7 +248,8 @@ class Revision:
         return found + [(event, table) for event, tables in self.latest.given.items() for table in tables]
 
     def _states(self) -> list[list[pa.RecordBatch]]:
-        return [*(each.state for each in self.stretches), *([self.latest.state] if self.latest.state else [])]
+        found = [[to_arrow(state) for state in each.state.base] for each in self.stretches]
+        return [*found, *([self.latest.state] if self.latest.state else [])]
 
     def _windows(self, tables: Mapping[str, Table]) -> Windows:
         found: Windows = {}
@@ -265,23 +262,13 @@ class Revision:
 
     def _revise(self, old: Given, new: Given, at: Frontier) -> None:
         """Run the stages again that late changes reach."""
-        changed, self.late = {event: joined(self.late[event]) for event in sorted(self.late)}, {}
-        told = self.lineage is not None and len(self.stages) > 1  # later stages hear as well what rows come from
-        for stage in [self.whole] if told or self._merges(changed) else self.stages:
-            mine = {event: each for event, each in changed.items() if event in stage.inputs}
-            if not mine and not self.knowledge.reaches(stage):
-                continue
-            before, after = self._again(stage, mine, at)
-            for event in sorted(before.keys() | after.keys()):
-                was, is_ = (concat([self._none(event), *found.get(event, ())]) for found in (before, after))
-                _extend(old, {event: [was]})
-                _extend(new, {event: [is_]})
-                going, coming = without(was, is_), without(is_, was)
-                if event in self.handed and (rows(going) or rows(coming)):
-                    self._hand(event, going, coming)
-                    changed[event] = joined(
-                        [*([changed[event]] if event in changed else []), RowChanges(going, coming)]
-                    )
+        changed = {event: joined(self.late[event]) for event in sorted(self.late)}
+        self.late = {}
+        window = Window(self.stretches, self.watermark, lambda until: self._frontier(until, at))
+        found = self.going_back.revise(changed, window)
+        extend(old, found.old)
+        extend(new, found.new)
+        self.stats += RevisionStats(keys_replayed=found.keys)
 
     def _go_back(self, old: Given) -> bool:
         """To before the latest instant, where late changes are of that alone: it is run again with what follows."""
@@ -291,7 +278,7 @@ class Revision:
             earlier
             or self.lineage is not None
             or self.window.handed is not None
-            or not self.knowledge.steady(self.watermark)
+            or not self.going_back.knowledge.steady(self.watermark)
         ):
             return False
         self.latest.expect()
@@ -304,70 +291,19 @@ class Revision:
         self.machine.restore(state)
         for event, window in stretch.inputs.items():
             self._window(self.waiting, event).add(window.since(before))
-        for event in self.latest.given.keys() & self.handed:
-            stretch.given[event].drop(contiguous(concat(self.latest.given[event])))
-        _extend(old, self.latest.given)
+        for event, tables in self.latest.given.items():
+            if event in stretch.given:
+                stretch.given[event].drop(contiguous(concat(tables)))
+        extend(old, self.latest.given)
         self.late, self.watermark = {}, before
         del self.stretches[number + 1 :]
         return True
 
-    def _merges(self, events: Iterable[str]) -> bool:
-        """Whether these reach a stage that makes what others may make as well: what it no longer makes may stay."""
-        reached = set(events)
-        for stage in self.stages:
-            if reached & stage.inputs.keys() or self.knowledge.reaches(stage):
-                if stage.merged:
-                    return True
-                reached.update(stage.outputs)
-        return False
-
-    def _hand(self, event: str, going: Table, coming: Table) -> None:
-        """Put right what a stage has given to others."""
-        for table, come in ((going, False), (coming, True)):
-            self._put([each.given for each in self.stretches], event, table, come)
-
-    def _again(self, stage: Stage, changes: Mapping[str, RowChanges], at: Frontier) -> tuple[Given, Given]:
-        """What a stage gave where its input changes, and gives, by event."""
-        replay = self._replay(stage)
-        keys = None if self.knowledge.reaches(stage) else replay.keys(changes)
-        ends = [t[END] for each in changes.values() for t in (each.going, each.coming)]
-        first, last = self.knowledge.reached(stage, np.concatenate([np.empty(0, np.int64), *ends]))
-        self.stats += RevisionStats(keys_replayed=1 if keys is None else len(keys))
-        begun = max(number for number, each in enumerate(self.stretches) if each.since < first)
-        own, _ = replay.apart(keys, self.stretches[begun].state)
-        replay.begin(own)
-        old: Given = {}
-        new: Given = {}
-        for number in range(begun, len(self.stretches)):
-            stretch, end = self.stretches[number], number + 1 == len(self.stretches)
-            until = self.watermark if end else self.stretches[number + 1].since
-            within = {event: between(each, stretch.since, until) for event, each in changes.items()}
-            inputs = {}
-            for event in stage.inputs:
-                windows = stretch.inputs if event in stage.outside else stretch.given
-                if event in windows:
-                    every = windows[event].ending(stretch.since, until)
-                    coming = within[event].coming if event in within else None
-                    inputs[event] = replay.taken(keys, event, every, coming)
-            made = replay.stretch(inputs, within, self._frontier(until, at), self.knowledge.steps(stage, stretch.since))
-            _extend(old, made[0])
-            _extend(new, made[1])
-            was, is_ = replay.states()
-            if until > last and all(one.equals(other) for one, other in zip(was, is_, strict=True)):
-                break  # nothing later differs
-            state = self.machine.snapshot() if end else self.stretches[number + 1].state
-            _, others = replay.apart(keys, state)
-            for place, each in zip(replay.goals, replay.together(others, is_), strict=True):
-                if end:
-                    self.machine.goals()[place][1].restore(each)
-                else:
-                    state[place] = each
-        return old, new
-
-    def _replay(self, stage: Stage) -> StageReplay:
-        if stage.number not in self.replays:
-            self.replays[stage.number] = StageReplay(self.machine, self.plan, stage, self.build, self.pool)
-        return self.replays[stage.number]
+    def _settle(self) -> None:
+        """Put what late changes made of the states of some keys in their place, and forget the numbers of keys."""
+        for each in self.stretches:
+            self.going_back.settle(each.state)
+        self.going_back.clear()
 
     # --- parts ---
 
@@ -386,14 +322,7 @@ class Revision:
             self._window(held[number], event).change(table[:, numbers == number], come)
 
     def _window(self, held: Windows, event: str) -> RowWindow:
-        if event not in held:
-            held[event] = RowWindow(len(self.plan.schemas[event].attributes))
-        return held[event]
+        return window_of(held, event, len(self.plan.schemas[event].attributes))
 
     def _frontier(self, until: int, at: Frontier) -> Frontier:
         return replace(at, watermark=until, stable=min(until, self.stable))
-
-
-def _extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
-    for name, tables in more.items():
-        made.setdefault(name, []).extend(tables)

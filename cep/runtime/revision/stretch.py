@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-import pyarrow as pa
 
 from cep.core.relation import Table
 from cep.core.time import END_OF_TIME
+from cep.runtime.revision.kept_state import KeptState
 from cep.runtime.revision.row_window import RowWindow
 
+Given = dict[str, list[Table]]
 Windows = dict[str, RowWindow]
 
-STRETCHES = 4
-"""So many of them are as long as the window, at most."""
-STATES = 4
-"""One is longer, up to the window, until so many times the rows have come that goals hold: to keep the states costs
-little then, beside what came."""
+STRETCHES, FEWEST = 16, 4
+"""So many of them are as long as the window, at most; where little comes, so few."""
+LEAST_ROWS = 16_384
+"""A stretch has at least so many rows of input, and twice as many as goals hold, or is a part of FEWEST."""
 
 
 @dataclass(slots=True)
@@ -24,16 +24,18 @@ class Stretch:
     """From the watermark `since` on, to that of the next one: the `state` then, what came in, and what was given."""
 
     since: int
-    state: list[pa.RecordBatch]
+    state: KeptState
     inputs: Windows = field(default_factory=dict)
     given: Windows = field(default_factory=dict)
 
-    def ends(self, until: int, length: int, held: int) -> bool:
-        """Whether another one begins at `until`, where the window is of this length and goals hold so many rows."""
-        if until - self.since < spacing(length):
+    def ends(self, until: int, watermark: int, length: int, held: int) -> bool:
+        """Whether another one begins at `until`, on the way to a watermark, where the window is of this length and
+        goals hold so many rows."""
+        long = until - self.since
+        if long < spacing(length):
             return False
         came = sum(window.size for window in self.inputs.values())
-        return until - self.since >= length or came >= STATES * held
+        return until < watermark or long * FEWEST >= length or came >= max(LEAST_ROWS, 2 * held)
 
 
 def spacing(length: int) -> int:
@@ -47,8 +49,9 @@ def cuts_between(since: int, until: int, length: int, latest: bool) -> list[int]
     if until >= END_OF_TIME or until <= since:
         return [until] if until > since else []
     each = spacing(length)
-    first = max(since, until - length - 2 * each) // each + 1
-    cuts = list(range(first * each, until, each))
+    cuts: list[int] = []
+    if until - since >= 2 * each:
+        cuts += range((max(since, until - length - 2 * each) // each + 1) * each, until, each)
     if latest and until - 1 > max([since, *cuts[-1:]]):
         cuts.append(until - 1)
     return [*cuts, until]
@@ -57,3 +60,16 @@ def cuts_between(since: int, until: int, length: int, latest: bool) -> list[int]
 def tables_of(windows: Windows) -> dict[str, Table]:
     """The rows of windows, by event."""
     return {event: window.all() for event, window in sorted(windows.items())}
+
+
+def window_of(held: Windows, event: str, arguments: int) -> RowWindow:
+    """The window of an event, a new one where there is none."""
+    if event not in held:
+        held[event] = RowWindow(arguments)
+    return held[event]
+
+
+def extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
+    """Add tables by event to others."""
+    for name, tables in more.items():
+        made.setdefault(name, []).extend(tables)

@@ -263,7 +263,7 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
                 going: Bools = keys.going(side, rows_of)
                 for part, chosen in zip(parts, (going, keys.staying(side, going), ~going)):
                     part[each] = state[each][chosen]
-        return Parts(*parts)
+        return Parts.made(*parts)
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

@@ -329,7 +329,7 @@ class GroupingGoal(NumberedState):
             going: Bools = keys.going(0, each)
             for part, chosen in zip(parts, (going, keys.staying(0, going), ~going)):
                 part[name] = state[name][chosen]
-        return Parts(*parts)
+        return Parts.made(*parts)
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ from cep.operators.goals.contract import (
     Bools,
     Goal,
     Ints,
+    KeyedRows,
     StateKeys,
     Translation,
     Untimed,
@@ -257,11 +259,21 @@ class HoldingGoal(NumberedState, Untimed):
         right[FIRST + self.spec.kind] = BEGINS
         self.step((empty(self.spec.left_width), right), Frontier.at(0))
 
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
+        """See `cep.operators.goals.contract`."""
+        order = np.lexsort(state["keys"].T[::-1]) if self.spec.right_key else np.arange(len(state["keys"]))
+        known = np.concatenate([state[name] for name in sorted(state)], axis=1)[order]
+        return [(keys.numbered(1, self._in_input(state["tuples"][order])), known)]
+
+    def _in_input(self, tuples: Ints) -> Ints:
+        """Tuples at their places in the second input."""
+        table = np.zeros((len(tuples), self.spec.right_width), np.int64)
+        table[:, self.columns] = tuples
+        return table
+
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        table = np.zeros((len(state["tuples"]), self.spec.right_width), np.int64)
-        table[:, self.columns] = state["tuples"]
-        going = keys.going(1, table)
-        return Parts(_chosen(state, going), _chosen(state, keys.staying(1, going)), _chosen(state, ~going))
+        going = keys.going(1, self._in_input(state["tuples"]))
+        return Parts.chosen(partial(_chosen, state), keys, 1, going)
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         arrays = from_arrow(state)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from cep.operators.goals.contract import (
     Bools,
     Goal,
     Ints,
+    KeyedRows,
     StateKeys,
     Translation,
     between,
@@ -218,7 +220,16 @@ class InertiaGoal(NumberedState):
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         table = np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1)
         going = keys.going(0, table)
-        return Parts(_chosen(state, going), _chosen(state, keys.staying(0, going)), _chosen(state, ~going))
+        return Parts.chosen(partial(_chosen, state), keys, 0, going)
+
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
+        """See `cep.operators.goals.contract`."""
+        known = np.concatenate([state["keys"], state["held"]], axis=1)
+        numbers = keys.numbered(0, np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1))
+        order = np.lexsort(known.T[::-1])
+        slots = state["heap"][:, SLOT]
+        deadlines = np.concatenate([state["heap"][:, [WHEN]], state["keys"][slots]], axis=1)
+        return [(numbers[order], known[order]), (numbers[slots], deadlines)]
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
         moved = other["heap"].copy()

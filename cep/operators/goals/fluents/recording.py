@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -331,7 +332,7 @@ class RecordingGoal(NumberedState):
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         going = keys.going(0, state["tuples"])
-        return Parts(_chosen(state, going), _chosen(state, keys.staying(0, going)), _chosen(state, ~going))
+        return Parts.chosen(partial(_chosen, state), keys, 0, going)
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
         return super()._put_together(one, other) | {"done": np.maximum(one["done"], other["done"])}

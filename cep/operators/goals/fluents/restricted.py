@@ -305,7 +305,7 @@ class RestrictedGoal(NumberedState):
             answers = state["answers"][np.repeat(chosen, state["many"].reshape(-1))]
             part = {"tuples": state["tuples"][chosen], "many": state["many"][chosen], "answers": answers}
             parts.append(part | {"waiting": state["waiting"][waiting], "decided": state["decided"]})
-        return Parts(*parts)
+        return Parts.made(*parts)
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
         return super()._put_together(one, other) | {"decided": np.maximum(one["decided"], other["decided"])}

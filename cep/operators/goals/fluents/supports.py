@@ -241,7 +241,7 @@ class SupportsGoal(NumberedState, SupportsStretches):
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         going = {"tuples": self._going(keys, state["tuples"]), "waiting": self._going(keys, state["waiting"][:, 1:-1])}
-        return Parts(
+        return Parts.made(
             _chosen(state, going),
             _chosen(state, {name: keys.staying(0, each) for name, each in going.items()}),
             _chosen(state, {name: ~each for name, each in going.items()}),

@@ -243,7 +243,7 @@ class TemporalGoal(NumberedState):
             going = keys.going(n, self._table(n, state[name][:, 1:-1]))
             for part, chosen in zip(parts, (going, keys.staying(n, going), ~going)):
                 part[name] = state[name][chosen]
-        return Parts(*parts)
+        return Parts.made(*parts)
 
     def _table(self, number: int, tuples: Ints) -> Ints:
         """Tuples at their places in an input."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ class WindowState(KeyedState):
         places = keys.columns[0]
         by = None if places is None else tuple(self.by.tolist().index(column) for column in places)
         going = StateKeys((by,), keys.tests).going(0, state["keys"])
-        return Parts(*(self._chosen(state, groups) for groups in (going, keys.staying(0, going), ~going)))
+        return Parts.chosen(partial(self._chosen, state), keys, 0, going)
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
         """Two states that have no group in common as one."""

@@ -1,0 +1,234 @@
+"""What late changes change: the stages that they reach are run again, for the keys that they have.
+
+Of each stretch of the window there is the state at its beginning, the input, and what stages gave. A key is run again
+from the beginning of the first stretch in which it has a change, a stretch at a time. What its stage gives of it then
+stands in the place of what it gave. Where its state at the end of a stretch is the one that was kept, it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cep.core.relation import END, Table, contiguous, empty, rows
+from cep.core.time import Frontier
+from cep.core.values import Pool
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import Bools
+from cep.plan.partition import Route, Stage, partition
+from cep.plan.plan import Plan
+from cep.runtime.knowledge_changes import KnowledgeChanges
+from cep.runtime.machine import Machine
+from cep.runtime.revision.kept_state import KeptState, copied
+from cep.runtime.revision.knowledge_replay import KnowledgeReplay
+from cep.runtime.revision.row_changes import joined
+from cep.runtime.revision.row_window import without
+from cep.runtime.revision.stage_replay import RowChanges, StageReplay, same
+from cep.runtime.revision.stretch import Given, Stretch, extend, window_of
+
+WHOLE = 0
+"""The number of all stages as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The stretches of a window, in which time has come to a watermark; `frontier`: that of a time in it."""
+
+    stretches: Sequence[Stretch]
+    watermark: int
+    frontier: Callable[[int], Frontier]
+
+    def until(self, number: int) -> int:
+        """The watermark at the end of a stretch."""
+        last = number + 1 == len(self.stretches)
+        return self.watermark if last else self.stretches[number + 1].since
+
+    def place(self, end: int) -> int:
+        """The number of the stretch in which what ends then is."""
+        return max(0, int(np.searchsorted([each.since for each in self.stretches], end, "left")) - 1)
+
+    def places(self, table: Table) -> dict[int, Table]:
+        """The rows of a table by the number of the stretch in which they end."""
+        begins = np.array([each.since for each in self.stretches])
+        numbers = np.searchsorted(begins, table[END], "left") - 1
+        return {number: contiguous(table[:, numbers == number]) for number in np.unique(numbers).tolist()}
+
+
+@dataclass(slots=True)
+class Revised:
+    """What was given and what is given instead, by event; how many keys were run again, all of a stage as one."""
+
+    old: Given = field(default_factory=dict)
+    new: Given = field(default_factory=dict)
+    keys: int = 0
+
+
+@dataclass(slots=True)
+class _Changed:
+    """What changes in a stretch: the keys of the changed rows; None: all."""
+
+    keys: Bools | None
+
+
+class GoingBack:
+    """The stages of a machine, to be run again. `build`: makes a machine for a part of the plan; `seen`: what stages
+    give to others or is given out; `changes`: the knowledge as it changes; `lineage`: whether
+    it is told what rows come from."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        build: Callable[[Plan], Machine],
+        pool: Pool,
+        changes: KnowledgeChanges | None,
+        lineage: bool,
+    ) -> None:
+        self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
+        self.stages: tuple[Stage, ...] = partition(plan)
+        rules = tuple(range(len(plan.heads)))
+        made = tuple(dict.fromkeys(head.event for head in plan.heads))
+        taken: dict[str, Route] = dict.fromkeys(sorted(plan.inputs), "single")
+        self.whole = Stage(WHOLE, False, rules, taken, plan.inputs, made, frozenset(), ())
+        handed = {event for stage in self.stages for event in stage.inputs if event not in stage.outside}
+        self.lineage = lineage
+        self.seen = tuple(event for event in made if lineage or event in handed or event in plan.derived)
+        self.replays: dict[int, StageReplay] = {}
+        self.knowledge = KnowledgeReplay(plan, (self.whole, *self.stages), changes)
+
+    def revise(self, changes: Mapping[str, RowChanges], window: Window) -> Revised:
+        """Run the stages again that changes of the input reach, which are in the window already."""
+        changed, found = dict(changes), Revised()
+        whole = self._merges(changed) or (
+            self.lineage and len(self.stages) > 1
+        )  # later stages are told of origins, too
+        if whole:
+            for stretch in window.stretches:
+                self.settle(stretch.state)
+        for stage in [self.whole] if whole else self.stages:
+            mine = {event: each for event, each in changed.items() if event in stage.inputs}
+            if mine or self.knowledge.reaches(stage):
+                for event, each in self._again(stage, mine, window, found).items():
+                    changed[event] = joined([*([changed[event]] if event in changed else []), each])
+        if self.whole.number in self.replays:
+            for stretch in window.stretches:
+                self.settle(stretch.state)
+        return found
+
+    def settle(self, state: KeptState) -> None:
+        """Put what late changes made of the states of some keys in their place."""
+        for number in sorted(state.overlays):
+            self.replays[number].settle(state)
+
+    def clear(self) -> None:
+        """Forget the numbers of keys, which no state uses any more."""
+        for replay in self.replays.values():
+            replay.numbers.clear()
+
+    def _merges(self, events: Iterable[str]) -> bool:
+        """Whether these reach a stage that makes what others may make as well: what it no longer makes may stay."""
+        reached = set(events)
+        for stage in self.stages:
+            if reached & stage.inputs.keys() or self.knowledge.reaches(stage):
+                if stage.merged:
+                    return True
+                reached.update(stage.outputs)
+        return False
+
+    def _again(
+        self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, found: Revised
+    ) -> dict[str, RowChanges]:
+        """Run a stage again where its input changes; what that changes of what it gives."""
+        replay = self._replay(stage)
+        due = self._due(replay, changes, window)
+        to_the_end = self.knowledge.reaches(stage)  # what is known later may differ, too
+        if to_the_end:
+            due[window.place(self.knowledge.reached(stage, np.empty(0, np.int64))[0])] = _Changed(None)
+        stretches, made = window.stretches, dict[str, list[RowChanges]]()
+        active: Bools | None = np.zeros(replay.numbers.count, np.bool_)
+        ever = np.zeros(replay.numbers.count, np.bool_)
+        for number in range(min(due), len(stretches)):
+            if number in due:
+                more = due[number].keys
+                active = None if more is None or active is None else active | more
+            if active is not None:
+                if not active.any():
+                    continue
+                ever |= active
+            stretch, until = stretches[number], window.until(number)
+            inputs = {}
+            for event in stage.inputs:
+                windows = stretch.inputs if event in stage.outside else stretch.given
+                if event in windows:
+                    inputs[event] = replay.taken(event, windows[event], active)
+            before = replay.state(stretch.state, active)
+            tables, now = replay.run(
+                before, inputs, window.frontier(until), self.knowledge.steps(stage, stretch.since)[1]
+            )
+            for event, each in self._given(replay, stretch, active, tables, found).items():
+                made.setdefault(event, []).append(each)
+            last = number + 1 == len(stretches)
+            after = KeptState(self.machine.states()) if last else stretches[number + 1].state
+            was = replay.state(after, active)
+            if active is None:
+                if not to_the_end and all(same(one, other) for one, other in zip(was, now, strict=True)):
+                    active = np.zeros(replay.numbers.count, np.bool_)
+                    continue
+            else:
+                active = replay.differing(was, now, active)
+                if not active.any():
+                    continue
+                now = replay.part(now, active)
+            if last:
+                replay.become(self.machine.goals(), active, copied(now))
+            else:
+                replay.put(after, active, now)
+        found.keys += 1 if any(each.keys is None for each in due.values()) else int(ever.sum())
+        return {event: joined(each) for event, each in made.items()}
+
+    def _due(self, replay: StageReplay, changes: Mapping[str, RowChanges], window: Window) -> dict[int, _Changed]:
+        """The stretches that changes are in."""
+        routes = {event: replay.stage.inputs[event] for event in changes}
+        numbered = []
+        for event, each in changes.items():
+            for table in (each.going, each.coming):
+                for number, mine in window.places(table).items():
+                    by_key = replay.keyed and isinstance(routes[event], tuple)
+                    numbered.append((number, replay.keys_of(event, mine) if by_key else None))
+        found: dict[int, _Changed] = {}
+        for number, keys in numbered:
+            here = found.setdefault(number, _Changed(np.zeros(replay.numbers.count, np.bool_)))
+            if keys is None:
+                here.keys = None
+            elif here.keys is not None:
+                here.keys[keys] = True
+        return found
+
+    def _given(
+        self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, found: Revised
+    ) -> dict[str, RowChanges]:
+        """Put what a stage gives in the place of what it gave in a stretch; the difference, by event."""
+        changes = {}
+        for event in replay.gives:
+            none = empty(len(self.plan.schemas[event].attributes))
+            was = replay.given(event, stretch.given[event], keys) if event in stretch.given else none
+            now = by_arrival(contiguous(np.concatenate([none, *tables.get(event, ())], axis=1)))
+            if np.array_equal(was, now):
+                continue
+            going, coming = (was, now) if self.lineage else (without(was, now), without(now, was))
+            if not rows(going) and not rows(coming):
+                continue
+            extend(found.old, {event: [going]})
+            extend(found.new, {event: [coming]})
+            given = window_of(stretch.given, event, len(self.plan.schemas[event].attributes))
+            given.drop(going)
+            given.add(coming)
+            changes[event] = RowChanges(going, coming)
+        return changes
+
+    def _replay(self, stage: Stage) -> StageReplay:
+        if stage.number not in self.replays:
+            self.replays[stage.number] = StageReplay(self.machine, self.plan, stage, self.build, self.pool, self.seen)
+        return self.replays[stage.number]

@@ -1,0 +1,155 @@
+"""The keys of a stage that late changes had: a number each, by which rows and states are told apart.
+
+A key is the values of the arguments by which rows are dealt. Its columns have other types in other places: an int here,
+a float there. So a key has a row of words for each tuple of types, by which it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from cep.core.hashtable import KeySet
+from cep.core.relation import FIRST
+from cep.core.values import Ints, Pool
+from cep.operators.goals.contract import Bools
+from cep.runtime.decode import values
+from cep.runtime.keyed_stage import Key, encoded_key
+
+FEW = 4
+"""So many keys are looked for one by one."""
+NEAR = 1 << 20
+"""Keys whose words lie in so narrow a range are looked up in a table of it."""
+
+Types = tuple[str, ...]
+
+
+class _Words:
+    """The words of keys in columns of some types: `of`: the key of each row."""
+
+    def __init__(self, width: int) -> None:
+        self.rows = KeySet(width)
+        self.of: Ints = np.empty(0, np.int64)
+        self.known = 0
+
+    def add(self, words: Ints, numbers: Sequence[int]) -> None:
+        before = self.rows.count
+        ids, _ = self.rows.insert(words)
+        self.of = np.concatenate([self.of, np.zeros(self.rows.count - before, np.int64)])
+        new = ids >= before
+        self.of[ids[new]] = np.array(numbers, np.int64)[new]
+
+
+class KeyNumbers:
+    """Numbers of keys, from 0."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.clear()
+
+    def clear(self) -> None:
+        """Know none."""
+        self._numbers: dict[Key, int] = {}
+        self._keys: list[Key] = []
+        self._words: dict[Types, _Words] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._keys)
+
+    def entered(self, types: Types, table: Ints) -> Ints:
+        """The numbers of the keys in columns of these types, a row a key; new ones get some."""
+        words = self._of(types)
+        ids = words.rows.find(table)
+        new = np.flatnonzero(ids < 0)
+        if len(new):
+            own = KeySet(len(types))
+            _, first = own.insert(table[new])
+            rows = table[new[first]]
+            as_arguments = np.concatenate([np.zeros((FIRST, len(rows)), np.int64), rows.T])
+            columns = [values(as_arguments, i, type, self.pool) for i, type in enumerate(types)]
+            words.add(rows, [self._number(key) for key in zip(*columns, strict=True)])
+            ids = words.rows.find(table)
+        return words.of[ids]
+
+    def found(self, types: Types, table: Ints) -> Ints:
+        """The same; -1 for those that have none."""
+        words = self._of(types)
+        ids = words.rows.find(table)
+        if not len(words.of):
+            return ids
+        return np.where(ids < 0, -1, words.of[ids])
+
+    def test(self, types: Types, active: Bools) -> Callable[[Ints], Bools]:
+        """Which rows of such columns have one of these keys."""
+        words = self._of(types)
+        wanted = words.rows.rows[_at(active, words.of)]
+        if len(types) == 1 and len(wanted) <= FEW:
+            one = wanted[:, 0].tolist()
+            return lambda table: _one_of(table[:, 0], one)
+
+        if len(types) == 1 and len(wanted):
+            low, high = int(wanted.min()), int(wanted.max())
+            if high - low < NEAR:
+                return partial(_near, low, _set_of(wanted[:, 0] - low, high - low))
+
+        def holds(table: Ints) -> Bools:
+            numbers = self.found(types, table)
+            return (numbers >= 0) & _at(active, numbers)
+
+        return holds
+
+    def _number(self, key: Key) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = len(self._keys)
+            self._keys.append(key)
+        return self._numbers[key]
+
+    def _of(self, types: Types) -> _Words:
+        """The words of all keys that are of so many values and fit the types."""
+        if types not in self._words:
+            self._words[types] = _Words(len(types))
+        words = self._words[types]
+        if words.known < len(self._keys):
+            more = range(words.known, len(self._keys))
+            encoded = [
+                (row, number)
+                for number in more
+                if len(self._keys[number]) == len(types)
+                and (row := encoded_key(self._keys[number], types, self.pool)) is not None
+            ]
+            if encoded:
+                words.add(np.array([row for row, _ in encoded], np.int64), [number for _, number in encoded])
+            words.known = len(self._keys)
+        return words
+
+
+def _set_of(values: Ints, highest: int) -> Bools:
+    """Which of 0 to the highest, and one more, are among these."""
+    found = np.zeros(highest + 2, np.bool_)
+    found[values] = True
+    return found
+
+
+def _near(low: int, wanted: Bools, table: Ints) -> Bools:
+    """Which rows of one column have a value that is wanted, counted from the lowest."""
+    places = table[:, 0].astype(np.uint64) - np.uint64(low % 2**64)
+    found: Bools = wanted[np.minimum(places, np.uint64(len(wanted) - 1)).astype(np.int64)]
+    return found
+
+
+def _at(active: Bools, numbers: Ints) -> Bools:
+    """Whether keys are active; those that have come since are not."""
+    if not len(active):
+        return np.zeros(len(numbers), np.bool_)
+    found: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))
+    return found
+
+
+def _one_of(column: Ints, values: Sequence[int]) -> Bools:
+    found = np.zeros(len(column), np.bool_)
+    for value in values:
+        found |= column == value
+    return found
