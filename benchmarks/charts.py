@@ -1,7 +1,8 @@
 """`python -m benchmarks.charts`: the charts of `docs/benchmarks.md`, from the figures in `benchmarks/results.json`.
 
 `--engine FILE --run TEXT` first takes over the lines of a run (`python -m benchmarks --json FILE`), and what is to be
-said of where and when it ran. A chart is an SVG that brings its own background, dark where the reader's colours are.
+said of where and when it ran; `--fleet FILE --run TEXT` those of `benchmarks.fleet_revision`. A chart is an SVG that
+brings its own background, dark where the reader's colours are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import log10
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,10 @@ SPARK = {
     "Flink, match": "Flink MATCH_RECOGNIZE",
     "join": "Spark stream-stream join",
 }
+
+PEERS = {"RTEC": {"5": 5300, "40": 6700}, "RTECinc": {"5": 11_800, "40": 10_500}}
+"""Rows a second of CPU time of a fleet, with windows of 3,200 s, by the hundredths that come late, measured on such a
+machine."""
 
 WIDTH, MARGIN, NAMES, BAR, GAP, HEAD = 880, 16, 190, 12, 9, 80
 STYLE = """\
@@ -151,10 +157,66 @@ def svg(title: str, note: str, panels: Sequence[Panel], ours: str, other: str) -
     return "\n".join([*out, "</svg>", ""])
 
 
+def fleet_svg(fleet: Mapping[str, Any]) -> str:
+    """Curves over the share of late events: rows a second with revision, and where each window is computed anew; what
+    was measured of others beside them. Logarithmic upwards."""
+    title, left, top, bottom, wide = "A fleet whose events come late", 76, 60, 320, 560
+    lines = fleet["lines"]
+    shares = sorted({line["late"] for line in lines})
+    lowest, highest = 3.0, 6.2  # powers of ten
+
+    def at(share: int, value: float) -> tuple[float, float]:
+        across = left + wide * shares.index(share) / (len(shares) - 1)
+        return across, bottom - (bottom - top) * (log10(value) - lowest) / (highest - lowest)
+
+    height = bottom + 76
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'role="img" aria-label="{escape(title)}">',
+        f"<style>{STYLE}\n.ours-line {{ stroke: #0969da; fill: none; stroke-width: 2 }} "
+        ".other-line { stroke: #9198a1; fill: none; stroke-width: 2; stroke-dasharray: 5 4 }</style>",
+        f'<rect class="back" width="{WIDTH}" height="{height}" rx="8"/>',
+        f'<text class="title" x="{MARGIN}" y="28">{escape(title)}: rows a second of CPU time</text>',
+    ]
+    for value in (1e3, 1e4, 1e5, 1e6):
+        _, y = at(shares[0], value)
+        out.append(f'<line class="line" x1="{left}" x2="{left + wide}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        out.append(f'<text class="note" x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{millions(value)}</text>')
+    for share in shares:
+        x, _ = at(share, 1e3)
+        out.append(f'<text class="note" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{share} %</text>')
+    below = f'x="{left + wide / 2}" y="{bottom + 38}" text-anchor="middle"'
+    out.append(f'<text class="note" {below}>of the events come late</text>')
+    ends = []
+    for vehicles in sorted({line["vehicles"] for line in lines}):
+        mine = sorted((line for line in lines if line["vehicles"] == vehicles), key=lambda line: int(line["late"]))
+        for way, name in (("revised", "revised"), ("anew", "each window anew")):
+            points = [at(line["late"], line[way]) for line in mine]
+            kind = "ours" if way == "revised" else "other"
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+            out.append(f'<polyline class="{kind}-line" points="{path}"/>')
+            out += [f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
+            ends.append((points[-1][1], f"{name}, {vehicles:,} vehicles"))
+    for name, values in fleet["peers"].items():
+        for share, value in values.items():
+            x, y = at(int(share), value)
+            anchor = "end" if int(share) == shares[-1] else "start"
+            up = -8 if name == "RTECinc" else 16
+            out.append(f'<circle class="other" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
+            out.append(f'<text class="note" x="{x:.1f}" y="{y + up:.1f}" text-anchor="{anchor}">{name}</text>')
+    y = 0.0
+    for place, name in sorted(ends):
+        y = max(y + 14, place + 4)
+        out.append(f'<text class="note" x="{left + wide + 12}" y="{y:.1f}">{escape(name)}</text>')
+    out.append(f'<text class="note" x="{MARGIN}" y="{height - 14}">{escape(fleet["run"])}</text>')
+    return "\n".join([*out, "</svg>", ""])
+
+
 def charts(results: Mapping[str, Any]) -> dict[str, str]:
     """The charts by the names of their files."""
     engine, spark = results["engine"], results["spark"]
     return {
+        "benchmarks-fleet.svg": fleet_svg(results["fleet"]),
         "benchmarks-engine.svg": svg(
             "Millions of events a second of CPU time",
             f"{engine['run']}. Longer is better.",
@@ -175,14 +237,21 @@ def charts(results: Mapping[str, Any]) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.charts", description=__doc__)
     parser.add_argument("--engine", metavar="FILE", type=Path, help="take the lines of `python -m benchmarks --json`")
+    parser.add_argument(
+        "--fleet", metavar="FILE", type=Path, nargs="*", help="take the lines of `python -m benchmarks.fleet_revision`"
+    )
     parser.add_argument("--run", metavar="TEXT", help="when and where that ran")
     parser.add_argument("--to", metavar="FOLDER", type=Path, default=PICTURES)
     options = parser.parse_args()
-    if (options.engine is None) != (options.run is None):
-        parser.error("`--engine` and `--run` go together")
+    if (options.engine is None and not options.fleet) != (options.run is None):
+        parser.error("`--engine` or `--fleet`, and `--run` go together")
     results = json.loads(RESULTS.read_text())
     if options.engine is not None:
         results["engine"] = {"run": options.run, "lines": taken(options.engine.read_text())}
+    if options.fleet:
+        found = [json.loads(line) for path in options.fleet for line in path.read_text().splitlines()]
+        results["fleet"] = {"run": options.run, "lines": found, "peers": PEERS}
+    if options.run is not None:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     options.to.mkdir(parents=True, exist_ok=True)
     for name, text in charts(results).items():

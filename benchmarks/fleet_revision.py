@@ -34,8 +34,6 @@ STEP, DELAY, MEASURED = 200, 3_000, 8
 EACH = 15
 """So many rows come of a vehicle between queries, as in the article: 1.47 million of 6,000 in sixteen steps."""
 WINDOWS, SHARES, VEHICLES = (200, 400, 800, 1600, 3200), (0, 5, 10, 20, 40, 80), (60, 600, 6000)
-PEERS = {"RTEC": {5: 5_300, 40: 6_700}, "RTECinc": {5: 11_800, 40: 10_500}}
-"""Rows a second of CPU time, measured on such a machine with windows of 3,200 s, by the share of late events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class GoingBack:
                     continue
                 now = replay.part(now, active)
             if last:
-                replay.become(self.machine.goals(), active, copied(now))
+                replay.become(self.machine.goals(), after.base, active, now if active is not None else copied(now))
             else:
                 replay.put(after, active, now)
         found.keys += 1 if any(each.keys is None for each in due.values()) else int(ever.sum())

@@ -154,15 +154,15 @@ class StageReplay:
             for place, state in zip(self.goals, self._merged(base, over), strict=True):
                 at.base[place] = state
 
-    def become(self, live: Sequence[tuple[PlanUnit, Goal]], keys: Bools | None, states: States) -> None:
-        """The goals of the whole program hold that of keys now."""
+    def become(self, live: Sequence[tuple[PlanUnit, Goal]], held: States, keys: Bools | None, states: States) -> None:
+        """The goals of the whole program, which have `held` these states, hold that of keys now."""
         chosen = self._chosen(keys) if keys is not None else []
         for number, (place, state) in enumerate(zip(self.goals, states, strict=True)):
             if keys is None:
                 live[place][1].become_arrays(state)
             elif self.sides[number]:
                 goal = live[place][1]
-                goal.become_arrays(goal.together(goal.others(goal.as_arrays(), chosen[number]), state))
+                goal.become_arrays(goal.together(goal.others(held[place], chosen[number]), state))
 
     def differing(self, was: States, now: States, keys: Bools) -> Bools:
         """Of which of the keys two states of them are not the same."""
