@@ -198,7 +198,7 @@ def fleet_svg(fleet: Mapping[str, Any]) -> str:
             out += [f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
             ends.append((points[-1][1], f"{name}, {vehicles:,} vehicles"))
     for name, values in fleet["peers"].items():
-        for share, value in values.items():
+        for share, value in ((share, value) for share, value in values.items() if int(share) in shares):
             x, y = at(int(share), value)
             anchor = "end" if int(share) == shares[-1] else "start"
             up = -8 if name == "RTECinc" else 16
