@@ -92,7 +92,7 @@ class Truth:
             when = EIGHT + at * SECOND
             known.take(position, (Event("reading", (fridge, n, temp), when, when), change))
         engine = Engine.from_text(PROGRAM, alerts=True, lateness=None)
-        engine.receive(known.in_order())
+        known.into(engine)
         found = engine.close() if over else engine.advance(known.latest)
         found = {name: rows for name, rows in found.items() if rows.height}
         truth, lives = cls(length), lifecycle(engine)

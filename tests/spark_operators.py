@@ -204,7 +204,7 @@ def check(
         withdrawn += changed(given, -1).total()
         assert set(net.values()) <= {0, 1}, "no row is added twice, and none withdrawn that is not there"
         other = Engine(made, replace(running, revise=None, lateness=None))
-        other.receive(known.in_order())
+        known.into(other)
         if learnt:
             other.updates(sorted(learnt, key=lambda update: update[0]))
         told = other.close() if over else other.advance(until) if watermark > 0 else {}

@@ -54,7 +54,7 @@ def in_order(text: str, events: list[Event], rng: random.Random, **options: obje
         withdrawn += rows(made, -1).total()
         assert set(net.values()) <= {0, 1}, "no row is added twice, and none withdrawn that is not there"
         other = Engine(program_, plain)
-        other.receive(known.in_order())
+        known.into(other)
         assert +net == rows(other.advance(known.latest)), (text, changes[:at])
     return withdrawn
 

@@ -150,14 +150,14 @@ def check(
         said = text, piece, taken, known_.in_order(), length
         assert set(net.values()) <= {0, 1}, said
         other = engine_of(lateness=None)
-        other.receive(known_.in_order())
+        known_.into(other)
         other.updates(sorted(taken, key=lambda each: each[0]))
         assert +net == rows(other.advance(known_.latest) if known_.latest > -(2**62) else {}), said
     made = engine.close()
     net.subtract(rows(made, -1))
     net.update(rows(made, 1))
     other = engine_of(lateness=None)
-    other.receive(known_.in_order())
+    known_.into(other)
     other.updates(sorted(taken, key=lambda each: each[0]))
     assert +net == rows(other.close()), (text, taken, known_.in_order(), length)
     return late
