@@ -72,7 +72,7 @@ def told(outbox: Outbox) -> list[AlertChange]:
     return [entry.change for entry in outbox.after(0, 1_000_000)]
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_what_is_told_comes_to_what_a_run_in_order_tells(seed: int, tmp_path: Path) -> None:
     """Rows come late and go, in rounds of any length; at times the program starts anew and some rounds come again."""
     rng = random.Random(seed)
