@@ -15,6 +15,7 @@ from cep.compile import compiled, divided
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
+from cep.runtime import snapshot
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, iteration, loop, program, recursion, window
@@ -251,6 +252,15 @@ def test_options_that_do_not_go_together_are_refused() -> None:
     for made, other in ((1, 2), (1, None), (None, 1)):
         with pytest.raises(CepError, match="made with another `revise`, or without it"):
             Engine.from_text(READINGS, revise=other).restore(Engine.from_text(READINGS, revise=made).snapshot())
+
+
+def test_a_snapshot_of_an_earlier_version_is_refused() -> None:
+    engine = Engine.from_text(READINGS, revise=1)
+    header, batches = snapshot.load(engine.snapshot(), engine.program)
+    earlier = snapshot.save({key: value for key, value in header.items() if key != "revised"}, batches, engine.program)
+    with pytest.raises(CepError, match="made by an earlier version") as refused:
+        Engine.from_text(READINGS, revise=1).restore(earlier)
+    assert refused.value.hint == "begin again, without it"
 
 
 @pytest.mark.parametrize("text", ["KEY sensr", "KEY", "KEY sensor, sensor", "key sensor", "KEY sensor KEY seq"])

@@ -56,6 +56,9 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
     if ("revision" in header) != (parts.revision is not None):
         message = "the snapshot was made without `revise`" if parts.revision else "the snapshot was made with `revise`"
         raise CepError(message, hint="both with it or both without it", code="snapshot")
+    if parts.revision is not None and parts.revision.length and "revised" not in header:
+        message = "the snapshot was made by an earlier version, whose window did not keep what was derived in it"
+        raise CepError(message, hint="begin again, without it", code="snapshot")
     if parts.revision is not None and header.get("revised", parts.revision.length) != parts.revision.length:
         message = "the snapshot was made with another `revise`, or without it"
         raise CepError(message, hint="the same duration on both", code="snapshot")
