@@ -37,6 +37,7 @@ WRITTEN: Mapping[str, str] = {
     "checkpoint": "--checkpoint",
     "picture": "--picture",
     "chart": "--map",
+    "compact": "--compact",
 }
 """The parameters that name what is written, and their options."""
 

@@ -46,7 +46,7 @@ class EventStore:
         self._known, self._learned = f"{path}.nq", knowledge_files.StoreChangeLog(f"{path}.learned")
         self.spans = TimeTree(self.store, vocabulary)
         self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
-        self._withdrawals = Withdrawals(self.store, self._forgetting, vocabulary)
+        self._withdrawals = Withdrawals(self.store, vocabulary)
         self._forgetting.forgotten = self._withdrawals.forget
         self._loose = self._lines = 0
         self._elsewhere = f"{path}.stamps"  # there are instants of other ways to write them
@@ -157,7 +157,7 @@ class EventStore:
 
     def revise(self, one: StoreRevision) -> None:
         """Take events out, and add triples, of which it is known when they came."""
-        self._withdrawals.withdraw(one)
+        self._forgetting.drop(self._withdrawals.withdraw(one), times=False)
         if one.text:
             self.add(one.text)
         self._withdrawals.came(one)

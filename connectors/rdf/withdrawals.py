@@ -13,7 +13,6 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.retention import Retention
 from connectors.rdf.time_tree import BEGINNING, END, HERE, STAMP
 from connectors.rdf.vocabulary import AS, PROV, RDF, RDFS, XSD, EventVocabulary
 
@@ -52,8 +51,8 @@ class StoreRevision:
 class Withdrawals:
     """The tombstones of a store."""
 
-    def __init__(self, store: ox.Store, retention: Retention, vocabulary: EventVocabulary) -> None:
-        self._store, self._retention, self._vocabulary = store, retention, vocabulary
+    def __init__(self, store: ox.Store, vocabulary: EventVocabulary) -> None:
+        self._store, self._vocabulary = store, vocabulary
         self._reached = ox.NamedNode(vocabulary.revision())
         self._position = ox.NamedNode(vocabulary.position)
 
@@ -64,8 +63,8 @@ class Withdrawals:
         places = ((time, int(position)) for time, _, position in (text.partition("/") for text in found))
         return max(places, default=None)
 
-    def withdraw(self, one: StoreRevision) -> None:
-        """Take events out. What is done twice does not matter."""
+    def withdraw(self, one: StoreRevision) -> list[ox.NamedNode]:
+        """Write tombstones of events; gives the events, which are to be dropped. What is done twice does not matter."""
         quads: list[ox.Quad] = []
         going = [ox.NamedNode(self._vocabulary.event(id)) for id in one.gone]
         for event in going:
@@ -73,7 +72,7 @@ class Withdrawals:
             if own:
                 quads += self._tombstone(event, own, one)
         self._store.extend(quads)
-        self._retention.drop(going, times=False)
+        return going
 
     def came(self, one: StoreRevision) -> None:
         """Of events that have come again after they were withdrawn that is said; done when their triples are there."""
