@@ -38,7 +38,7 @@ MODE = "compiled" if CHECKED else os.environ.get("SEMCEP_KERNELS", "")
 _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
 _beforehand: list[Callable[[], None]] = []
 _stand_ins: dict[int, tuple[Any, Callable[..., Any]]] = {}
-_twins: dict[int, Callable[..., Any]] = {}
+_twins: dict[int, tuple[Any, Callable[..., Any]]] = {}  # with their kernels: an id is of one as long as it lives
 
 
 def compile_at_once() -> None:
@@ -168,20 +168,18 @@ def _made(value: Any) -> Any:
 
 def _twin(kernel: Any) -> Callable[..., Any]:
     """The kernel's function, which calls those of the kernels that it calls."""
-    found = _twins.get(id(kernel))
-    if found is None:
+    if id(kernel) not in _twins:
         function = kernel.py_func
         names = dict(function.__globals__)
-        found = _twins[id(kernel)] = FunctionType(
-            function.__code__, names, function.__name__, function.__defaults__, function.__closure__
-        )
+        made = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+        _twins[id(kernel)] = kernel, made
         for name in function.__code__.co_names:
             value = names.get(name)
             if isinstance(value, Dispatcher):
                 names[name] = _twin(value)
             elif id(value) in _stand_ins:
                 names[name] = _stand_ins[id(value)][1]
-    return found
+    return _twins[id(kernel)][1]
 
 
 def _codes(kernel: Any, found: dict[int, CodeType]) -> dict[int, CodeType]:
