@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import Table, empty, rows
+from cep.core.relation import FIRST, Table, contiguous, empty, rows
 from cep.core.room import roomy
 from cep.core.schema import CODED
 from cep.core.time import BEGINNING, Frontier
@@ -84,11 +84,11 @@ class SlidingAggregate(WindowState, Untimed):
         if not rows(table):
             return empty(len(self.spec.by) + len(self.spec.kinds))
         slots = self.keys.slots(table, self.by, True, True)
-        keys = self.keys.known
+        keys, times = self.keys.known, contiguous(table[:FIRST])
         if self.short:
             self.rings = _more_rings(self.rings, self.keys.count)
             made, edges = ring_buffer.turn(
-                table, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
+                times, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
                 self.lineage is not None,
             )  # fmt: skip
             return self._named(made, edges)
@@ -96,7 +96,7 @@ class SlidingAggregate(WindowState, Untimed):
         self.store = room(self.store, self.count + rows(table))
         self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial.DISTINCT))
         made, edges, self.count, self.tally_count = two_stacks.slide(
-            table, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
+            times, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
             self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
         )  # fmt: skip
         return self._named(made, edges)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import END, FIRST, Table, empty, rows
+from cep.core.relation import END, FIRST, Table, contiguous, empty, rows
 from cep.core.room import SPARE, roomy
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import by_arrival
@@ -140,7 +140,7 @@ class WindowedAggregate(WindowState):
             opens, dues = spec.bounds(ends)
         elif spec.form == SESSION:
             dues = ends + spec.length
-        entering = EnteringRows(table, values, self._ranks(values), slots, opens, dues)
+        entering = EnteringRows(contiguous(table[:FIRST]), values, self._ranks(values), slots, opens, dues)
         numbers = WindowNumbers(spec.form, spec.length, spec.step, self.keeps, self.sorted)
         results = ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64))
         windows = WindowArrays(self.store, self.groups, self.nodes, self.state, self.keys.known)
