@@ -18,8 +18,8 @@ LAST_EVENTS, LAST_TIME, EVERY, EACH, SESSION = range(5)
 
 class EnteringRows(NamedTuple):
     """Occurrences that come: `table` are their times, order and identity; `values` has a row a result, the bits of its
-    argument, `ranks` what it is sorted by. `slots`: the group of each; `opens` and `dues`: of EACH and SESSION, when the
-    window of each begins and is over.
+    argument, `ranks` what it is sorted by. `slots`: the group of each; `opens` and `dues`: of EACH and SESSION, when
+    the window of each begins and is over.
     """
 
     table: Table
