@@ -19,23 +19,35 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import CacheImpl, _CacheLocator
 
 from cep.core.kernel_files import keep_whole
 from cep.core.tiers import Tiered
 
+unliteral: Any = types.unliteral  # numba's functions have no types of their own
+
 
 def njit(linear: bool = False, **options: Any) -> Any:
-    """Numba's, in two tiers (`cep.core.tiers`). `linear`: its time grows with the rows of its arrays, no faster."""
+    """Numba's, in two tiers (`cep.core.tiers`). `linear`: its time grows with the rows of its arrays, no faster.
+
+    What a kernel calls is compiled once for numbers, and not again for each constant that it is called with.
+    """
 
     def made(function: Any) -> Any:
         kernel = numba.njit(**options)(function)
+        called = kernel.get_call_template
+        kernel.get_call_template = lambda given, named: called(*_without_constants(given, named))
         keep_whole(kernel)
         kernel._compile_for_args = Tiered(kernel, linear)
         return kernel
 
     return made
+
+
+def _without_constants(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The types of arguments, `int64` instead of the type of the constant 0."""
+    return tuple(map(unliteral, given)), {name: unliteral(each) for name, each in named.items()}
 
 
 ROOT = Path(__file__).resolve().parents[2]
