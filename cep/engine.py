@@ -131,7 +131,10 @@ class Engine(StatefulEngine):
                 found = self._output.handed(changes, self.withdraws)
             else:
                 lineage = self._lineage if self.explain else None
-                found = self._output.changed(changes, self._meanings if self.withdraws else None, lineage)
+                meanings = self._meanings if self.withdraws else None
+                found = self._output.changed(changes, meanings, lineage, self.open_intervals)
+            if self._parts.revision.lineage is not None:
+                self._parts.revision.lineage.told()
             self._parts.sweep()
             return found
         return self._given(step(self._parts, watermark))

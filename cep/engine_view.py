@@ -72,9 +72,6 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
     parts = EngineParts(plan, bound.pool, machine, buffer, history, changes)
     keyed = sorted(name for name in program.plan.inputs if plan.schemas[name].key is not None)
     keyed = [] if options.corrected or options.stage == 0 else keyed
-    if keyed and remember is not None:
-        message = f"`{keyed[0]}` has a KEY: what is remembered is not corrected"
-        raise CepError(message, plan.source, hint="leave the KEY out, or run it without explanations", code="key")
     if options.revise is not None or keyed:
         window = _window(options)
         if options.stage:

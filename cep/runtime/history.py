@@ -58,6 +58,17 @@ class OccurrenceHistory:
         for name, tables in made.items():
             sorted_runs.put(self.transitions.setdefault(name, []), concat(tables), IDENTITY)
 
+    def withdraw(self, records: Ints, made: Ints) -> None:
+        """Remember no more the records and the occurrences with these sorted names; what these were made of stays until
+        `forget`."""
+        for names, each in ((records, self.sources), (made, self.derived), (made, self.transitions)):
+            for event, tables in each.items() if len(names) else ():
+                gone = [sorted_runs.holds(names, table[IDENTITY]) for table in tables]
+                if any(map(np.any, gone)):
+                    each[event] = []
+                    for table, mask in zip(tables, gone, strict=True):
+                        sorted_runs.put(each[event], np.ascontiguousarray(table[:, ~mask]), IDENTITY)
+
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """The columns that occurrences of an event get."""
         made = []

@@ -67,9 +67,8 @@ class EngineOptions:
             return
         if not 0 <= self.revise <= FARTHEST:
             raise ValueError("revise is 0 to 2**60 microseconds")
-        for name in ("remember", "before", "begins"):
-            if getattr(self, name) not in (None, False):
-                raise ValueError(f"`{name}` is not known together with `revise` yet")
+        if self.before is not None:
+            raise ValueError("`before` is not known together with `revise` yet")
 
 
 class UntimedEngineKeywords(TypedDict, total=False):

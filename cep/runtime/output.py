@@ -9,7 +9,7 @@ import polars as pl
 
 from cep.core.errors import Span
 from cep.core.fluents import CHANGES, HOLDS
-from cep.core.identity import identified
+from cep.core.identity import ID, identified
 from cep.core.relation import Table, rows
 from cep.core.schema import CHANGE, Schema
 from cep.core.values import Pool
@@ -66,11 +66,16 @@ class EngineOutput:
         return out
 
     def changed(
-        self, changes: Mapping[str, NetChange], meanings: Mapping[str, str] | None, lineage: Lineage | None = None
+        self,
+        changes: Mapping[str, NetChange],
+        meanings: Mapping[str, str] | None,
+        lineage: Lineage | None = None,
+        holding: Callable[[], Mapping[str, list[Table]]] = dict,
     ) -> Frames:
         """What is withdrawn and then what is added, with `@change` and the `@id` of what each event means; without
         meanings nothing is ever withdrawn, and what is added is given as it is. `lineage`: the columns that say where
-        it comes from; what is withdrawn and added with the same ones stays as it was."""
+        it comes from; what is withdrawn and added with the same ones stays as it was. `holding`: what fluents hold
+        now and nothing has ended."""
         both: list[Frames] = []
         for sign, part in ((-1, "withdrawn"), (1, "added")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
@@ -87,12 +92,40 @@ class EngineOutput:
                     signs = pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, table.height)
                     out[name] = self._identified(name, table, meanings).hstack([signs])
             both.append(out)
+        if meanings is not None and self.plan.begins:
+            self._add_unended(both, holding, meanings, lineage)
         if lineage is not None:
             both = list(_apart(*both))
         if not both[0]:
             return {name: both[1][name] for name in sorted(both[1])}
         names = sorted({name for out in both for name in out})
-        return {name: pl.concat([out[name] for out in both if name in out]) for name in names}
+        return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
+
+    def _add_unended(
+        self,
+        both: list[Frames],
+        holding: Callable[[], Mapping[str, list[Table]]],
+        meanings: Mapping[str, str],
+        lineage: Lineage | None,
+    ) -> None:
+        """Of fluents that were complete and whose end is no more, and that began before all that has changed, that they
+        hold is added again."""
+        withdrawn, added = both
+        gone: dict[str, pl.Series] = {}
+        for name, table in withdrawn.items():
+            if name in self.schemas and self.schemas[name].fluent is not None:
+                again = added[name][ID] if name in added else pl.Series([], dtype=pl.String)
+                ids = table.filter(pl.col("end").is_not_null())[ID]
+                gone[name] = ids.filter(~ids.is_in(again.implode()))
+        held = holding() if any(map(len, gone.values())) else {}
+        for name in sorted(held.keys() & gone.keys()):
+            (rows_,) = held[name]
+            out = frames({name: [rows_]}, self.plan.schemas, self.pool)[name]
+            out = out if lineage is None else out.with_columns(lineage(name, rows_))
+            out = self._identified(name, out, meanings).filter(pl.col(ID).is_in(gone[name].implode()))
+            out = out.with_columns(pl.lit(1, pl.Int8).alias(CHANGE))
+            if out.height:
+                added[name] = _one_after_another([*([added[name]] if name in added else []), out])
 
     def _identified(self, name: str, table: pl.DataFrame, meanings: Mapping[str, str]) -> pl.DataFrame:
         """With the `@id` of each row; the tables of alerts have none."""
@@ -115,6 +148,11 @@ class EngineOutput:
         if self.plan.changes:
             return as_changes(out, self.plan.schemas, self.schemas)
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
+
+
+def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Tables of one event, in the columns of the first."""
+    return tables[0] if len(tables) == 1 else pl.concat([each.select(tables[0].columns) for each in tables])
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:

@@ -71,7 +71,8 @@ class Revision:
         self.late: dict[str, list[RowChanges]] = {}
         self.going_back = GoingBack(plan, machine, build, pool, changes, history is not None)
         self.stats = RevisionStats()
-        self.lineage = None if history is None else RevisionLineage(history, build(plan))
+        transitions = machine.transitions
+        self.lineage = None if history is None else RevisionLineage(history, build(plan), plan, transitions)
         self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
         self.latest = LatestInstant()
         machine.given = self.going_back.seen
@@ -150,7 +151,7 @@ class Revision:
             self.stretches.pop(0)
         self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
-            self.lineage.made((old, new), self.plan.edges)
+            self.lineage.made(old, new)
         found = dict(net_changes(self.plan, old, new, self.window.handed is not None))
         self.stats += RevisionStats(withdrawn=sum(rows(each.withdrawn) for each in found.values()))
         return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # of that it may change, too
