@@ -1,9 +1,11 @@
-"""What of a batch came late or withdrew a record: what is said where something that was derived is put right."""
+"""What of a batch came late or withdrew a record: what is said where something that was derived is put right. It is
+looked for when it is first asked for: mostly nothing is put right."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -28,6 +30,20 @@ class LateInput:
         if self.count < 2:
             return self.first
         return f"one of {self.count:,} records that came late or were withdrawn, the first of them: {self.first}"
+
+
+Told = Callable[[], str]
+"""What has changed something, as a sentence without its end."""
+
+
+def unknown() -> str:
+    """Where it is not known what has."""
+    return UNKNOWN
+
+
+def told_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int) -> Told:
+    """What of these tables has changed something, which is looked for once."""
+    return cache(lambda: late_input(tables, schemas, latest, stable).told)
 
 
 def late_input(

@@ -13,9 +13,11 @@ from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.runtime.counts import Count
+from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
-from connectors.late_input import LateInput, late_input
+from connectors.late_input import Told, told_of, unknown
+from connectors.record_changes import RecordChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Round:
     of rounds before that are no more, likewise; they go before what is derived comes. `stable`: nothing that ends at or
     before it is ever withdrawn. `position`: so many records were taken, so that in every run over the same input a
     round has the same watermark and position, and a later round later ones. `late`: which of the records pushed may
-    have changed what was derived before.
+    have changed what was derived before. `observed`: where that is asked for (`Service.observe`) the records that are
+    there now, and `unobserved` those that are no more, as they were; else there are none.
     `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
     ALERT statements tell of, by `Alert.table`, and `recalled` those that are no more. `ended`: no more will come,
     whatever the watermark says.
@@ -47,7 +50,9 @@ class Round:
     recalled: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     stable: int = BEGINNING
     position: int = 0
-    late: LateInput = field(default_factory=LateInput)
+    late: Told = unknown
+    observed: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    unobserved: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
 
 RoundListener = Callable[[Round], None]
@@ -74,6 +79,13 @@ class Service:
         self._listeners: list[RoundListener] = []
         self._batch: Batch | None = None
         self._before = engine.latest, engine.stable
+        self._late: Told = unknown
+        self._records: RecordChanges | None = None
+
+    def observe(self) -> None:
+        """From now on rounds tell which records come and go, where records can go."""
+        if self._records is None and self.engine.withdraws:
+            self._records = RecordChanges(self.engine)
 
     @property
     def rounds(self) -> int:
@@ -98,8 +110,12 @@ class Service:
         }
 
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Those of the tables that are of no derived event."""
-        return {name: table for name, table in derived.items() if table.height and name not in self.outputs}
+        """Those of the tables that are of no derived event; what they come from is asked of the events."""
+        return {
+            name: table.drop(BECAUSE, CONSTITUENTS, strict=False)
+            for name, table in derived.items()
+            if table.height and name not in self.outputs
+        }
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
         """What a batch holds, the first time that it comes: it may be worked off in several steps."""
@@ -112,9 +128,9 @@ class Service:
     ) -> None:
         engine, stats = self.engine, self.stats
         gone, come = _signed(derived)
-        late = LateInput()
         if engine.withdraws and batch is not None and batch is not self._batch:
-            late = late_input(batch.tables, self.inputs, *self._before)
+            self._late = told_of(batch.tables, self.inputs, *self._before)
+        unobserved, observed = ({}, {}) if self._records is None else self._records.take()
         self._before = engine.latest, engine.stable
         one = Round(
             number=self.rounds + 1,
@@ -130,7 +146,9 @@ class Service:
             recalled=self._apart(gone),
             stable=engine.stable,
             position=engine.position,
-            late=late,
+            late=self._late,
+            observed=observed,
+            unobserved=unobserved,
         )
         for listener in self._listeners:
             listener(one)

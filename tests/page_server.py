@@ -29,6 +29,7 @@ from connectors.serving.fair_lock import FairLock
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
 from connectors.serving.scene import Scene
+from connectors.why.live_revisions import LiveRevisions
 from knowledge.graph import Knowledge
 from knowledge.provenance import Provenance
 from tests.ports import free_port
@@ -155,7 +156,13 @@ def shown(
     knowledge = Knowledge.load([folder / "stations.ttl"])
     final = revise is None
     engine = Engine.from_text(
-        text, knowledge=knowledge, explain=final, remember=remember, alerts=True, begins=final, revise=revise
+        text,
+        knowledge=knowledge,
+        explain=final or remember is not None,
+        remember=remember,
+        alerts=True,
+        begins=True,
+        revise=revise,
     )
     service = Service(engine, text, "rules/heat.cep", RunStats())
     with closing(Outbox(None)) as outbox:
@@ -163,7 +170,10 @@ def shown(
         one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox, status=status, root=root)
         one.limits = limits or one.limits
         if remember is not None:
-            one.questions = why.Questions(engine, one.turn, one.ended, Provenance(knowledge))
+            revisions = LiveRevisions(engine) if engine.withdraws else None
+            if revisions is not None:
+                service.listen(revisions.take)
+            one.questions = why.Questions(engine, one.turn, one.ended, Provenance(knowledge), revisions=revisions)
         one.start()
         try:
             yield one

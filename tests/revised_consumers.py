@@ -15,6 +15,7 @@ from cep.core.identity import ID, identified
 from cep.engine import Engine
 from cep.events import Event
 from connectors.alerts.lifecycle import AlertChange
+from connectors.rdf.triples import reading_ids
 from connectors.rdf.vocabulary import AS, PROV, TREE
 from connectors.rdf.withdrawals import CREATE, DELETE
 from tests.serving import EIGHT
@@ -77,10 +78,11 @@ def table(some: Iterable[Record], first: int) -> pl.DataFrame:
 @dataclass
 class Truth:
     """What holds after some records: a run over those that are there, in the order of time. `ids` with their events;
-    `open`: those without an end."""
+    `records`: the ids of the records that are there; `open`: the events without an end."""
 
     length: int
     ids: dict[str, str] = field(default_factory=dict)
+    records: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
     alerts: list[AlertChange] = field(default_factory=list)
 
@@ -91,11 +93,13 @@ class Truth:
         for position, (at, fridge, n, temp, change) in enumerate(some):
             when = EIGHT + at * SECOND
             known.take(position, (Event("reading", (fridge, n, temp), when, when), change))
-        engine = Engine.from_text(PROGRAM, alerts=True, lateness=None)
+        engine = Engine.from_text(PROGRAM, alerts=True, lateness=None, begins=True)
         known.into(engine)
         found = engine.close() if over else engine.advance(known.latest)
         found = {name: rows for name, rows in found.items() if rows.height}
         truth, lives = cls(length), lifecycle(engine)
+        there = [((e.end - EIGHT) // SECOND, *e.args, 1) for e in known.in_order()]
+        truth.records = set(reading_ids(table(there, 0), engine.inputs["reading"]))
         meanings = engine.meanings()
         for name, rows in found.items():
             if name in engine.outputs:

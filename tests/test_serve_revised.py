@@ -30,14 +30,19 @@ from tests.test_alerts_revised import standing, told
 
 HELD = "SELECT ?e { ?e time:hasBeginning ?t }"
 GONE = "SELECT ?e ?w { GRAPH ?g { ?e prov:wasInvalidatedBy ?w ; prov:invalidatedAtTime ?t . ?w prov:endedAtTime ?t } }"
+ENDED = "SELECT ?w { GRAPH ?g { ?w <https://www.w3.org/ns/activitystreams#object> ?e ; time:hasEnd ?t } }"
 WINDOW = 10 * SECOND
 
 
 class Running:
-    """A server's parts, from a snapshot on; `take` gives a batch, which goes to all of them."""
+    """A server's parts, from a snapshot on; `take` gives a batch, which goes to all of them. `explain`: it is kept what
+    events come from."""
 
-    def __init__(self, folder: Path, blob: bytes | None) -> None:
-        self.engine = Engine.from_text(PROGRAM, alerts=True, revise=WINDOW)
+    def __init__(self, folder: Path, blob: bytes | None, explain: bool) -> None:
+        remember = 3600 * SECOND if explain else None
+        self.engine = Engine.from_text(
+            PROGRAM, alerts=True, revise=WINDOW, begins=True, explain=explain, remember=remember
+        )
         if blob is not None:
             self.engine.restore(blob)
         self.parts = ExitStack()
@@ -46,9 +51,10 @@ class Running:
         service.listen(AlertListener(self.engine, self.outbox))
         words = EventVocabulary()
         self.store = self.parts.enter_context(closing(StoreProcess(folder / "events", words)))
-        self.history = StoreListener(service, self.store, words, keep_history=True)
+        self.history = StoreListener(service, self.store, words, readings=True, keep_history=True)
         self.history.begin(None)
         self.scene = Scene(service)
+        self.scene.begin(service.identified(self.engine.held_now()))
         app = FastAPI()
         app.include_router(ldes.router(self.history, None))
         self.client = TestClient(app)
@@ -70,8 +76,8 @@ class Running:
         answer = self.store.ask(Question(query, table="csv", prefixes=PREFIXES)).result()
         return [tuple(line.split(",")) for line in answer.body.decode().splitlines()[1:]]
 
-    def held(self) -> list[str]:
-        return [event.rpartition("/")[2] for (event,) in self.rows(HELD)]
+    def held(self, kind: str = "event") -> list[str]:
+        return [event.rpartition("/")[2] for (event,) in self.rows(HELD) if event.startswith(f"urn:semcep:{kind}/")]
 
 
 @pytest.mark.parametrize("seed", seeds(30))
@@ -81,14 +87,14 @@ def test_every_consumer_comes_to_what_a_run_in_order_gives(seed: int, tmp_path: 
     given = records(rng, 40, 10)
     cuts = sorted({0, len(given), *(rng.randrange(len(given)) for _ in range(12))})
     batches = [(cut, given[cut:until]) for cut, until in zip(cuts, cuts[1:])]
-    running = Running(tmp_path, None)
+    running = Running(tmp_path, None, seed % 2 == 0)
     client = LdesClient(lambda path: running.page(path))
     blob, behind = running.engine.snapshot(), 0
     for number, (first, some) in enumerate(batches):
         running.take(some, first)
         if rng.random() < 0.3:
             running.parts.close()
-            running = Running(tmp_path, blob)
+            running = Running(tmp_path, blob, seed % 2 == 0)
             for again, few in batches[behind : number + 1]:
                 running.take(few, again)
         elif rng.random() < 0.3:
@@ -97,9 +103,10 @@ def test_every_consumer_comes_to_what_a_run_in_order_gives(seed: int, tmp_path: 
             truth = Truth.of(given[: first + len(some)], WINDOW)
             held = running.held()
             assert sorted(held) == sorted(truth.ids), (seed, number)
+            assert sorted(running.held("reading")) == sorted(truth.records), (seed, number)
             assert standing(told(running.outbox)) == standing(truth.alerts), (seed, number)
             client.read()
-            assert client.held() == set(held), (seed, number)
+            assert client.held() == set(held) - truth.open, (seed, number)
     running.end()
     truth = Truth.of(given, WINDOW, over=True)
     assert sorted(running.held()) == sorted(truth.ids)
@@ -108,9 +115,9 @@ def test_every_consumer_comes_to_what_a_run_in_order_gives(seed: int, tmp_path: 
     fresh.read()
     assert client.held() == fresh.held() == truth.ids.keys() - truth.open
     gone = running.rows(GONE)
-    assert len(gone) == len(set(gone)) and {why for _, why in gone} <= {
-        name[1:-1] for name in client.members | fresh.members
-    }
+    assert len(gone) == len(set(gone))
+    ended = {why for (why,) in running.rows(ENDED)}  # what had none was on no page
+    assert {why for _, why in gone} & ended <= {name[1:-1] for name in client.members | fresh.members}
     running.parts.close()
 
 
@@ -130,10 +137,10 @@ def pages(scene: Scene, start: int) -> Iterator[tuple[list[bytes], list[bytes]]]
 def test_a_page_that_looks_now_and_then_shows_what_holds(seed: int) -> None:
     rng = random.Random(seed)
     given = records(rng, 60, 10)
-    engine = Engine.from_text(PROGRAM, alerts=True, revise=WINDOW)
+    engine = Engine.from_text(PROGRAM, alerts=True, revise=WINDOW, begins=True, explain=seed % 2 == 0)
     service = Service(engine, PROGRAM, "fridge.cep", RunStats())
     scene = Scene(service)
-    shown: set[str] = set()
+    shown: dict[str, int | None] = {}  # as a page does: of what comes again the last is shown
     at = position = 0
     while position < len(given):
         some = given[position : position + rng.choice((1, 2, 7))]
@@ -143,10 +150,12 @@ def test_a_page_that_looks_now_and_then_shows_what_holds(seed: int) -> None:
         position += len(some)
         if rng.random() < 0.4 or position == len(given):
             for gone, come in pages(scene, at):
-                shown -= {json.loads(each)["id"] for each in gone}
-                shown |= {json.loads(each)["id"] for each in come}
+                for each in map(json.loads, gone):
+                    shown.pop(each["id"], None)
+                shown |= {each["id"]: each["end"] for each in map(json.loads, come)}
             at = scene.number
             truth = Truth.of(given[:position], WINDOW)
-            assert shown == truth.ids.keys()
-            assert sum(scene.summary()["derived"].values()) == len(shown)
+            assert shown.keys() == truth.ids.keys()
+            assert {id for id, end in shown.items() if end is None} == truth.open
+            assert sum(scene.summary()["derived"].values()) == len(shown.keys() - truth.open)
             assert all("withdrawn" not in (scene.event(id) or {}) for id in shown)

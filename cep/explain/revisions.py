@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import polars as pl
@@ -30,13 +30,15 @@ Tables = dict[str, pl.DataFrame]
 @dataclass(frozen=True, slots=True)
 class InputChange:
     """A `record` that came when the input had come to `at` (microseconds), which was later; or that was withdrawn or
-    corrected then. `by`: the number in the input of the record that did it; `now`: what it was corrected to."""
+    corrected then. `by`: the number in the input of the record that did it; `now`: what it was corrected to; `of`: it
+    is the first of so many, one of which did what is said."""
 
     kind: Literal["late", "withdrawn", "corrected"]
     record: Occurrence
     at: int
     by: int
     now: Occurrence | None = None
+    of: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,23 @@ class DerivedChange:
     at: int
     why: InputChange | None
     because: str
+
+
+class Revisions(Protocol):
+    """What is known of what came late, was corrected or withdrawn. `late` and `replaced`: by the number of the record
+    that came, what is to be said of it; `given`: the changes of events."""
+
+    @property
+    def late(self) -> Mapping[int, InputChange]: ...
+
+    @property
+    def replaced(self) -> Mapping[int, InputChange]: ...
+
+    @property
+    def given(self) -> Sequence[DerivedChange]: ...
+
+    def changes(self, id: str, /) -> Sequence[DerivedChange]:
+        """Those of one event."""
 
 
 @dataclass(slots=True)
@@ -100,7 +119,7 @@ class InputRevisions:
                 continue
             own = [each.name for each in self.engine.outputs[name].attributes]
             for row in table.iter_rows(named=True):
-                one = _occurrence(name, own, row)
+                one = occurrence_of(name, own, row)
                 at = max(self.latest, one.end) if self._why is None else self.latest
                 self.given.append(DerivedChange(row[CHANGE] > 0, row[ID], one, at, self._why, row.get("because", "[]")))
 
@@ -156,7 +175,8 @@ def _those(table: pl.DataFrame, orders: Ints) -> pl.DataFrame:
     return table.filter(pl.col(ARRIVAL).is_between(int(orders[0]), int(orders[-1]))) if len(orders) else table.clear()
 
 
-def _occurrence(event: str, attributes: Sequence[str], row: Mapping[str, Any]) -> Occurrence:
+def occurrence_of(event: str, attributes: Sequence[str], row: Mapping[str, Any]) -> Occurrence:
+    """A row as an engine gives it."""
     args: tuple[Value, ...] = tuple(row[name] for name in attributes)
     start, end = row["start"], row["end"]
     bounds = row.get("bounds") or ""

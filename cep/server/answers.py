@@ -39,6 +39,7 @@ from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
 from connectors.serving.scene import Scene
 from connectors.sources import Sources
+from connectors.why.live_revisions import LiveRevisions
 from knowledge.provenance import Provenance
 from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.report import prefixes
@@ -116,7 +117,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     )
     subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
     questions = (
-        _questions(options, program, why.ended(scene, store, vocabulary), vocabulary)
+        _questions(options, program, why.ended(scene, store, vocabulary), vocabulary, service)
         if options.retention.explain
         else None
     )
@@ -186,13 +187,17 @@ def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> 
 
 
 def _questions(
-    options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: EventVocabulary
+    options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: EventVocabulary, service: Service
 ) -> why.Questions:
     """Answers why an event was derived, between two batches."""
-    known = program.known
+    known, revisions = program.known, None
+    if program.engine.withdraws:
+        revisions = LiveRevisions(program.engine)
+        service.listen(revisions.take)
     used = None if known is None else Provenance(known, prefixes(options.knowledge.files))
     lock = program.batches.lock
-    return why.Questions(program.engine, lock, ended, used, program.origins, options.queries.query_seconds, vocabulary)
+    seconds = options.queries.query_seconds
+    return why.Questions(program.engine, lock, ended, used, program.origins, seconds, vocabulary, revisions)
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:

@@ -37,8 +37,6 @@ ONE_PROCESS = (
     "--readings", "--explain", "--remember", "--format", "--lateness", "--revise", "--idle", "--knowledge-updates",
 )  # fmt: skip
 """Options that are only for rules that run in this process."""
-UNREVISED = ("--readings", "--explain", "--remember", "--knowledge-updates")
-"""Options that are not known together with `--revise` yet."""
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
 REMEMBERED = "24h"
@@ -295,15 +293,9 @@ class ServeOptions:
             raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
 
     def _check_revised(self) -> None:
-        """CepError: an option does not go with `--revise`, or is for it."""
-        if self.source.revise is None:
-            if self.retention.keep_history:
-                raise refuse("--keep-history is for --revise", "without it nothing is withdrawn")
-            return
-        values = dict(option_values(self))
-        for option in UNREVISED:
-            if values[option]:
-                raise refuse(f"{option} is not known together with --revise yet", "serve it with `--lateness` instead")
+        """CepError: an option is for `--revise`."""
+        if self.source.revise is None and self.retention.keep_history:
+            raise refuse("--keep-history is for --revise", "without it nothing is withdrawn")
 
 
 def _token(file: Path) -> str:

@@ -64,7 +64,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.retention.explain,
         remember=options.retention.remembered,
-        begins=options.source.revise is None,
+        begins=True,
         revise=options.source.revised,
     )
     engine = source.engine(running, alerts=True)

@@ -50,7 +50,7 @@ class AlertListener:
         self.outbox.ended = round.ended
         if self.revised is not None:
             place = None if round.ended else (until, round.position)
-            self.revised.take(round.alerts, round.recalled, until, min(round.stable, until), place, round.late.told)
+            self.revised.take(round.alerts, round.recalled, until, min(round.stable, until), place, round.late)
         else:
             self.outbox.add(self.lifecycle.take(round.alerts, until), self.lifecycle.reached)
         for name in self.lifecycle.unplaced.keys() - self._warned:

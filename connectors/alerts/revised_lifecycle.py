@@ -21,7 +21,7 @@ from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurr
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.revised_tables import RevisedKey
 from connectors.alerts.text import clean
-from connectors.late_input import UNKNOWN
+from connectors.late_input import Told, unknown
 
 PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
@@ -75,7 +75,7 @@ class RevisedLifecycle:
     def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox) -> None:
         self.lifecycle, self.outbox = lifecycle, outbox
         self._keys: dict[str, AlertKey] = {}
-        self._why = UNKNOWN
+        self._why = unknown
         self._reached: dict[str, int] = {}  # for a start without revision
         self._due: list[tuple[int, str]] = []
         self._final: list[tuple[int, str]] = []
@@ -93,12 +93,12 @@ class RevisedLifecycle:
         watermark: int,
         stable: int,
         place: Place | None,
-        why: str = UNKNOWN,
+        why: Told = unknown,
     ) -> None:
         """What comes and is withdrawn in a round, by `Alert.table`; what that changes goes to the outbox. `stable`:
         what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start; None:
         the input has ended; `why`: what may have changed what was told."""
-        turn, self._why = _Turn(), clean(why)
+        turn, self._why = _Turn(), why
         self._withdraw(turn, gone, place)
         self._add(turn, come, place)
         while self._due and self._due[0][0] <= watermark:
@@ -208,7 +208,7 @@ class RevisedLifecycle:
         return found
 
     def _said(self, note: str) -> str:
-        return note.format(why=self._why)
+        return note.format(why=clean(self._why()))
 
     def _told(self, key: AlertKey, alert: str) -> AlertChange | None:
         if alert not in key.told:

@@ -49,6 +49,8 @@ class StoreListener:
         self.store, self.vocabulary, self.readings = store, vocabulary, readings
         self._service, self._keep, self._again = service, keep, again
         engine = service.engine
+        if readings or engine.explain:  # of what events come from the class is said
+            service.observe()
         self._derivations = Derivations(engine.plan, service.meanings, vocabulary, frozenset(service.outputs))
         engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
@@ -100,7 +102,7 @@ class StoreListener:
         oldest = None if self._keep is None or not _finite(one.watermark) else one.watermark - self._keep
         parts, new = [], []
         come: list[str] = []
-        inputs = one.inputs if self.readings else {}
+        inputs = (one.observed if self.revises else one.inputs) if self.readings else {}
         for tables, schemas, written in (
             (inputs, service.inputs, lambda table, schema: triples.reading_triples(table, schema, self.vocabulary)),
             (one.derived, service.outputs, self._derivations.events),
@@ -111,9 +113,9 @@ class StoreListener:
                     parts.append(written(recent, schemas[name]))
                     new.append(name)
                     come += recent[ID].to_list() if tables is one.derived and self.revises else []
-        if self.revises and (one.withdrawn or come):
+        if self.revises and (one.withdrawn or one.unobserved or parts):
             self._last = self._revise(one, "".join(parts), come)
-            new += [name for name in one.withdrawn if name not in new]
+            new += [name for name in (*one.withdrawn, *(one.unobserved if self.readings else ())) if name not in new]
         elif parts:
             self._last = self.store.add("".join(parts))
         if self._last is not None and new:
@@ -133,8 +135,20 @@ class StoreListener:
         reached = one.watermark if _finite(one.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)
         gone = tuple(id for table in one.withdrawn.values() for id in table[ID].to_list())
+        records = tuple(
+            id
+            for name, table in one.unobserved.items()
+            for id in triples.reading_ids(table, self._service.inputs[name])
+        )
         revision = StoreRevision(
-            triples.stamp(self._time), one.position, gone, tuple(come), text.encode(), self.keep_history, one.ended
+            triples.stamp(self._time),
+            one.position,
+            gone,
+            tuple(come),
+            text.encode(),
+            self.keep_history,
+            one.ended,
+            records,
         )
         if not one.ended and self._written is not None and revision.place <= self._written:
             return self._last

@@ -33,8 +33,8 @@ def event_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabula
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
     """Input records as observations, each of its instant or interval, with its result at the end of that. Records that
     agree in all things are one."""
-    ids = identity_hashes(occurrence_texts(table, schema), "")
-    table = table.with_columns(pl.Series(ID, ids, dtype=pl.String)).unique(ID, maintain_order=True)
+    ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
+    table = table.with_columns(ids).unique(ID, maintain_order=True)
     subject = pl.lit(f"<{vocabulary.reading()}") + pl.col(ID) + ">"
     stamp = _typed(_moment(pl.col("end")), "dateTime")
     begin, end = (f"<{vocabulary.instant()}" + _stamp(pl.col(column)) + ">" for column in ("start", "end"))
@@ -49,6 +49,11 @@ def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabu
         .otherwise(pl.lit("")),
     ]
     return _occurrences(table, schema, vocabulary, subject, [RDF + "type", vocabulary.type(schema)], more)
+
+
+def reading_ids(table: pl.DataFrame, schema: Schema) -> list[str]:
+    """The names of input records, which say what is in them."""
+    return identity_hashes(occurrence_texts(table, schema), "")
 
 
 def stamp(time: int) -> str:

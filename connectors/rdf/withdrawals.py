@@ -28,7 +28,7 @@ _TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
 class StoreRevision:
     """What a round makes of the store: events that go, by their ids, then triples that come, which are of the events
     `come`. `time`: how far the time of events had come, as IRIs have it; `position`: so many records were taken;
-    `keep`: what goes is kept as history; `ended`: so has the input."""
+    `keep`: what goes is kept as history; `ended`: so has the input; `records`: input records that go, by their ids."""
 
     time: str
     position: int
@@ -37,6 +37,7 @@ class StoreRevision:
     text: bytes
     keep: bool
     ended: bool = False
+    records: tuple[str, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:
@@ -64,15 +65,19 @@ class Withdrawals:
         return max(places, default=None)
 
     def withdraw(self, one: StoreRevision) -> list[ox.NamedNode]:
-        """Write tombstones of events; gives the events, which are to be dropped. What is done twice does not matter."""
+        """Write tombstones of events; gives the events and records, which are to be dropped. What is done twice does
+        not matter."""
         quads: list[ox.Quad] = []
         going = [ox.NamedNode(self._vocabulary.event(id)) for id in one.gone]
+        records = [ox.NamedNode(self._vocabulary.reading(id)) for id in one.records]
         for event in going:
             own = list(self._store.quads_for_pattern(event, None, None, HERE))
             if own:
                 quads += self._tombstone(event, own, one)
+        for record in records if one.keep else ():
+            quads += self._kept(record, list(self._store.quads_for_pattern(record, None, None, HERE)), one)
         self._store.extend(quads)
-        return going
+        return going + records
 
     def came(self, one: StoreRevision) -> None:
         """Of events that have come again after they were withdrawn that is said; done when their triples are there."""
@@ -80,8 +85,8 @@ class Withdrawals:
             quads: list[ox.Quad] = []
             for id in one.come:
                 event = ox.NamedNode(self._vocabulary.event(id))
-                if self._withdrawn(event, one):
-                    quads += self._change(event, CREATE, "added", self._ends(event), one)
+                if (ends := self._ends(event)) and self._withdrawn(event, one):
+                    quads += self._change(event, CREATE, "added", ends, one)
             self._store.extend(quads)
         if one.ended:  # other input that comes after another start is not behind it
             return
@@ -102,16 +107,21 @@ class Withdrawals:
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
-        """Drop what ended at instants that are gone, from all graphs of revisions."""
+        """Drop what ended at instants that are gone, or began then and had no end, from all graphs of revisions."""
         for instant in instants:
             ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]
-            for quad in ended:
+            began = [q for q in self._store.quads_for_pattern(None, BEGINNING, instant) if q.graph_name != HERE]
+            for quad in (*ended, *filter(self._unended, began)):
                 subject: Any = quad.subject
                 for each in list(self._store.quads_for_pattern(subject, None, None, quad.graph_name)):
                     self._store.remove(each)
                 for each in list(self._store.quads_for_pattern(None, STAMP, None, quad.graph_name)):
                     if not self._timed(each):
                         self._store.remove(each)
+
+    def _unended(self, beginning: ox.Quad) -> bool:
+        subject: Any = beginning.subject
+        return next(self._store.quads_for_pattern(subject, END, None, beginning.graph_name), None) is None
 
     def _timed(self, stamp: ox.Quad) -> bool:
         """Whether something in a graph of a revision still has an instant."""
@@ -121,19 +131,34 @@ class Withdrawals:
 
     def _tombstone(self, event: ox.NamedNode, own: list[ox.Quad], one: StoreRevision) -> Iterator[ox.Quad]:
         ends = [quad.object for quad in own if quad.predicate == END]
-        yield from self._change(event, DELETE, "withdrawn", ends, one)
-        if not one.keep:
-            return
+        begins = [quad.object for quad in own if quad.predicate == BEGINNING]
+        if ends:
+            yield from self._change(event, DELETE, "withdrawn", ends, one)
+        elif one.keep:  # it was on no page of events, and is forgotten with its beginning
+            yield from self._change(event, DELETE, "withdrawn", begins, one, BEGINNING)
+        if one.keep:
+            yield from self._kept(event, own, one)
+            graph = ox.NamedNode(self._vocabulary.revision(one.name))
+            yield ox.Quad(event, _BY, self._activity(event, "withdrawn", one), graph)
+
+    def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], one: StoreRevision) -> Iterator[ox.Quad]:
+        """What was said of something that goes, and when it went."""
         graph = ox.NamedNode(self._vocabulary.revision(one.name))
         for quad in own:
             yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
             if quad.predicate in (BEGINNING, END):
                 yield from self._stamps(quad.object, graph)
-        yield ox.Quad(event, _BY, self._activity(event, "withdrawn", one), graph)
-        yield ox.Quad(event, _AT, _moment(one), graph)
+        if own:
+            yield ox.Quad(subject, _AT, _moment(one), graph)
 
     def _change(
-        self, event: ox.NamedNode, kind: ox.NamedNode, word: str, ends: Iterable[Any], one: StoreRevision
+        self,
+        event: ox.NamedNode,
+        kind: ox.NamedNode,
+        word: str,
+        times: Iterable[Any],
+        one: StoreRevision,
+        which: ox.NamedNode = END,
     ) -> Iterator[ox.Quad]:
         graph, change = ox.NamedNode(self._vocabulary.revision(one.name)), self._activity(event, word, one)
         yield ox.Quad(change, _TYPE, kind, graph)
@@ -141,9 +166,9 @@ class Withdrawals:
         yield ox.Quad(change, _OBJECT, event, graph)
         yield ox.Quad(change, _ENDED, _moment(one), graph)
         yield ox.Quad(change, self._position, ox.Literal(str(one.position), datatype=_NUMBER), graph)
-        for end in ends:
-            yield ox.Quad(change, END, end, graph)
-            yield from self._stamps(end, graph)
+        for time in times:
+            yield ox.Quad(change, which, time, graph)
+            yield from self._stamps(time, graph)
 
     def _stamps(self, instant: Any, graph: ox.NamedNode) -> Iterator[ox.Quad]:
         for stamp in self._store.quads_for_pattern(instant, STAMP, None, HERE):

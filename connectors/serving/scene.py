@@ -9,7 +9,7 @@ import asyncio
 import json
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -22,6 +22,7 @@ from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
 from connectors.alerts.text import clean, json_value
+from connectors.late_input import Told
 from connectors.service import Round, Service
 from connectors.serving.gazette import Gazette, SubjectColumns, coordinates
 from connectors.serving.withdrawn_events import WithdrawnEvents, subjects
@@ -108,7 +109,8 @@ class Scene:
             self._inputs.append(one.inputs)
             for name, table in one.inputs.items():
                 self._latest(name, table, "last_record")
-            self._withdraw(one.withdrawn, one.late.told)
+            again = {id for table in one.derived.values() for id in table[ID].to_list()} if one.withdrawn else set()
+            self._withdraw(one.withdrawn, one.late, again)
             for name, table in one.derived.items():
                 self._latest(name, table, "last_event")
             self._add(one.derived)
@@ -202,18 +204,27 @@ class Scene:
             if self._revised:
                 self.withdrawn.came(document)
 
-    def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: str) -> None:
-        """Events go, and stations are as they are without them."""
+    def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: Told, again: Set[str]) -> None:
+        """Events go, and stations are as they are without them. What comes `again` at once, with another end or for
+        another reason, was not withdrawn."""
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:
             return
         self.events = deque((each for each in self.events if each[1] not in gone), maxlen=EVENTS)
+        reason = clean(why()) if gone - again else ""
         for name, table in tables.items():
-            self.derived[name] -= table.height
+            fluent = self._schemas[name].fluent is not None
+            self.derived[name] -= table.height - (table["end"].null_count() if fluent else 0)
             for row in table.tail(EVENTS).iter_rows(named=True):
                 self._ids.pop(row[ID], None)
+                document = self._document(name, row)
+                if fluent:
+                    self._over(document)
+                if row[ID] in again:
+                    self.withdrawn.dropped(row[ID], document["key"])
+                    continue
                 self.number += 1
-                self.withdrawn.withdraw(self.number, self._document(name, row) | {"why": clean(why)}, self.reached)
+                self.withdrawn.withdraw(self.number, document | {"why": reason}, self.reached)
         for key in subjects(tables, lambda name: self._subject_columns[name].subject):
             station = self.stations.get(key)
             if station is not None:
@@ -246,6 +257,12 @@ class Scene:
         else:
             station.holding.pop(document["id"], None)
         if before != list(station.holding.values()):
+            self._changed(station)
+
+    def _over(self, document: Mapping[str, Any]) -> None:
+        """What a fluent held at a station is no more."""
+        station = self.stations.get(document["key"] or "")
+        if station is not None and station.holding.pop(document["id"], None) is not None:
             self._changed(station)
 
     def _place(self, iri: object) -> dict[str, Any] | None:

@@ -31,7 +31,9 @@ from connectors.serving.negotiation import negotiated
 from connectors.serving.openapi import route_responses
 from connectors.serving.scene import Scene
 from connectors.times import iso, of_duration, of_iso
-from connectors.why.lines import refusals, tree
+from connectors.why import revised
+from connectors.why.lines import refusals, tree, withdrawn
+from connectors.why.live_revisions import LiveRevisions
 from connectors.why.origins import Origins
 from connectors.why.prov import provenance
 from connectors.why.text import Explainer, by_id
@@ -102,18 +104,23 @@ class Questions:
         origins: Origins | None = None,
         seconds: float = 10.0,
         vocabulary: EventVocabulary | None = None,
+        revisions: LiveRevisions | None = None,
     ) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
         self.engine, self.lock, self.ended = engine, lock, ended
         self.facts, self.origins, self.check_limit = facts, origins, TimeLimit(seconds)
-        self.vocabulary = vocabulary or EventVocabulary()
+        self.vocabulary, self.revisions = vocabulary or EventVocabulary(), revisions
         self.remember = engine.history.remember
         self._thread = ThreadPoolExecutor(1, "why")
         self._waiting, self._next = 0, 0.0
         self._counting = threading.Lock()
 
     async def why(self, id: str, most: int, depth: int) -> dict[str, Any]:
-        """The tree of a derived event. Raises Unanswered."""
+        """The tree of a derived event; of one that was withdrawn what became of it. Raises Unanswered."""
+        if self.revisions is not None and (changes := self.revisions.changes(id)) and not changes[-1].added:
+            gone = await self._in_thread(lambda explainer: {"gone": revised.withdrawn(explainer, id)})
+            if gone["gone"]:
+                return {**gone["gone"][0], "withdrawn": True}
         found = await asyncio.to_thread(self.ended, id)
         if found is None:
             raise Unanswered(404, f"no derived event has the id `{id}`, or it is no longer kept")
@@ -133,7 +140,14 @@ class Questions:
 
     async def why_not(self, event: str, at: str, back: int | None) -> dict[str, Any]:
         """Why there is no such event, by rule. Raises Unanswered, and CepError where `event` or `at` is none."""
-        return await self._in_thread(lambda explainer: explainer.why_not(read_question(event, self.engine, at), back))
+
+        def explain(explainer: Explainer) -> dict[str, Any]:
+            question = read_question(event, self.engine, at)
+            answer = explainer.why_not(question, back)
+            gone = [] if answer["exists"] else revised.withdrawn(explainer, question)
+            return answer | {"withdrawn": gone} if gone else answer
+
+        return await self._in_thread(explain)
 
     async def _in_thread(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
         with self._counting:
@@ -150,7 +164,8 @@ class Questions:
             began = time.monotonic()
             try:
                 calendar = self.origins is None or self.origins.times != "seconds"
-                return question(Explainer(self.engine, self.facts, self._origin, calendar, self.check_limit.until()))
+                until, revisions = self.check_limit.until(), self.revisions
+                return question(Explainer(self.engine, self.facts, self._origin, calendar, until, revisions))
             finally:
                 self.lock.release()
                 self._next = 2 * time.monotonic() - began
@@ -249,9 +264,20 @@ def _json(found: Mapping[str, Any], questions: Questions) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
+def _provenance(found: Mapping[str, Any], questions: Questions) -> str:
+    if "withdrawn" in found:
+        raise Unanswered(410, "this event was withdrawn, and comes from nothing: as JSON or text it is said why")
+    return provenance(found, questions.engine, questions.vocabulary)
+
+
+def _refused(found: Mapping[str, Any], questions: Questions) -> str:
+    gone = [line for each in found.get("withdrawn", ()) for line in (*withdrawn(each), "")]
+    return "\n".join([*gone, *refusals(found), ""])
+
+
 _TREES: Plain = {
     "json": _json,
-    "text": lambda found, asked: "\n".join([*tree(found), ""]),
-    "prov": lambda found, asked: provenance(found, asked.engine, asked.vocabulary),
+    "text": lambda found, asked: "\n".join([*(withdrawn if "withdrawn" in found else tree)(found), ""]),
+    "prov": _provenance,
 }
-_REFUSALS: Plain = {"json": _json, "text": lambda found, asked: "\n".join([*refusals(found), ""])}
+_REFUSALS: Plain = {"json": _json, "text": _refused}

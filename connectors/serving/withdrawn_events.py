@@ -29,8 +29,9 @@ class WithdrawnEvents:
     def came(self, document: Mapping[str, Any]) -> None:
         """An event is there: its document, with `id`, `type`, `end` and the `key` that it is about."""
         self._documents.pop(document["id"], None)
-        if document["key"] is not None and document["end"] is not None:
-            self._about.setdefault(document["key"], {})[document["id"]] = document["end"], document["type"]
+        end = document["start"] if document["end"] is None else document["end"]  # of what holds its beginning counts
+        if document["key"] is not None and end is not None:
+            self._about.setdefault(document["key"], {})[document["id"]] = end, document["type"]
 
     def dropped(self, id: str, key: str | None) -> None:
         """An event is held no more."""

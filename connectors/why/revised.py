@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.literals import say_duration
@@ -100,6 +101,9 @@ def _change(explainer: Explainer, change: DerivedChange) -> Json:
 
 
 def _told(explainer: Explainer, why: InputChange) -> str:
+    if why.of > 1:
+        first = _told(explainer, replace(why, of=1))
+        return f"one of {why.of:,} records that came late or were withdrawn, the first of them: {first}"
     text = f"{explainer.occurrence_text(why.record)} at {explainer.time(why.record.end)}"
     if why.kind == "late":
         return f"{text} {_late(explainer, why)}"

@@ -28,7 +28,7 @@ from cep.explain.nodes import DerivationNode
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, EventQuestion
 from cep.explain.refusal import Refusal, fixed_of
-from cep.explain.revisions import InputRevisions
+from cep.explain.revisions import Revisions
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
 from cep.rules.graph_text import on_one_line
@@ -61,7 +61,7 @@ class Explainer:
     origin: RecordFinder | None = None
     calendar: bool = True
     check_limit: Callable[[], None] = _no_limit
-    revisions: InputRevisions | None = None
+    revisions: Revisions | None = None
 
     def why(self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> dict[str, Any]:
         """The tree of a derived event."""

@@ -4,7 +4,7 @@ import { counted, el } from "./elements.js";
 import { interval, moment } from "./times.js";
 import { code } from "./rules.js";
 import { kind } from "./colours.js";
-import { Maker, bound, rule, spoken as pieces, ticks } from "./tree.js";
+import { Maker, bound, rule, spoken as pieces, ticks, withdrawn } from "./tree.js";
 
 const OPEN = 2; // how deep what is missing itself is unfolded at first
 
@@ -18,7 +18,8 @@ export function refusals(answer, kinds, choose) {
   }
   const number = answer.rules.length;
   const verdict = answer.fluent ? [code(answer.asked), " does not hold", el("span", {}, at)] : ["There is no ", code(answer.asked), el("span", {}, at)];
-  const parts = [el("p", { class: "verdict" }, ...verdict), maker.around(answer), answer.ended ? maker.turn(answer.ended, 1) : null];
+  const gone = (answer.withdrawn ?? []).map((each) => el("div", { class: "tree" }, el("p", {}, "There was ", code(each.text), el("time", {}, interval(ticks(each.start), ticks(each.end)))), ...withdrawn(each)));
+  const parts = [el("p", { class: "verdict" }, ...verdict), ...gone, maker.around(answer), answer.ended ? maker.turn(answer.ended, 1) : null];
   if (!number) parts.push(el("p", { class: "none" }, "No rule gives it: it is read from the input."));
   parts.push(...answer.rules.map((each) => maker.refusal(each, 0)));
   const first = answer.rules[0];

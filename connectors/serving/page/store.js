@@ -58,6 +58,11 @@ export class Store {
 
   // Events that are no more. They are shown as such for a while.
   withdraw(gone) {
+    this.remove(gone);
+    for (const event of gone) this.strike(event);
+  }
+
+  remove(gone) {
     const ids = new Set(gone.map((event) => event.id));
     this.events = this.events.filter((event) => !ids.has(event.id));
     for (const [iri, place] of this.places) if (ids.has(place.event.id)) this.places.delete(iri);
@@ -67,7 +72,6 @@ export class Store {
       if (mine) this.keys.set(key, mine.filter((each) => each.id !== event.id));
       this.touched.add(key);
       this.ids.delete(event.id);
-      this.strike(event);
     }
     this.changed.events = true;
   }
@@ -80,7 +84,9 @@ export class Store {
 
   add(event) {
     const known = this.ids.get(event.id);
-    if (known) return this.over(known, event);
+    if (known && (known.open ? event.end !== null : known.end === event.end)) return this.over(known, event);
+    if (known?.open) return;
+    if (known) this.remove([event]); // it ends at another time, or has no end any more
     event.order = this.count++;
     if (event.holds) this.lasts(event);
     this.events.push(event);

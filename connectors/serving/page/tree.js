@@ -12,12 +12,30 @@ export const ticks = (time) => time === null ? null : typeof time === "number" ?
 // `answer`: of /why. `kinds`: the colours of events, by name.
 export function tree(answer, kinds) {
   const maker = new Maker(kinds);
-  const made = el("div", { class: "tree" }, ...maker.body(answer, 0));
+  const made = el("div", { class: "tree" }, ...changes(answer), ...maker.body(answer, 0));
   const folds = [...made.querySelectorAll("details")];
   if (folds.length < 3) return [made];
   const all = (open) => () => { for (const each of made.querySelectorAll("details")) each.open = open; };
   return [el("p", { class: "folds" }, el("button", { type: "button", class: "link", onclick: all(true) }, "unfold all"),
     el("button", { type: "button", class: "link", onclick: all(false) }, "fold all")), made];
+}
+
+// What became of an event that is no more, and the records that it came from.
+export function withdrawn(answer) {
+  return [...changes(answer), answer.because.length ? el("p", { class: "aside" }, "It came from:") : null,
+    answer.because.length ? el("ul", { class: "parts" }, ...answer.because.map((each) => el("li", {}, ...spoken(each)))) : null].filter(Boolean);
+}
+
+const WORDS = { add: "Added", withdraw: "Withdrawn", revise: "Otherwise" };
+
+// What late, corrected and withdrawn records made of an event.
+function changes(answer) {
+  if (!answer.changes?.length) return [];
+  return [el("ul", { class: "changes" }, ...answer.changes.map(({ change, at, told, record, end, because }) => {
+    const since = because ? ` it comes from ${because.length === 1 ? "another record" : "other records"} since` : change === "revise" ? end === null ? " it has no end yet" : " it ends at another time" : "";
+    return el("li", {}, el("b", {}, WORDS[change]), ` at ${moment(ticks(at))}:${since}${since && told ? ": " : " "}`, ...spoken(told ?? ""),
+      record ? el("span", { class: "place" }, record.file === "-" ? `line ${record.line}` : `${record.file}:${record.line}`) : null);
+  }))];
 }
 
 export class Maker {
@@ -42,6 +60,7 @@ export class Maker {
     const { file, line } = answer.record;
     const values = Object.entries(answer.arguments).map(([name, value]) => `${name} ${valued(value)}`).join(" · ");
     return el("div", { class: "node record" }, el("span", { class: "head" }, el("b", {}, answer.event), el("time", {}, interval(ticks(answer.start), ticks(answer.end)))),
+      ...["late", "replaces"].filter((each) => answer[each]).map((each) => el("span", { class: "aside" }, ...spoken(answer[each].told))),
       el("span", { class: "text" }, values, file ? el("span", { class: "place" }, file === "-" ? `line ${line}` : `${file}:${line}`) : null));
   }
 

@@ -5,7 +5,7 @@ import { interval, lasting, moment } from "./times.js";
 import { code } from "./rules.js";
 import { kind } from "./colours.js";
 import { latestRecords } from "./lists.js";
-import { tree } from "./tree.js";
+import { tree, withdrawn } from "./tree.js";
 import { stateOf } from "./store.js";
 import { WhyNot } from "./whynot.js";
 
@@ -155,7 +155,7 @@ export class Why {
       el("p", { class: "actions" }, gone ? null : el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),
       gone ? null : el("h3", {}, "Because of"),
-      ...(gone ? this.giving(found) : found.because === null ? this.unkept(found) : [this.asking(found)]),
+      ...(gone ? this.program.lineage ? [this.asking(found)] : this.giving(found) : found.because === null ? this.unkept(found) : [this.asking(found)]),
     ].filter(Boolean);
   }
 
@@ -163,12 +163,14 @@ export class Why {
   asking(found) {
     const address = `why/${encodeURIComponent(found.id)}`;
     const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "It is asked of the running program …"));
-    ask(`${address}?format=json`).then((answer) => answer.json()).then((got) => [
+    ask(`${address}?format=json`).then((answer) => answer.json()).then((got) => got.withdrawn ? [
+      ...withdrawn(got), el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON")),
+    ] : [
       ...tree(got, this.kinds),
       found.because.length === 0 ? null : el("details", { class: "folded" }, el("summary", {}, `All ${counted(found.because.length)} input ${found.because.length === 1 ? "record" : "records"}`), ...this.records(found)),
       el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON"), " · ",
         el("a", { href: `${address}?format=prov` }, "as PROV")),
-    ].filter(Boolean), (error) => [el("p", { class: "none" }, error.message.replace(/^\d+ /, "")), ...this.records(found), ...this.giving(found)]).then((parts) => {
+    ].filter(Boolean), (error) => [el("p", { class: "none" }, error.message.replace(/^\d+ /, "")), ...(found.because === null ? [] : this.records(found)), ...this.giving(found)]).then((parts) => {
       made.replaceChildren(...parts);
       made.removeAttribute("aria-busy");
     });

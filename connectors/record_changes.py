@@ -1,0 +1,52 @@
+"""Which records of the input come and go where it is revised: as they are there, not as they were pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from cep.core.fluents import BOUNDS, RECORD_BOUNDS, RECORD_START
+from cep.core.relation import Table, rows
+from cep.engine import Engine
+from cep.runtime.decode import table_frame
+from cep.runtime.fluent_records import tables_of
+from cep.runtime.revision.stage_replay import RowChanges
+
+Frames = dict[str, pl.DataFrame]
+
+
+class RecordChanges:
+    """Follows the input of an engine that revises."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._names = {table: name for name, table in tables_of(engine.plan).items()}
+        self._changes: list[tuple[str, RowChanges]] = []
+        engine.follow_input(lambda event, changes: self._changes.append((event, changes)))
+
+    def take(self) -> tuple[Frames, Frames]:
+        """The records that went since the last call, and those that came, as readers gave them."""
+        taken, self._changes = self._changes, []
+        gone = self._frames((event, each.going) for event, each in taken)
+        return gone, self._frames((event, each.coming) for event, each in taken)
+
+    def _frames(self, tables: Iterable[tuple[str, Table]]) -> Frames:
+        found: dict[str, list[pl.DataFrame]] = {}
+        for event, table in tables:
+            if rows(table):
+                frame = table_frame(table, self._engine.plan.schemas[event], self._engine.pool)
+                found.setdefault(self._names.get(event, event), []).append(_as_read(frame))
+        return _whole(found)
+
+
+def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
+    """A record of a fluent has its bounds in words."""
+    if RECORD_BOUNDS not in frame.columns:
+        return frame
+    words = pl.col(RECORD_BOUNDS).replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)
+    return frame.with_columns(words).drop(RECORD_START)
+
+
+def _whole(found: Mapping[str, list[pl.DataFrame]]) -> Frames:
+    return {name: each[0] if len(each) == 1 else pl.concat(each) for name, each in found.items()}

@@ -1,0 +1,150 @@
+"""What came late, was corrected or withdrawn at a server, and what that changed: for `/why`, as long as it is
+remembered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import polars as pl
+
+from cep.core.identity import ID
+from cep.core.relation import END, ORDER, Table, rows
+from cep.core.time import BEGINNING
+from cep.engine import Engine
+from cep.explain.occurrences import Memory, Occurrence
+from cep.explain.revisions import DerivedChange, InputChange, occurrence_of
+from cep.runtime.history import BECAUSE
+from cep.runtime.revision.stage_replay import RowChanges
+from connectors.service import Round
+
+MOST = 1 << 12
+"""So many changes are kept before those that are remembered no more are looked for."""
+
+
+class LiveRevisions:
+    """Follows an engine with `remember` that revises, and the rounds that it makes. What an event comes from tells
+    which record changed it; where none of those did (what came made it absent), it was one of all that came.
+
+    `late` and `replaced`: by the number of the record that came, what is to be said of it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
+        self.engine, self.remember = engine, engine.history.remember
+        self.late: dict[int, InputChange] = {}
+        self.replaced: dict[int, InputChange] = {}
+        self._changes: dict[str, list[DerivedChange]] = {}
+        self._memory = Memory(engine)
+        self._came: list[InputChange] = []
+        self._over = False  # what came has been worked off
+        self._before = engine.latest, engine.watermark
+        self._look_at = MOST
+        engine.follow_input(self._take)
+
+    @property
+    def given(self) -> list[DerivedChange]:
+        """The changes of events, of each in the order in which they came."""
+        return [each for mine in self._changes.values() for each in mine]
+
+    def changes(self, id: str) -> Sequence[DerivedChange]:
+        """Those of one event."""
+        return self._changes.get(id.removeprefix("@"), ())
+
+    # --- what comes ---
+
+    def _take(self, event: str, changes: RowChanges) -> None:
+        if self._over:
+            self._came, self._over = [], False
+        self._note(list(self._input_changes(event, changes)))
+
+    def _note(self, found: Iterable[InputChange]) -> None:
+        for each in found:
+            self._came.append(each)
+            if each.kind == "late":
+                self.late[each.record.order] = each
+            elif each.now is not None:
+                self.replaced[each.now.order] = each
+
+    def _input_changes(self, event: str, changes: RowChanges) -> Iterator[InputChange]:
+        key, latest = self.engine.plan.schemas[event].key_places, self._before[0]
+        come = changes.coming[:, changes.coming[ORDER].argsort(kind="stable")]
+        before = list(accumulate(come[END].tolist(), max, initial=latest))[:-1]
+        late = come[END] < before if rows(come) else come[END] < 0
+        now = {}
+        if rows(changes.going) and key is not None:
+            now = {_keyed(one, key): one for one in self._memory.decoded(event, come, None)}
+        for one in self._occurrences(event, changes.going):
+            other = now.get(_keyed(one, key)) if key is not None else None
+            by = -1 if other is None else other.order
+            yield InputChange("withdrawn" if other is None else "corrected", one, latest, by, other)
+        ats = [at for at, is_late in zip(before, late.tolist(), strict=True) if is_late]
+        for at, one in zip(ats, self._memory.decoded(event, come[:, late], None), strict=True):
+            yield InputChange("late", one, at, one.order)
+
+    def _occurrences(self, event: str, table: Table) -> list[Occurrence]:
+        return self._memory.decoded(event, table, None) if rows(table) else []
+
+    # --- what that changes ---
+
+    def take(self, one: Round) -> None:
+        """A round: of what it changes the reasons."""
+        if self._came and not one.ended:
+            reasons = {_written(self.engine, record): each for each in self._came for record in _records(each)}
+            rest = self._came[0] if len(self._came) == 1 else _first_of(self._came)
+            for added, tables in ((False, one.withdrawn), (True, one.derived)):
+                for name, table in tables.items():
+                    self._note_changes(name, table, added, reasons, rest)
+        self._over = True
+        self._before = self.engine.latest, self.engine.watermark
+        if len(self._changes) + len(self.late) + len(self.replaced) > self._look_at:
+            self._forget(self.engine.watermark - self.remember)
+
+    def _note_changes(
+        self, name: str, table: pl.DataFrame, added: bool, reasons: dict[str, InputChange], rest: InputChange
+    ) -> None:
+        own = [each.name for each in self.engine.outputs[name].attributes]
+        for row in table.iter_rows(named=True):
+            end = row["start"] if row["end"] is None else row["end"]
+            if added and (BEGINNING if end is None else end) > self._before[1] and row[ID] not in self._changes:
+                continue  # it came in order
+            because = row.get(BECAUSE) or "[]"
+            mine = (reasons.get(json.dumps(each)) for each in json.loads(because)) if reasons else ()
+            why = next(filter(None, mine), rest)
+            at = max(why.at, self._before[0])
+            changes = self._changes.setdefault(row[ID], [])
+            changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), at, why, because))
+
+    def _forget(self, since: int) -> None:
+        """What ended before is remembered no more."""
+        self._changes = {
+            id: mine for id, mine in self._changes.items() if max(each.occurrence.end for each in mine) >= since
+        }
+        self.late = {order: each for order, each in self.late.items() if each.record.end >= since}
+        self.replaced = {order: each for order, each in self.replaced.items() if each.record.end >= since}
+        self._look_at = max(MOST, 2 * (len(self._changes) + len(self.late) + len(self.replaced)))
+
+
+def _keyed(one: Occurrence, key: Sequence[int]) -> tuple[Any, ...]:
+    return one.start, one.end, *(one.args[place] for place in key)
+
+
+def _records(change: InputChange) -> Iterator[Occurrence]:
+    """The records that are in what events come from, before the change or after it."""
+    yield change.record
+    if change.now is not None:
+        yield change.now
+
+
+def _written(engine: Engine, record: Occurrence) -> str:
+    """A record as lineage gives it."""
+    names = (attribute.name for attribute in engine.plan.schemas[record.event].attributes)
+    times = {"type": record.event, "start": record.start, "end": record.end}
+    return json.dumps(times | dict(zip(names, record.args, strict=True)))
+
+
+def _first_of(came: Sequence[InputChange]) -> InputChange:
+    first = min(came, key=lambda each: (each.by, each.record.order))
+    return InputChange(first.kind, first.record, first.at, first.by, first.now, len(came))
