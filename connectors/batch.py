@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.core.schema import ARRIVAL
+from cep.core.schema import ARRIVAL, CHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,9 @@ class DeadLetter:
     event: str | None = None
 
 
+_CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in lines of Influx
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Where a run of `count` records, numbered from `first`, stands in a file.
@@ -34,7 +37,8 @@ class Block:
     and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
     from `position` on, None where they are to be read again. `times`: how the first record that was read writes its
     times, `iso` or `seconds`; None: none was. `rows`: which of the texts each record is of, None: each its own.
-    `plain`: the file holds the bytes as they are, neither compressed nor of another encoding.
+    `plain`: the file holds the bytes as they are, neither compressed nor of another encoding. `said`: the text had
+    `@change`, where it is not there any more.
     """
 
     file: str
@@ -48,6 +52,12 @@ class Block:
     times: str | None = None
     rows: NDArray[np.int64] | None = None
     plain: bool = True
+    said: bool = False
+
+    @property
+    def says_changes(self) -> bool:
+        """Whether a record, as it is written, may have `@change`."""
+        return self.said or (self.data is not None and any(each in self.data for each in _CHANGES))
 
     def at(self, order: int) -> tuple[str, int, str | None]:
         """(file, line, text) of the record of that number."""
@@ -70,7 +80,8 @@ class Block:
 
     def without_data(self) -> Block:
         """The same, its text to be read again from a `plain` file; a compressed one gives none then."""
-        return replace(self, data=None, starts=self.starts if self.plain else None)
+        starts = self.starts if self.plain else None
+        return replace(self, data=None, starts=starts, said=self.says_changes)
 
     def without_text(self) -> Block:
         """The same, which only says where records are."""

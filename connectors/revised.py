@@ -18,7 +18,6 @@ ADD, WITHDRAW = "add", "withdraw"
 VERSION = "@version"
 """The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added
 again."""
-_WRITTEN = f'"{CHANGE}"'.encode()
 _MANY = 1 << 16  # versions that are kept before those that are final are looked for
 
 
@@ -37,7 +36,7 @@ def _with_change(schema: Schema) -> Schema:
 
 def says_changes(batch: Batch) -> bool:
     """Whether a record of a batch, as it is written, may have `@change`."""
-    return any(block.data is not None and _WRITTEN in block.data for block in batch.blocks)
+    return any(block.says_changes for block in batch.blocks)
 
 
 def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -17,6 +17,7 @@ class StoreFollower:
 
     def __init__(self, knowledge: Knowledge) -> None:
         """In its present state; later changes come through `change` alone."""
+        self._loaded = knowledge
         self._known = knowledge.fork(with_answers=False, apart=True)
 
     def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
@@ -27,6 +28,18 @@ class StoreFollower:
         written = self._written(before, now), self._written(now, before)
         self._known.forget()
         return written
+
+    def begin_again(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
+        """The same where these are all changes since the beginning: one that came late stands among those before. All
+        that is known is written for it, as the two have other dictionaries."""
+        before = self._all()
+        self._known = self._loaded.fork(with_answers=False, apart=True)
+        self._known.apply(self._known.merge(changes))
+        now = self._all()
+        return b"".join(sorted(before - now)), b"".join(sorted(now - before))
+
+    def _all(self) -> set[bytes]:
+        return set(self._written(self._graphs(), {}).splitlines(keepends=True))
 
     def _graphs(self) -> dict[int, TripleSet]:
         return {**self._known.graphs, NONE: self._known.seen}

@@ -70,6 +70,10 @@ class Interrupt:
         self.signal = number
 
 
+UNREVISED = "records say `@change`, and without --revise all of them come, also those that withdraw others"
+"""What is said once where records withdraw others, and nothing is put right."""
+
+
 def flow(
     engine: Engine,
     batches: Iterator[Batch],
@@ -111,10 +115,9 @@ def flow(
         units.take(batch.tables)
         never.take(batch)
         remarks |= dict.fromkeys(batch.remarks)
-        if not engine.revises and not stats.batches and says_changes(batch):
-            remarks["records say `@change`, and without --revise all of them come, also those that withdraw others"] = (
-                None
-            )
+        if not engine.revises and UNREVISED not in remarks and says_changes(batch):
+            remarks[UNREVISED] = None
+            stats.remarks = [*stats.remarks, UNREVISED]  # who waits for no end is told now
         stats.with_records.update(block.file for block in batch.blocks if block.count)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:

@@ -113,6 +113,7 @@ class ProgramThread(threading.Thread):
         self.updates = updates
         self.failed: str | None = None
         self.error: BaseException | None = None
+        self._told: set[str] = set()
         self._left = False  # at work still when all else had to end
         self._due = monotonic() + OFTEN
         self._taken: _Snapshot | None = None
@@ -132,6 +133,7 @@ class ProgramThread(threading.Thread):
                 gc.freeze()  # what was loaded by now is no garbage: looking through it takes 40 ms each time
             if batch is not None and self.journal is not None:
                 self._keep(self.journal)
+            self._tell_remarks()
 
         if self.journal is not None:
             self.engine.snapshot()  # the first one loads kernels, for which nothing is to wait later
@@ -149,8 +151,16 @@ class ProgramThread(threading.Thread):
                 self.log("failed", self.failed, "error")
         else:
             if not self.interrupt.signal:
+                self._tell_remarks()
                 text = f"the input has ended: {self.stats.closing()}; what there is is served until Ctrl-C"
                 self.log("input_ended", text, **self.stats.numbers())
+
+    def _tell_remarks(self) -> None:
+        """Log what looks wrong with the input, each once."""
+        for remark in self.stats.remarks:
+            if remark not in self._told:
+                self._told.add(remark)
+                self.log("remark", f"warning: {remark}", "warning")
 
     def end(self) -> None:
         """After the batch at hand; what is open stays open, and is kept where there is a place for it."""

@@ -72,8 +72,7 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
             hint="`knowledge=` of `Engine.from_text` gives some",
             code="knowledge",
         )
-    revises = parts.revision is not None and changes.news is None  # who follows the knowledge follows it forward
-    stable = parts.revision.stable if parts.revision is not None and revises else parts.buffer.watermark
+    stable = parts.buffer.watermark if parts.revision is None else parts.revision.stable
     for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:
             raise ValueError("an update has a time in microseconds, within 2**62")

@@ -162,10 +162,11 @@ class StoreListener:
     def _learn(self) -> None:
         """What has changed in the knowledge of the engine."""
         changes = self._service.engine.changes
-        if self._followed is None or changes is None or not changes.news:
+        if self._followed is None or changes is None or not (changes.news or changes.anew):
             return
-        gone, come = self._followed.change(changes.news)
-        changes.news.clear()
+        follow = self._followed.begin_again if changes.anew else self._followed.change
+        gone, come = follow(changes.applied if changes.anew else changes.news or [])
+        changes.news, changes.anew = [], False
         if gone or come:
             self.store.learn(gone, come).add_done_callback(lambda future: self._notify(future, "changes", None))
 
