@@ -84,10 +84,14 @@ class Served:
 
 @contextmanager
 def program(
-    folder: Path, text: str = FRIDGES, knowledge: Knowledge | None = None, **options: object
+    folder: Path,
+    text: str = FRIDGES,
+    knowledge: Knowledge | None = None,
+    revise: int | None = None,
+    **options: object,
 ) -> Iterator[Served]:
     """A program with its store; `options` of its history."""
-    engine = Engine.from_text(text, knowledge=knowledge, explain=True)
+    engine = Engine.from_text(text, knowledge=knowledge, explain=True, revise=revise)
     service = Service(engine, text, "fridge.cep", RunStats())
     words = EventVocabulary()
     with closing(StoreProcess(folder / "events", words)) as store:

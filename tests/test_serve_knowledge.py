@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from cep.core import checksum
 from cep.core.errors import CepError
 from connectors.rdf.knowledge_files import Damaged, StoreChangeLog
+from connectors.rdf.question import Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.vocabulary import EventVocabulary
 from knowledge.graph import Knowledge
 from knowledge.store_follower import StoreFollower
 from tests.damage import flipped
-from tests.serving import EIGHT, MINUTE, served
+from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE, program, served
 from tests.test_knowledge_change import SCHEMA, Steps, changes
 
 K = "PREFIX k: <http://example.org/kitchen#>\nPREFIX : <http://example.org/kitchen#>\n"
@@ -64,6 +65,33 @@ def test_a_query_joined_with_knowledge_that_changes(tmp_path: Path) -> None:
         assert sorted(rows(seen)) == ["http://example.org/kitchen#f1", "http://example.org/kitchen#f2"]
         assert rows(query) == [] and rows(K + "SELECT ?f { ?f a k:Cold }") == []
         assert len(rows(K + "SELECT ?e { ?e a k:Warming }")) == 2, "events stay"
+
+
+def test_a_change_that_comes_late_is_put_right_in_answers_and_events(tmp_path: Path) -> None:
+    """What was derived by what was known is withdrawn; who asks the knowledge hears of what is known now."""
+    limits = K + "SELECT ?l { ?f k:name 'milk' ; k:limit ?l }"
+    warm = K + "SELECT ?n ?t { ?e a k:Warming ; k:name ?n ; <urn:semcep:attribute/warm/temp> ?t }"
+    (tmp_path / "kitchen.ttl").write_text(KITCHEN)
+    knowledge = Knowledge.load([tmp_path / "kitchen.ttl"], "owlrl")
+    with program(tmp_path, FRIDGES, knowledge, 60 * MINUTE) as one:
+
+        def rows(query: str) -> list[str]:
+            one.store.flush()
+            return sorted(one.store.ask(Question(query, table="csv")).result().body.decode().split()[1:])
+
+        one.push((0, "milk", 8.0), (4, "milk", 9.0))
+        one.engine.update(EIGHT + 6 * MINUTE, add=TTL + ":f1 :keeper 'Ada' .")
+        one.push((10, "milk", 1.0))
+        assert rows(limits) == ["7"] and rows(warm) == ["milk,8", "milk,9"]
+        one.engine.update(EIGHT + 3 * MINUTE, add=TTL + ":f1 :limit 20 .", remove=TTL + ":f1 :limit 7 .")
+        one.push((11, "milk", 12.0))
+        assert rows(limits) == ["20"] and rows(warm) == ["milk,8"], "at 9 degrees it was not warm any more"
+        assert rows(K + "SELECT ?who { ?f k:keeper ?who }") == ["Ada"], "what came in order stays"
+        one.engine.update(EIGHT + 12 * MINUTE, remove=TTL + ":f1 :keeper 'Ada' .")
+        one.push((13, "milk", 12.0))
+        assert rows(K + "SELECT ?who { ?f k:keeper ?who }") == [], "and goes on from there"
+        with pytest.raises(CepError, match="is late: what it would change is final"):
+            one.engine.update(EIGHT - 90 * MINUTE, add=TTL + ":f1 :keeper 'Bea' .")
 
 
 @pytest.fixture(scope="module")

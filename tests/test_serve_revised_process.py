@@ -21,6 +21,7 @@ warm(F, T) <- reading(F, _, T) WHERE T > 7.
 ALERT warm ON warm(f: F, t: T) TITLE "{F} at {T}" FOR 1 h KEYED BY F.
 """
 WARM = "SELECT ?t { ?e <urn:semcep:attribute/warm/t> ?t } ORDER BY ?t"
+READ = "SELECT ?t { ?e a sosa:Observation ; <urn:semcep:attribute/reading/temp> ?t } ORDER BY ?t"
 GONE = "SELECT ?t { GRAPH ?g { ?e <urn:semcep:attribute/warm/t> ?t ; prov:invalidatedAtTime ?at } } ORDER BY ?t"
 
 
@@ -43,7 +44,8 @@ def say(server: Server, minute: int, temp: float | None = None, n: int = 1, **mo
     [
         (["--revise", "soon"], "--revise"),
         (["--keep-history"], "--keep-history is for --revise"),
-        (["--revise", "1h", "--knowledge-updates", "x.nq"], "--knowledge-updates is not known together with --revise"),
+        (["--revise", "-1h"], "--revise"),
+        (["--revise", "1h", "--lateness", "2h"], "--lateness 2h is more than --revise 1h"),
         (["--revise", "1h", "--on", "spark"], "--revise is not for `--on spark`"),
     ],
 )
@@ -57,7 +59,7 @@ def test_records_are_corrected_and_withdrawn_also_after_a_crash(tmp_path: Path) 
     (tmp_path / "rules.cep").write_text(KEYED)
     dead = tmp_path / "dead.jsonl"
     arguments = [str(tmp_path / "rules.cep"), "--input", "-", "--idle", "never", "--state", str(tmp_path / "state")]
-    arguments += ["--revise", "30min", "--keep-history", "--dead-letter", str(dead)]
+    arguments += ["--revise", "30min", "--keep-history", "--dead-letter", str(dead), "--readings", "--explain"]
     first = Server(*arguments)
     say(first, 20, 8.0)
     say(first, 0, 9.0)  # late
@@ -67,6 +69,7 @@ def test_records_are_corrected_and_withdrawn_also_after_a_crash(tmp_path: Path) 
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
     second = Server(*arguments)
     assert second.rows(WARM) == [["7.5"], ["8"]] and second.rows(GONE) == [["9"]]
+    assert second.rows(READ) == [["7.5"], ["8"]]
     say(second, 20, **{"@change": "withdraw"})  # no more than key and time
     assert second.rows(GONE, 2) == [["8"], ["9"]] and second.rows(WARM) == [["7.5"]]
     say(second, 20, **{"@change": "withdraw"})
@@ -89,13 +92,26 @@ def test_records_are_corrected_and_withdrawn_also_after_a_crash(tmp_path: Path) 
     assert right["note"] == "Put right: reading(milk, 1) at 2024-05-01T08:20:00Z was withdrawn."
     assert right["title"] == "milk at 7.5" and right["state"] == "updated"
     assert [one["state"] for one in told if one["title"] == "milk at 7.5" and not one["note"]] == ["firing"]
+    assert second.rows(READ) == [["1"], ["7.5"]]
+    (taken_back,) = (one["last"] for one in told if one["withdrawn"] and one["title"] == "milk at 8")
+    why = httpx.get(f"{second.url}/why/{taken_back}", params={"format": "text"}).text
+    assert "was withdrawn" in why and 'reading("milk", 1, 8)' in why
     assert second.end(signal.SIGTERM) == 0
     reasons = [json.loads(line)["reason"] for line in dead.read_text().splitlines()]
     assert "withdraws a record that is not there" in reasons and len(reasons) == 3
-    third = Server(*[each for each in arguments if each not in ("--revise", "30min", "--keep-history")])
-    assert any(line["event"] == "begins_anew" for line in third.logged), "it says that it begins anew"
-    assert third.rows(WARM) == [["7.5"]]
+    (tmp_path / "rules.cep").write_text(KEYED.replace("T > 7", "T > 6"))
+    third = Server(*arguments)
+    (told_of,) = (line["text"] for line in third.logged if line["event"] == "begins_anew")
+    assert "the program has changed, and with --revise nothing that is begun can go on in another" in told_of
+    say(third, 50, **{"@change": "withdraw"})
+    say(third, 55, 6.5)
+    assert third.rows(WARM, 2) == [["6.5"], ["7.5"]], "what was derived stays"
+    third.look("/api/state", lambda state: state["numbers"]["dead"] == 1)
     assert third.end(signal.SIGTERM) == 0
+    fourth = Server(*[each for each in arguments if each not in ("--revise", "30min", "--keep-history")])
+    assert any(line["event"] == "begins_anew" for line in fourth.logged), "it says that it begins anew"
+    assert fourth.rows(WARM) == [["6.5"], ["7.5"]]
+    assert fourth.end(signal.SIGTERM) == 0
 
 
 def _alerts(url: str) -> set[str]:

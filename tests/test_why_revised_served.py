@@ -62,8 +62,8 @@ def test_an_answer_says_which_record_changed_an_event(tmp_path: Path) -> None:
         corrected = 'reading("vie", 25, nothing, nothing) at 2024-05-01T08:04:00Z was corrected to reading("vie", 21'
         assert corrected in why(other)
         one.push((240, "vie", 21.0), change=-1)
-        assert "was withdrawn" in why(next(iter({began["id"]})))
-        assert [name for name in (*ids(one, "high"), *ids(one, "silent"))] == [high, silent], "as it was at first"
+        assert "was withdrawn" in why(began["id"])
+        assert [*ids(one, "high"), *ids(one, "silent")] == [high, silent], "as it was at first"
         assert "added at" in why(silent) and "was withdrawn" in why(silent)
 
 

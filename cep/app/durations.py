@@ -81,3 +81,13 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
             hint = did_you_mean(name, known) or f"the program derives {derived}"
             raise refuse(f"--only: no rule derives an event `{name}`", hint)
     return {name: schema for name, schema in known.items() if not names or name in names}
+
+
+def refuse_longer_lateness(lateness: str | None, revise: str | None) -> None:
+    """CepError: what is put right is sorted before for longer than it may be put right."""
+    if lateness is None or revise is None:
+        return
+    if duration(lateness, "--lateness") > duration(revise, "--revise"):
+        hint = "what comes later than --lateness is put right up to --revise behind it: a longer --revise, "
+        hint += "or no --lateness, which gives results at once"
+        raise refuse(f"--lateness {lateness} is more than --revise {revise}", hint)

@@ -21,7 +21,7 @@ from cep.app.cli_options import (
     RuleFile,
 )
 from cep.app.command_line import option_values
-from cep.app.durations import duration, instant, refuse
+from cep.app.durations import duration, instant, refuse, refuse_longer_lateness
 from cep.core.logs import LOGS, Log
 
 
@@ -211,6 +211,7 @@ class RunOptions:
             if self.sink.final:
                 raise refuse("--final is for --revise", "without it all that is written is final")
             return None
+        refuse_longer_lateness(self.source.lateness, self.source.revise)
         return duration(self.source.revise, "--revise")
 
     def checked(self) -> tuple[tuple[str, ...], Path]:

@@ -22,7 +22,7 @@ from cep.app.cli_options import (
     RuleFile,
 )
 from cep.app.command_line import option_values
-from cep.app.durations import duration, refuse
+from cep.app.durations import duration, refuse, refuse_longer_lateness
 from cep.core.errors import reason_of
 from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
@@ -293,9 +293,16 @@ class ServeOptions:
             raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
 
     def _check_revised(self) -> None:
-        """CepError: an option is for `--revise`."""
-        if self.source.revise is None and self.retention.keep_history:
-            raise refuse("--keep-history is for --revise", "without it nothing is withdrawn")
+        """CepError: an option is for `--revise`, or does not go with how long that is."""
+        revise, keep = self.source.revised, self.retention.keep_for
+        if revise is None:
+            if self.retention.keep_history:
+                raise refuse("--keep-history is for --revise", "without it nothing is withdrawn")
+            return
+        refuse_longer_lateness(self.source.lateness, self.source.revise)
+        if keep is not None and keep < revise:
+            message = f"--keep {self.retention.keep} is less than --revise {self.source.revise}"
+            raise refuse(message, "what may be put right has to be kept: as long, or longer")
 
 
 def _token(file: Path) -> str:

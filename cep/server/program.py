@@ -169,7 +169,11 @@ def _restored(
         if engine.goes_on(blob):
             return engine.restore(blob)
         if engine.revises:
-            raise refuse("the program has changed, and what records may correct or withdraw cannot go on in another")
+            why = "with --revise" if engine.withdraws else "where records have a KEY"
+            raise refuse(
+                f"the program has changed, and {why} nothing that is begun can go on in another: what was derived "
+                "stays, and records from before can no longer be corrected or withdrawn"
+            )
         if engine.explain:
             raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
         engine = source.engine(replace(running, before=PriorState(blob)), alerts=True)
