@@ -56,9 +56,7 @@ def _numbered(batch: Batch) -> Batch:
         signs = _signs(table[CHANGE])
         for row in np.flatnonzero(signs.is_null().to_numpy()).tolist():
             file, line, text = batch.origin(event, row)
-            said = table[CHANGE][row]
-            said = json.dumps(said) if isinstance(said, bool) else said
-            reason = f"`{CHANGE}` is `{ADD}` or `{WITHDRAW}`, or 1 or -1, and not `{said}`"
+            reason = f"`{CHANGE}` is `{ADD}` or `{WITHDRAW}`, or 1 or -1, and not `{table[CHANGE][row]}`"
             dead.append(DeadLetter(file, line, reason, "change", text, event))
         tables[event] = table.with_columns(signs.alias(CHANGE)).filter(signs.is_not_null())
     return replace(batch, tables=tables, dead=dead)

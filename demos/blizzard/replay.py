@@ -23,7 +23,7 @@ FROM, HEIGHT, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z", "2013-02-0
 times: texts of one length, which sort as they are."""
 PACE = 1.0
 """Seconds between two hours."""
-OVER = "the storm is over, and so are its alerts; Ctrl-C, and `make {}` lets it come again"
+OVER = "the storm is over, and so are its alerts; Ctrl-C, and `make serve` lets it come again"
 
 
 def hours(until: str = UNTIL) -> Iterator[str]:
@@ -59,7 +59,7 @@ def main() -> None:
                 _await_reader()
             time.sleep(PACE)
         sys.stdout.close()
-        print(OVER.format("serve-late" if is_late else "serve"), file=sys.stderr)
+        print(OVER.replace("serve", "serve-late") if is_late else OVER, file=sys.stderr)
     except (BrokenPipeError, KeyboardInterrupt):
         sys.stderr.close()
 
