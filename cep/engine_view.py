@@ -36,7 +36,7 @@ from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.revision import Revision, RevisionWindow
 from cep.runtime.revision.revision_stats import RevisionStats
-from cep.runtime.revision.stage_replay import RowChanges
+from cep.runtime.revision.row_changes import RowChanges
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:

@@ -20,8 +20,7 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.row_changes import NetChange
-from cep.runtime.revision.stage_replay import RowChanges
+from cep.runtime.revision.row_changes import RowChanges
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ def receive_changes(parts: EngineParts, batch: EventBatch) -> None:
             revision.take(event, changes)
 
 
-def go_on(parts: EngineParts, watermark: int) -> dict[str, NetChange]:
+def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
     """Time goes on; what that completes, and what late changes put right."""
     assert parts.revision is not None, "input is revised"
     found = parts.revision.go_on(parts.buffer.frontier(max(watermark, parts.revision.watermark)))

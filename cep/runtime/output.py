@@ -18,7 +18,7 @@ from cep.runtime.buckets import stacked
 from cep.runtime.decode import frames, places
 from cep.runtime.fluent_changes import as_changes, with_begun
 from cep.runtime.impossible import refuse_impossible
-from cep.runtime.revision.row_changes import NetChange
+from cep.runtime.revision.row_changes import RowChanges
 
 Frames = dict[str, pl.DataFrame]
 Lineage = Callable[[str, Table], Sequence[pl.Series]]
@@ -67,7 +67,7 @@ class EngineOutput:
 
     def changed(
         self,
-        changes: Mapping[str, NetChange],
+        changes: Mapping[str, RowChanges],
         meanings: Mapping[str, str] | None,
         lineage: Lineage | None = None,
         holding: Callable[[], Mapping[str, list[Table]]] = dict,
@@ -77,7 +77,7 @@ class EngineOutput:
         it comes from; what is withdrawn and added with the same ones stays as it was. `holding`: what fluents hold
         now and nothing has ended."""
         both: list[Frames] = []
-        for sign, part in ((-1, "withdrawn"), (1, "added")):
+        for sign, part in ((-1, "going"), (1, "coming")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
             tables = {name: table for name, table in tables.items() if rows(table) and name not in self._hidden}
             if not tables:
@@ -131,11 +131,11 @@ class EngineOutput:
         """With the `@id` of each row; the tables of alerts have none."""
         return identified(table, self.schemas[name], meanings[name]) if name in self.schemas else table
 
-    def handed(self, changes: Mapping[str, NetChange], withdraws: bool) -> Frames:
+    def handed(self, changes: Mapping[str, RowChanges], withdraws: bool) -> Frames:
         """The same of a stage, for others that take it: rows with their places, and with `@change` if they may be
         withdrawn."""
         found: dict[str, Frames] = {}
-        for sign, part in ((-1, "withdrawn"), (1, "added")):
+        for sign, part in ((-1, "going"), (1, "coming")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
             made = self.frames(self.shown({name: [table] for name, table in tables.items() if rows(table)}))
             for name, table in made.items():

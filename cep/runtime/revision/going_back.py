@@ -23,9 +23,9 @@ from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.revision.kept_state import KeptState, copied
 from cep.runtime.revision.knowledge_replay import KnowledgeReplay
-from cep.runtime.revision.row_changes import joined
+from cep.runtime.revision.row_changes import RowChanges, joined
 from cep.runtime.revision.row_window import without
-from cep.runtime.revision.stage_replay import RowChanges, StageReplay, same
+from cep.runtime.revision.stage_replay import StageReplay, same
 from cep.runtime.revision.stretch import Given, Stretch, extend, window_of
 
 WHOLE = 0

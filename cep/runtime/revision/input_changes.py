@@ -14,7 +14,7 @@ from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, rows
 from cep.operators.goals.arrival import by_arrival, first_of_equal
 from cep.operators.goals.contract import Bools, Ints
-from cep.runtime.revision.stage_replay import RowChanges
+from cep.runtime.revision.row_changes import RowChanges
 
 UNKNOWN = "unknown-withdrawal"
 

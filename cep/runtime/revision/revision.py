@@ -32,9 +32,8 @@ from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.net_changes import all_changes, net_changes
 from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
-from cep.runtime.revision.row_changes import NetChange, joined
+from cep.runtime.revision.row_changes import RowChanges, joined
 from cep.runtime.revision.row_window import RowWindow, parted
-from cep.runtime.revision.stage_replay import RowChanges
 from cep.runtime.revision.stretch import Given, Stretch, Windows, cuts_between, extend, tables_of, window_of
 
 
@@ -115,7 +114,7 @@ class Revision:
             self.stats += RevisionStats(late=rows(late[0]) + rows(late[1]))
             self.late.setdefault(event, []).append(RowChanges(*late))
 
-    def go_on(self, at: Frontier) -> dict[str, NetChange]:
+    def go_on(self, at: Frontier) -> dict[str, RowChanges]:
         """Put right what was derived, and go on to a frontier: what that changes, for each event that it does."""
         watermark = at.watermark
         old: Given = {}
@@ -153,7 +152,7 @@ class Revision:
         if self.lineage is not None:
             self.lineage.made(old, new)
         found = dict(net_changes(self.plan, old, new, self.window.handed is not None))
-        self.stats += RevisionStats(withdrawn=sum(rows(each.withdrawn) for each in found.values()))
+        self.stats += RevisionStats(withdrawn=sum(rows(each.going) for each in found.values()))
         return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # of that it may change, too
 
     # --- state ---

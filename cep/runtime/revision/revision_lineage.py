@@ -12,8 +12,8 @@ from cep.operators.goals.contract import Ints
 from cep.plan.plan import Plan
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.machine import Machine
+from cep.runtime.revision.row_changes import RowChanges
 from cep.runtime.revision.row_window import RowWindow
-from cep.runtime.revision.stage_replay import RowChanges
 
 Given = Mapping[str, Sequence[Table]]
 _NONE = np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Several changes of rows, one after the other."""
+"""What changes of the rows of an event: which go and which come."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 
 from cep.core.relation import Table
 from cep.runtime.revision.row_window import without
-from cep.runtime.revision.stage_replay import RowChanges
 
 
 @dataclass(frozen=True, slots=True)
-class NetChange:
-    """Of a derived event: what was given and is no more, and what is given now."""
+class RowChanges:
+    """Of an event: rows that were there and are no more, and rows that are there now."""
 
-    withdrawn: Table
-    added: Table
+    going: Table
+    coming: Table
 
 
 def joined(changes: Iterable[RowChanges]) -> RowChanges:

@@ -6,7 +6,6 @@ What states hold of keys is taken out of what was kept, and put back, without a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -32,14 +31,6 @@ SMALL = 2_000_000
 """Of so many bytes what is kept is changed where it is, not overlaid."""
 
 Tables = dict[str, Table]
-
-
-@dataclass(frozen=True, slots=True)
-class RowChanges:
-    """Of an event: rows that were there and are no more, and rows that are there now."""
-
-    going: Table
-    coming: Table
 
 
 class StageReplay:
