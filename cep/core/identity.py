@@ -9,15 +9,23 @@ from hashlib import blake2b
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from cep.core.fluents import CHANGES, EDGE
+from cep.core.fluents import CHANGES, EDGE, HOLDS, SINCE_EVER
+from cep.core.hashtable import NAN
+from cep.core.identity_columns import BOOL, FLOAT, NONE, OPTIONAL, TEXT, WHOLE, IdentityColumns, column_identities
+from cep.core.nullable import MISSING
+from cep.core.relation import END, FIRST, START, Table, contiguous, rows
 from cep.core.schema import Schema
 
 ID = "@id"
 """The column that holds it."""
 
 FEW = 16
-"""Rows: fewer are written value by value."""
+"""Rows: fewer are written and hashed one by one."""
+
+_KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
+"""Kinds of values of these types, and what stands for none; the others are whole numbers."""
 
 _QUOTE = pl.Series(['"'])
 _ESCAPED = r"[^ !#-\[\]-~]"
@@ -30,21 +38,78 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
 
     Occurrences that agree in all of it are one, in the language as well.
     """
-    return table.hstack([pl.Series(ID, identity_hashes(occurrence_texts(table, schema), meaning), dtype=pl.String)])
+    return table.hstack([identities(table, schema, meaning)])
+
+
+def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
+    """That column."""
+    if table.height >= FEW:
+        found = column_identities(_of_text(table, schema), _head(schema, meaning))
+        if found is not None:
+            return _all_of(*found, table, schema, meaning)
+    return pl.Series(ID, identity_hashes(occurrence_texts(table, schema), meaning), dtype=pl.String)
+
+
+class TableIdentities:
+    """The same for tables of the engine (`cep.core.relation`) of one event, and the frames that are made of them."""
+
+    def __init__(self, schema: Schema, meaning: str) -> None:
+        self.schema, self.meaning = schema, meaning
+        self._texts = [each.name for each in schema.attributes if each.type in ("string", "iri")]
+        fluent = schema.fluent
+        about = [(WHOLE, START, 0)]
+        if fluent is None:
+            about.append((WHOLE, END, 0))
+        elif fluent.part == HOLDS:
+            about = [(OPTIONAL, START, SINCE_EVER)]
+        for at, each in enumerate(schema.attributes):
+            if each.name in self._texts:
+                about.append((TEXT, self._texts.index(each.name), NONE))
+            else:
+                kind, none = _KINDS.get(each.type, (OPTIONAL, MISSING))
+                about.append((kind, FIRST + at, none))
+        self._columns = IdentityColumns.of(_head(schema, meaning), about)
+        changes = fluent is not None and fluent.part == CHANGES
+        self._rows = not changes and all(each.type != "any" for each in schema.attributes)
+
+    def of(self, table: Table, frame: pl.DataFrame) -> pl.Series:
+        """Of occurrences that are given as this frame."""
+        if rows(table) < FEW or not self._rows:
+            return identities(frame, self.schema, self.meaning)
+        found = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])
+        return _all_of(*found, frame, self.schema, self.meaning)
+
+
+def _all_of(made: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
+    """Identities of rows, with those of odd ones, which are made one by one."""
+    if odd.any():
+        places = np.flatnonzero(odd)
+        made = made.scatter(places, identity_hashes(occurrence_texts(table[places], schema), meaning))
+    return made.alias(ID)
+
+
+def _head(schema: Schema, meaning: str) -> bytes:
+    """What is hashed before the values of a row."""
+    return f"{meaning}{json.dumps(schema.name)} [".encode()
 
 
 def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
     """Occurrences as texts, which are equal if event, start, end and arguments are. An interval in which a fluent holds
     is one from its start on, before its end is known."""
-    times = ["start", "end"] if schema.fluent is None else ["start"]
-    if schema.fluent is not None and schema.fluent.part == CHANGES:
-        times = [EDGE, "time"]
-    columns = [table[name] for name in (*times, *(attribute.name for attribute in schema.attributes))]
+    columns = _of_text(table, schema)
     name = json.dumps(schema.name)
     if table.height < FEW:
         return [f"{name} {json.dumps(row)}" for row in zip(*(column.to_list() for column in columns), strict=True)]
     written = [_written(column).to_list() for column in columns]
     return [f"{name} [{row}]" for row in map(", ".join, zip(*written, strict=True))]
+
+
+def _of_text(table: pl.DataFrame, schema: Schema) -> list[pl.Series]:
+    """The columns whose values the texts have."""
+    times = ["start", "end"] if schema.fluent is None else ["start"]
+    if schema.fluent is not None and schema.fluent.part == CHANGES:
+        times = [EDGE, "time"]
+    return [table[name] for name in (*times, *(attribute.name for attribute in schema.attributes))]
 
 
 def _written(column: pl.Series) -> pl.Series:

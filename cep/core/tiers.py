@@ -175,10 +175,10 @@ def _twin(kernel: Any) -> Callable[..., Any]:
         _twins[id(kernel)] = kernel, made
         for name in function.__code__.co_names:
             value = names.get(name)
-            if isinstance(value, Dispatcher):
-                names[name] = _twin(value)
-            elif id(value) in _stand_ins:
+            if id(value) in _stand_ins:
                 names[name] = _stand_ins[id(value)][1]
+            elif isinstance(value, Dispatcher):
+                names[name] = _twin(value)
     return _twins[id(kernel)][1]
 
 

@@ -9,18 +9,20 @@ import polars as pl
 
 from cep.core.errors import Span
 from cep.core.fluents import CHANGES, HOLDS
-from cep.core.identity import ID, identified
+from cep.core.identity import ID, TableIdentities, identities
 from cep.core.relation import Table, rows
 from cep.core.schema import CHANGE, Schema
 from cep.core.values import Pool
 from cep.plan.plan import Plan
 from cep.runtime.buckets import stacked
-from cep.runtime.decode import frames, places
+from cep.runtime.decode import FEW, frames, places
 from cep.runtime.fluent_changes import as_changes, with_begun
 from cep.runtime.impossible import refuse_impossible
 from cep.runtime.revision.row_changes import RowChanges
 
 Frames = dict[str, pl.DataFrame]
+_SIGNS = {sign: pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, FEW) for sign in (-1, 1)}
+"""The same sign often: a frame has a part of them, and shares its memory."""
 Lineage = Callable[[str, Table], Sequence[pl.Series]]
 """The columns that occurrences of an event get."""
 
@@ -44,6 +46,7 @@ class EngineOutput:
         edges = plan.edges if plan.begins else ()
         given = (name for name in plan.derived if not (name in alerts or name in edges or name in self._hidden))
         self.schemas: dict[str, Schema] = dict(map(self._given, given))
+        self._identities: dict[str, TableIdentities] = {}
 
     def _given(self, name: str) -> tuple[str, Schema]:
         """Name and schema of what is given under a name of the plan."""
@@ -88,9 +91,8 @@ class EngineOutput:
                 out = {name: table.with_columns(lineage(name, tables[name])) for name, table in out.items()}
             out = self.as_asked(out)
             if meanings is not None:
-                for name, table in out.items():
-                    signs = pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, table.height)
-                    out[name] = self._identified(name, table, meanings).hstack([signs])
+                for name, frame in out.items():
+                    out[name] = frame.hstack(self._named(name, frame, tables, meanings) + _signs(sign, frame.height))
             both.append(out)
         if meanings is not None and self.plan.begins:
             self._add_unended(both, holding, meanings, lineage)
@@ -122,14 +124,23 @@ class EngineOutput:
             (rows_,) = held[name]
             out = frames({name: [rows_]}, self.plan.schemas, self.pool)[name]
             out = out if lineage is None else out.with_columns(lineage(name, rows_))
-            out = self._identified(name, out, meanings).filter(pl.col(ID).is_in(gone[name].implode()))
-            out = out.with_columns(pl.lit(1, pl.Int8).alias(CHANGE))
+            named = out.hstack([identities(out, self.schemas[name], meanings[name])])
+            out = named.filter(pl.col(ID).is_in(gone[name].implode()))
+            out = out.hstack(_signs(1, out.height))
             if out.height:
                 added[name] = _one_after_another([*([added[name]] if name in added else []), out])
 
-    def _identified(self, name: str, table: pl.DataFrame, meanings: Mapping[str, str]) -> pl.DataFrame:
-        """With the `@id` of each row; the tables of alerts have none."""
-        return identified(table, self.schemas[name], meanings[name]) if name in self.schemas else table
+    def _named(
+        self, name: str, frame: pl.DataFrame, tables: Mapping[str, Table], meanings: Mapping[str, str]
+    ) -> list[pl.Series]:
+        """The `@id` of each row, made of tables that are given as they are; the tables of alerts have none."""
+        if name not in self.schemas:
+            return []
+        if name not in self._identities:
+            self._identities[name] = TableIdentities(self.schemas[name], meanings[name])
+        if self.plan.changes or self.plan.begins:  # frames have other rows
+            return [identities(frame, self.schemas[name], meanings[name])]
+        return [self._identities[name].of(tables[name], frame)]
 
     def handed(self, changes: Mapping[str, RowChanges], withdraws: bool) -> Frames:
         """The same of a stage, for others that take it: rows with their places, and with `@change` if they may be
@@ -153,6 +164,13 @@ class EngineOutput:
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Tables of one event, in the columns of the first."""
     return tables[0] if len(tables) == 1 else pl.concat([each.select(tables[0].columns) for each in tables])
+
+
+def _signs(sign: int, count: int) -> list[pl.Series]:
+    """So many times the same sign, as a column."""
+    if count > FEW:
+        return [_SIGNS[sign].new_from_index(0, count)]
+    return [_SIGNS[sign][:count]]
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:

@@ -1,0 +1,176 @@
+"""Numbers as text in kernels: whole ones, and floats by the shortest digits that read back as the same float, as `repr`
+and JSON write them.
+
+The digits of floats are those of Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), which
+multiplies a float by the power of ten that leaves as many digits as are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from cep.core.kernels import njit
+from cep.core.tiers import stands_for
+
+LETTERS = 24
+"""Letters of the longest number: -2.2250738585072014e-308."""
+ENDLESS = 0x7FF0000000000000
+"""The bits of an infinite float; those of greater ones are no numbers."""
+UNSIGNED = 2**63 - 1
+"""All bits but the sign."""
+
+_LEAST, _MOST = -292, 324
+
+
+def _power(ten: int) -> tuple[int, int]:
+    """A power of ten as 128 bits of which the first is set, rounded up: the upper half and the lower one."""
+    shift = 127 - (ten * 1741647 >> 19)  # log2 of it, as in the paper
+    above, below = 10 ** max(ten, 0) << max(shift, 0), 10 ** max(-ten, 0) << max(-shift, 0)
+    return divmod(-(-above // below), 2**64)
+
+
+_POWERS = np.array([_power(ten) for ten in range(_LEAST, _MOST + 1)], np.uint64)
+_TENS = np.array([10**power for power in range(1, 19)], np.uint64)
+
+# A whole number in a kernel is signed, unless it is told otherwise.
+_0, _1, _2, _4, _10, _40 = map(np.uint64, (0, 1, 2, 4, 10, 40))
+_48, _52, _100 = map(np.uint64, (48, 52, 100))
+_FRACTION = np.uint64(2**52 - 1)
+
+
+def _upper(typing_context: Any, one: Any, other: Any) -> Any:
+    """The upper 64 bits of a product, which numba has no type for."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(each, wide) for each in arguments))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), code
+
+
+# To a kernel it is a function; what it gets there are values, not the types that the code above sees.
+upper: Callable[[Any, Any], Any] = cast(Any, intrinsic(_upper))
+stands_for(upper, lambda one, other: np.uint64(int(one) * int(other) >> 64))
+
+
+@njit(cache=True, _nrt=False, forceinline=True)
+def _to_odd(power, by):  # type: ignore[no-untyped-def]
+    """The product with a power of ten without its last 128 bits; odd where these say that it is no whole number."""
+    lower = _POWERS[power, 0] * by
+    total = lower + upper(_POWERS[power, 1], by)
+    carried = _1 if total < lower else _0
+    return (upper(_POWERS[power, 0], by) + carried) | (_1 if total > _1 else _0)
+
+
+@njit(cache=True, _nrt=False)
+def _shortest(bits):  # type: ignore[no-untyped-def]
+    """The shortest digits of a positive float, and by which power of ten they are to be multiplied. The quarters of the
+    names of the paper: what reads back as the float lies between `low` and `high`, of which `middle` is nearest."""
+    fraction, exponent = np.uint64(bits) & _FRACTION, (bits >> 52) - 1075
+    near = fraction == _0 and exponent > -1074  # the next lower float is nearer than the next higher one
+    c = fraction | (_1 << _52)
+    if exponent == -1075:  # a float of fewer bits
+        c, exponent = fraction, -1074
+    if -52 <= exponent <= 0 and c & ((_1 << np.uint64(-exponent)) - _1) == _0:
+        return c >> np.uint64(-exponent), 0  # a whole number
+    odd = c & _1
+    k = (exponent * 1262611 - (524031 if near else 0)) >> 22
+    ten = -k - _LEAST
+    shift = np.uint64(exponent + ((-k * 1741647) >> 19) + 1)
+    low = _to_odd(ten, (_4 * c - (_1 if near else _2)) << shift) + odd
+    middle = _to_odd(ten, (_4 * c) << shift)
+    high = _to_odd(ten, (_4 * c + _2) << shift) - odd
+    digits = middle // _4
+    fewer = digits // _10
+    below, above = low <= _40 * fewer, _40 * fewer + _40 <= high
+    if below != above:
+        return fewer + (_1 if above else _0), k + 1
+    below, above = low <= _4 * digits, _4 * digits + _4 <= high
+    if below != above:
+        return digits + (_1 if above else _0), k
+    half = _4 * digits + _2
+    up = middle > half or (middle == half and digits & _1 == _1)
+    return digits + (_1 if up else _0), k
+
+
+@njit(cache=True, _nrt=False)
+def write_digits(letters, at, number):  # type: ignore[no-untyped-def]
+    """Write a number without a sign; gives where it ends: after LETTERS at most, as in all of these."""
+    end = at + 1
+    for i in range(len(_TENS)):
+        end += number >= _TENS[i]
+    place = end
+    while number >= _100:
+        rest = number // _100
+        two = number - _100 * rest
+        letters[place - 1], letters[place - 2] = _48 + two % _10, _48 + two // _10
+        number = rest
+        place -= 2
+    letters[place - 1] = _48 + number % _10
+    if number >= _10:
+        letters[place - 2] = _48 + number // _10
+    return end
+
+
+@njit(cache=True, _nrt=False)
+def write_whole(letters, at, number):  # type: ignore[no-untyped-def]
+    """Write a whole number, but the least of all, which has no opposite."""
+    if number < 0:
+        letters[at] = 45  # minus
+        return write_digits(letters, at + 1, np.uint64(-number))
+    return write_digits(letters, at, np.uint64(number))
+
+
+@njit(cache=True, _nrt=False)
+def write_float(letters, at, bits):  # type: ignore[no-untyped-def]
+    """Write the float of these bits, which is finite."""
+    if bits < 0:
+        letters[at] = 45
+        at += 1
+    size = bits & UNSIGNED
+    digits, power = (_0, 0) if size == 0 else _shortest(size)
+    while power < 0 and digits % _10 == _0:
+        digits //= _10
+        power += 1
+    end = write_digits(letters, at, digits)
+    point = end + power
+    if not -3 <= point - at <= 16:
+        return _with_exponent(letters, at, end, point - at - 1)
+    for i in range(end, point):
+        letters[i] = 48
+    if power >= 0:
+        letters[point], letters[point + 1] = 46, 48  # .0
+        return point + 2
+    before = max(at, point)  # what is left of the point stays
+    moved = 1 if point > at else 2 + at - point
+    for i in range(end - 1, before - 1, -1):
+        letters[i + moved] = letters[i]
+    for i in range(before, before + moved):
+        letters[i] = 48
+    letters[before + (0 if point > at else 1)] = 46
+    return end + moved
+
+
+@njit(cache=True, _nrt=False)
+def _with_exponent(letters, at, end, exponent):  # type: ignore[no-untyped-def]
+    """Put a point after the first digit, unless there is no other, and an exponent at the end."""
+    while end > at + 1 and letters[end - 1] == 48:
+        end -= 1
+    if end > at + 1:
+        for i in range(end - 1, at, -1):
+            letters[i + 1] = letters[i]
+        letters[at + 1] = 46
+        end += 1
+    letters[end], letters[end + 1] = 101, 45 if exponent < 0 else 43  # e, and the sign
+    size = np.uint64(abs(exponent))
+    if size < _10:
+        letters[end + 2] = 48
+        return write_digits(letters, end + 3, size)
+    return write_digits(letters, end + 2, size)
