@@ -32,7 +32,8 @@ def _power(ten: int) -> tuple[int, int]:
     """A power of ten as 128 bits of which the first is set, rounded up: the upper half and the lower one."""
     shift = 127 - (ten * 1741647 >> 19)  # log2 of it, as in the paper
     above, below = 10 ** max(ten, 0) << max(shift, 0), 10 ** max(-ten, 0) << max(-shift, 0)
-    return divmod(-(-above // below), 2**64)
+    upper, lower = divmod(-(-above // below), 2**64)
+    return int(upper), int(lower)
 
 
 _POWERS = np.array([_power(ten) for ten in range(_LEAST, _MOST + 1)], np.uint64)

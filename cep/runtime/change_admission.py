@@ -12,7 +12,7 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.relation import END, ORDER, Table, rows
 from cep.core.schema import ARRIVAL, CHANGE, Schema
-from cep.core.time import BEGINNING
+from cep.core.time import BEGINNING, END_OF_TIME
 from cep.operators.goals.contract import Bools, Ints
 from cep.runtime import encode
 from cep.runtime.admission import EventBatch, admitted_events
@@ -25,17 +25,17 @@ from cep.runtime.revision.row_changes import RowChanges
 
 @dataclass(slots=True)
 class _Pushed:
-    """Occurrences of one event as they came, in order; which of them withdraw; the rows of the pushed table that they
-    were (None: they are all)."""
+    """Occurrences of one event as they came, in order; which of them withdraw (None: none does); the rows of the pushed
+    table that they were (None: they are all). `span`: their first and last end."""
 
     table: Table
-    withdraws: Bools
+    withdraws: Bools | None
     rows: Ints | None = None
+    span: tuple[int, int] = (END_OF_TIME, BEGINNING)
 
-    @classmethod
-    def of(cls, admitted: encode.Admitted) -> _Pushed:
-        """All of them come."""
-        return cls(admitted.table, np.zeros(rows(admitted.table), np.bool_), admitted.rows)
+    def __post_init__(self) -> None:
+        if rows(self.table):
+            self.span = int(self.table[END].min()), int(self.table[END].max())
 
     def pushed(self, places: Ints) -> list[int]:
         """Which pushed rows some of the occurrences were."""
@@ -52,14 +52,16 @@ def receive_changes(parts: EngineParts, batch: EventBatch) -> None:
     _refuse_final(parts, revision, pushed, isinstance(batch, Mapping))
     for event, each in pushed.items():
         if event in (revision.window.handed or ()):
-            revision.take(event, RowChanges(each.table[:, each.withdraws], each.table[:, ~each.withdraws]))
+            goes = np.zeros(rows(each.table), np.bool_) if each.withdraws is None else each.withdraws
+            revision.take(event, RowChanges(each.table[:, goes], each.table[:, ~goes]))
         elif rows(each.table):
-            parts.buffer.count(each.table)
+            parts.buffer.count(*each.span)
             known, key = partial(revision.known, event), parts.plan.schemas[event].key_places
-            changes, unknown = input_changes(each.table, each.withdraws, known, revision.last(event), key)
+            last = revision.last(event)
+            changes, unknown = input_changes(each.table, each.span[0], each.withdraws, known, last, key)
             reason = "withdraws a record that is not there"
             parts.dead += [RefusedRow(event, row, UNKNOWN, reason) for row in each.pushed(unknown)]
-            revision.take(event, changes)
+            revision.take(event, changes, each.span if changes.coming is each.table else None)
 
 
 def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
@@ -74,7 +76,7 @@ def _taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, _Pushed], i
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)
         parts.dead += [row for one in admitted.values() for row in one.dead]
-        return {name: _Pushed.of(one) for name, one in admitted.items()}, position
+        return {name: _Pushed(one.table, None, one.rows) for name, one in admitted.items()}, position
     found, position = {}, parts.position
     for name, frame in batch.items():
         schema = parts.schema(name)
@@ -82,7 +84,7 @@ def _taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, _Pushed], i
         if withdraws is None:
             come = encode.admit(encode.PushedColumns.of(frame), schema, parts.pool, position)
             parts.dead += come.dead
-            found[name] = _Pushed.of(come)
+            found[name] = _Pushed(come.table, None, come.rows)
         else:
             found[name] = _changes(parts, schema, frame, withdraws, position)
         position += frame.height
@@ -134,11 +136,10 @@ def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pus
     """Rows that end when nothing may change any more become dead."""
     behind = revision.window.behind + revision.window.length
     length = None if parts.buffer.lateness is None else behind - 1
-    come = {name: each.table for name, each in pushed.items()}
-    ends = [table[END] for table in come.values() if rows(table)]
-    latest = max((int(each.max()) for each in ends), default=BEGINNING)
-    if all(int(each.min()) > max(revision.stable, latest - behind) for each in ends):
+    latest = max((each.span[1] for each in pushed.values()), default=BEGINNING)
+    if all(each.span[0] > max(revision.stable, latest - behind) for each in pushed.values()):
         return
+    come = {name: each.table for name, each in pushed.items()}
     late = encode.late(come, revision.stable, length, tables)
     for name, mask in late.items():
         if not mask.any():
@@ -149,6 +150,6 @@ def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pus
         kept = np.flatnonzero(~mask)
         pushed[name] = _Pushed(
             np.ascontiguousarray(each.table[:, kept]),
-            each.withdraws[kept],
+            None if each.withdraws is None else each.withdraws[kept],
             kept if each.rows is None else each.rows[kept],
         )

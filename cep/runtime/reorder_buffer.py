@@ -42,12 +42,11 @@ class ReorderBuffer:
         for name, table in tables.items():
             if rows(table):
                 self.waiting.setdefault(name, []).append(table)
-                self.count(table)
+                self.count(int(table[END].min()), int(table[END].max()))
 
-    def count(self, table: Table) -> None:
-        """Occurrences have come, of which there are some."""
-        self.latest = max(self.latest, int(table[END].max()))
-        self.first = min(self.first, int(table[END].min()))
+    def count(self, first: int, last: int) -> None:
+        """Occurrences have come, of which these are the first and the last end."""
+        self.first, self.latest = min(self.first, first), max(self.latest, last)
 
     def frontier(self, watermark: int) -> Frontier:
         """How far time has come there."""

@@ -122,6 +122,11 @@ class GoingBack:
         for number in sorted(state.overlays):
             self.replays[number].settle(state)
 
+    @property
+    def numbered(self) -> int:
+        """How many keys have numbers, of the stage with the most."""
+        return max((replay.numbers.count for replay in self.replays.values()), default=0)
+
     def clear(self) -> None:
         """Forget the numbers of keys, which no state uses any more."""
         for replay in self.replays.values():

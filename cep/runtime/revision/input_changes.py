@@ -23,17 +23,22 @@ KnownRows = Callable[[Ints], Table]
 
 
 def input_changes(
-    pushed: Table, withdraws: Bools, known: KnownRows, last: int, key: tuple[int, ...] | None
+    pushed: Table, first: int, withdraws: Bools | None, known: KnownRows, last: int, key: tuple[int, ...] | None
 ) -> tuple[RowChanges, Ints]:
     """What rows, in order of their positions, change; and which of them withdraw what is not there.
 
-    `withdraws`: which rows do that. `last`: no row known ends after it. `key`: the arguments that make two
-    records of one time the same one; None: all of them. What ends later than all that is known is looked for nowhere:
-    of equal rows that come together the goals make one, as they do without revision.
+    `first`: the first of their ends; `withdraws`: which rows do that, None: none. `last`: no row known ends after it.
+    `key`: the arguments that make two records of one time the same one; None: all of them. What ends later than all
+    that is known is looked for nowhere: of equal rows that come together the goals make one, as they do without
+    revision.
     """
     ends, none = pushed[END], np.empty(0, np.int64)
+    if first > last and withdraws is None and key is None:
+        return RowChanges(pushed[:, :0], pushed), none
     asked = ends <= last
-    if withdraws.any():
+    if withdraws is None:
+        withdraws = np.zeros(len(ends), np.bool_)
+    else:
         asked |= np.isin(ends, ends[withdraws])
     if key is not None and not asked.all():
         asked |= _twice(pushed[:, ~asked], ends, key)

@@ -20,6 +20,8 @@ from cep.runtime.keyed_stage import Key, encoded_key
 
 FEW = 4
 """So many keys are looked for one by one."""
+KEPT = 1024
+"""So many numbers may be of keys that are in the window no more, and as many as the window has rows."""
 NEAR = 1 << 20
 """Keys whose words lie in so narrow a range are looked up in a table of it."""
 

@@ -28,6 +28,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.going_back import GoingBack, Window
 from cep.runtime.revision.kept_state import KeptState, copied
+from cep.runtime.revision.key_numbers import KEPT
 from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.net_changes import all_changes, net_changes
 from cep.runtime.revision.revision_lineage import RevisionLineage
@@ -95,10 +96,14 @@ class Revision:
         """No row of an input event ends after it."""
         return max((window.last for window in self._taken(event)), default=BEGINNING)
 
-    def take(self, event: str, changes: RowChanges) -> None:
-        """Take rows of an event in and out, all of which end after `stable`."""
+    def take(self, event: str, changes: RowChanges, span: tuple[int, int] | None = None) -> None:
+        """Take rows of an event in and out, all of which end after `stable`. `span`: the first and the last end of
+        those that come, if it is known."""
         for follow in self.followers:
             follow(event, changes)
+        if span is not None and span[0] > self.watermark and not rows(changes.going):
+            self._window(self.waiting, event).add(changes.coming, span)
+            return
         late = []
         for table, come in ((changes.going, False), (changes.coming, True)):
             before = table[END] <= self.watermark
@@ -125,7 +130,10 @@ class Revision:
                 self._revise(old, new, at)
                 self.latest.forget()
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
-        for until in cuts_between(self.watermark, watermark, self.length, self.latest.expected > 0):
+        since = self.watermark
+        if since == BEGINNING:  # nothing is held, and all that comes ends later
+            since = max(since, min(at.first, watermark) - 1)
+        for until in cuts_between(since, watermark, self.length, self.latest.expected > 0):
             stretch = self.stretches[-1]
             if self.watermark == until - 1:
                 self.latest.begin(self.machine, until)
@@ -142,12 +150,14 @@ class Revision:
             extend(new, made)
             self.latest.made(until, made)
             self.watermark = until
-            if self.length and stretch.ends(until, watermark, self.length, self.machine.size[0]):
+            if self.length and stretch.ends(until, watermark, self.length, lambda: self.machine.size[0]):
                 self.stretches.append(Stretch(until, KeptState(copied(self.machine.states()))))
         if not self.length:  # nothing goes back
             self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
+        if self.going_back.numbered > KEPT + sum(w.size for each in self.stretches for w in each.inputs.values()):
+            self._settle()
         self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made(old, new)

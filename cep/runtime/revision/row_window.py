@@ -30,12 +30,13 @@ class RowWindow:
         self._sorted: list[bool] = []
         """Of each table whether it is known to be sorted by end."""
 
-    def add(self, table: Table) -> None:
-        """More rows, in any order. The table is kept, and must not be written any more."""
+    def add(self, table: Table, span: tuple[int, int] | None = None) -> None:
+        """More rows, in any order. The table is kept, and must not be written any more. `span`: their first and last
+        end, if they are known."""
         if not rows(table):
             return
         table = contiguous(table)
-        self._append(table, (int(table[END].min()), int(table[END].max())), False)
+        self._append(table, span or (int(table[END].min()), int(table[END].max())), False)
         while len(self.runs) > 1 and rows(self.runs[-2]) < min(SMALL, 2 * rows(self.runs[-1])):
             spans = self._spans[-2:]
             joined = np.concatenate(self.runs[-2:], axis=1)

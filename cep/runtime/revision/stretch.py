@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cep.core.relation import Table
@@ -28,14 +28,14 @@ class Stretch:
     inputs: Windows = field(default_factory=dict)
     given: Windows = field(default_factory=dict)
 
-    def ends(self, until: int, watermark: int, length: int, held: int) -> bool:
+    def ends(self, until: int, watermark: int, length: int, held: Callable[[], int]) -> bool:
         """Whether another one begins at `until`, on the way to a watermark, where the window is of this length and
         goals hold so many rows."""
         long = until - self.since
         if long < spacing(length):
             return False
         came = sum(window.size for window in self.inputs.values())
-        return until < watermark or long * FEWEST >= length or came >= max(LEAST_ROWS, 2 * held)
+        return until < watermark or long * FEWEST >= length or (came >= LEAST_ROWS and came >= 2 * held())
 
 
 def spacing(length: int) -> int:

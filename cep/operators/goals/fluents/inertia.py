@@ -187,14 +187,17 @@ class InertiaGoal(NumberedState):
 
     def _state(self) -> Arrays:
         held = np.flatnonzero(self.state[: self.keys.count, HOLDS])
+        heap = self.heap[: self.counts[S_HEAP]]
+        kept = np.ascontiguousarray(self.state.take(held, axis=0)[:, :KEPT])
+        if not len(heap):
+            return {"keys": self.keys.known[held], "held": kept, "heap": heap.copy()}
         place = np.full(self.keys.count, -1, np.int64)
         place[held] = np.arange(len(held))
-        heap = self.heap[: self.counts[S_HEAP]]
         heap = heap[(place[heap[:, SLOT]] >= 0) & (self.state[heap[:, SLOT], DUE] == heap[:, WHEN])]
         heap = heap[np.lexsort((heap[:, TURN], heap[:, WHEN]))]
         heap[:, SLOT] = place[heap[:, SLOT]]
         heap[:, TURN] = np.arange(len(heap))
-        return {"keys": self.keys.known[held], "held": self.state[held, :KEPT], "heap": heap}
+        return {"keys": self.keys.known[held], "held": kept, "heap": heap}
 
     def _read(self, batch: pa.RecordBatch) -> Arrays:
         arrays = restored(batch, keys=self.spec.keys, held=KEPT, heap=3)

@@ -1,0 +1,71 @@
+"""What revision holds is by the window: it does not grow with the stream, whose keys are new ones again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cep.engine import Engine
+from cep.runtime.revision import revision
+from tests.test_revision import Rows, rows
+
+SECOND = 1_000_000
+TEXT = """
+event reading(k: int, v: float) TIME t.
+fluent high(k: int).
+initiate high(K) <- reading(K, V) WHERE V > 0.6.
+terminate high(K) <- reading(K, V) WHERE V < 0.5.
+rise(K, A, B) <- (reading(K, A) SEQ reading(K, B)) WHERE A < 0.4, B > 0.6 WITHIN 2 s.
+"""
+WINDOW, STEP, KEYS, LATE = 4 * SECOND, SECOND // 2, 20, 10
+
+
+def readings(steps: int) -> list[pl.DataFrame]:
+    """A push each half second, of keys that are new every second, and end what holds of them before. The first rows
+    of each come late, with those of the next."""
+    rng = np.random.default_rng(5)
+    made = []
+    for step in range(steps):
+        times = step * STEP + np.sort(rng.choice(STEP, 40, replace=False))
+        keys = step // 2 * KEYS + rng.integers(0, KEYS, 40)
+        values = rng.random(40).round(3)
+        if step % 2:
+            keys[-KEYS:], values[-KEYS:] = step // 2 * KEYS + np.arange(KEYS), 0.0
+        made.append(pl.DataFrame({"time": times, "k": keys, "v": values}))
+    late = [each[:LATE] for each in made]
+    return [pl.concat([each[LATE:], *late[max(0, at - 1) : at]]) for at, each in enumerate(made)]
+
+
+def held(engine: Engine) -> tuple[int, int, int]:
+    """Rows and bytes of the window, and keys that have numbers."""
+    revised = engine._parts.revision
+    assert revised is not None
+    return *revised.size, revised.going_back.numbered
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_held_is_by_the_window(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revision, "KEPT", 16)
+    pushes = readings(240)
+    every = pl.concat(pushes).sort("time", maintain_order=True)
+    if not late:
+        pushes = [every[at : at + 40] for at in range(0, every.height, 40)]
+    engine, sizes, net = Engine.from_text(TEXT, revise=WINDOW), [], Rows()
+    for table in pushes:
+        engine.forget()  # what steps leave for later, so that states are what they need to be
+        made = engine.push({"reading": table})
+        net.subtract(rows(made, -1))
+        net.update(rows(made, 1))
+        sizes.append(held(engine))
+    made = engine.close()
+    net.subtract(rows(made, -1))
+    net.update(rows(made, 1))
+    begun, later = (np.max(part, axis=0) for part in (sizes[:24], sizes[24:]))
+    assert (later <= 1.5 * begun + 16).all(), (begun, later)
+    assert late == bool(later[2]), "only what comes late gets numbers"
+    assert later[2] <= 16 + later[0]
+    plain = Engine.from_text(TEXT)
+    expected = rows(plain.push({"reading": every}))
+    expected.update(rows(plain.close()))
+    assert +net == expected
