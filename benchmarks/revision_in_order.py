@@ -1,4 +1,5 @@
-"""Revision in order: what `revise` costs where nothing comes late, and the bytes that the window holds of a row.
+"""Revision in order: what `revise` costs where nothing comes late, and what is held of a stream and of one ten times as
+long.
 
 python -m benchmarks.revision_in_order [--keys 1000 100000] [--events 1000000]
 """
@@ -37,6 +38,15 @@ def pushes_of(events: int, keys: int, kind: str) -> list[Any]:
     return made
 
 
+def most_held(pushes: list[Any], window: int) -> tuple[int, int]:
+    """The most rows and bytes that an engine holds."""
+    engine, sizes = engine_of(window), []
+    for table in pushes:
+        engine.push({"reading": table})
+        sizes.append((engine.state_rows, engine.state_bytes))
+    return max(rows for rows, _ in sizes), max(size for _, size in sizes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.revision_in_order", description=__doc__)
     parser.add_argument("--keys", nargs="*", type=int, default=[1000, 100_000])
@@ -53,6 +63,12 @@ def main() -> None:
             print(
                 f"{keys:>7,} keys, {kind}: {plain:.2f} s, with revision {revised:.2f} s, {ratio:.2f} times", flush=True
             )
+        if 100 * keys > given.events:  # a tenth of the stream has not had all of them
+            continue
+        pushes = pushes_of(given.events, keys, "apart")
+        for some in (pushes[: len(pushes) // 10], pushes):
+            held, size = most_held(some, window // 10)
+            print(f"{keys:>7,} keys, {len(some) * PUSH:,} events: {held:,} rows held, {size / 1e6:.1f} MB", flush=True)
 
 
 if __name__ == "__main__":

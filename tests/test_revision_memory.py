@@ -47,7 +47,7 @@ def held(engine: Engine) -> tuple[int, int, int]:
 @pytest.mark.parametrize("late", [False, True])
 def test_what_is_held_is_by_the_window(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revision, "KEPT", 16)
-    pushes = readings(240)
+    pushes = readings(120)
     every = pl.concat(pushes).sort("time", maintain_order=True)
     if not late:
         pushes = [every[at : at + 40] for at in range(0, every.height, 40)]
@@ -62,9 +62,9 @@ def test_what_is_held_is_by_the_window(late: bool, monkeypatch: pytest.MonkeyPat
     net.subtract(rows(made, -1))
     net.update(rows(made, 1))
     begun, later = (np.max(part, axis=0) for part in (sizes[:24], sizes[24:]))
-    assert (later <= 1.5 * begun + 16).all(), (begun, later)
+    assert (later[:2] <= 1.5 * begun[:2]).all(), (begun, later)
     assert late == bool(later[2]), "only what comes late gets numbers"
-    assert later[2] <= 16 + later[0]
+    assert later[2] <= 16 + later[0], "of 1,200 keys that come"
     plain = Engine.from_text(TEXT)
     expected = rows(plain.push({"reading": every}))
     expected.update(rows(plain.close()))
