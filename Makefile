@@ -14,7 +14,7 @@ FUZZ ?= 20
 # How many minutes `make soak` runs.
 SOAK ?= 30
 
-# How many processes pytest uses: one for each core, or `make test WORKERS=0` for none.
+# How many processes pytest uses: one more than there are cores, since tests wait for others, or `make test WORKERS=0` for none.
 WORKERS ?= auto
 
 # Which long tests `make test` runs: none, all, or a share of them: `make test LONG=2/6`.

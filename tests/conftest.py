@@ -61,6 +61,14 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(wrong)) from None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto` one more than there are processors, since tests wait for Spark, servers and for each other to compile
+    a kernel; in the checked run they do not."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return (len(affinity(0)) if affinity else os.cpu_count() or 1) + (not CHECKED)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the long tests of other shares. Those that run have more time."""
     share = long.Share.read(config.getoption("long"))

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cep.compile import compiled, divided
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -53,12 +54,14 @@ def events(random: Random, first: int, count: int) -> list[Event]:
 def begun(**options: Any) -> tuple[bytes, Callable[[bytes], Any]]:
     """A snapshot of a program with all kinds of goals, and what is derived from it on."""
     random = Random(4)
-    engine = Engine.from_text(ALL, lateness=5 * SECOND, **options)
+    compiling, running = divided({"lateness": 5 * SECOND, **options})
+    program = compiled(ALL, "<program>", compiling)
+    engine = Engine(program, running)
     engine.push(events(random, 1, 60))
     later = events(random, 61, 40)
 
     def then(blob: bytes) -> Any:
-        again = Engine.from_text(ALL, lateness=5 * SECOND, **options).restore(blob)
+        again = Engine(program, running).restore(blob)
         made = [again.push(later), again.close()]
         return {name: [each[name].rows() for each in made if name in each] for name in again.outputs}
 

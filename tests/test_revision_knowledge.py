@@ -21,7 +21,7 @@ from tests.formula_maker import FEATURES
 from tests.long import seeds
 from tests.test_formula_knowledge import ALWAYS, triples
 from tests.test_formula_knowledge import random_case as random_formulas
-from tests.test_revision import Change, Known, Rows, rows, tables
+from tests.test_revision import UNSEEN, Change, Known, Rows, rows, tables
 
 NOTHING = pl.DataFrame()
 Update = tuple[int, str | None, str | None]
@@ -122,6 +122,7 @@ def check(
         things.insert(rng.randint(0, len(things)), update)
     known_, net, taken, late = Known(length, keys), Rows(), [], 0
     position = 0
+    looks = random.Random(text)
     while things:
         piece, things = things[: (count := rng.choice((1, 1, 2, 4)))], things[count:]
         watermark, came = engine.watermark, []
@@ -149,6 +150,8 @@ def check(
         net.update(rows(made, 1))
         said = text, piece, taken, known_.in_order(), length
         assert set(net.values()) <= {0, 1}, said
+        if looks.random() < UNSEEN:
+            continue
         other = engine_of(lateness=None)
         known_.into(other)
         other.updates(sorted(taken, key=lambda each: each[0]))
