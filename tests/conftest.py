@@ -63,8 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto` one more than there are processors, since tests wait for Spark, servers and for each other to compile
-    a kernel; in the checked run they do not."""
+    """For `-n auto` one more than there are processors, since tests wait for Spark, for servers and for each other to
+    compile a kernel; in the checked run they do not."""
     affinity = getattr(os, "sched_getaffinity", None)
     return (len(affinity(0)) if affinity else os.cpu_count() or 1) + (not CHECKED)
 

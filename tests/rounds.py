@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from cep.compile import compiled, divided
 from cep.core.schema import ARRIVAL
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
@@ -22,8 +23,10 @@ class Buckets:
     """`round` after round. What stages hand on is shuffled, engines are stopped and restored, as `random` has it."""
 
     def __init__(self, text: str, count: int, random: Random, **options: Any) -> None:
-        self.text, self.options, self.random = text, options, random
-        whole = Engine.from_text(text, **options)
+        self.random = random
+        compiling, self.running = divided(options)
+        self.program = compiled(text, "<program>", compiling)
+        whole = Engine(self.program, self.running)
         self.inputs, self.schemas = whole.plan.inputs, whole.plan.schemas
         self.stages: tuple[Stage, ...] = partition(whole.plan)
         self.merged = {event for stage in self.stages for event in stage.merged}
@@ -31,7 +34,7 @@ class Buckets:
         self.engines = [[self.engine(stage) for _ in range(count if stage.keyed else 1)] for stage in self.stages]
 
     def engine(self, stage: Stage) -> Engine:
-        return Engine.from_text(self.text, stage=stage.number, lateness=None, **self.options)
+        return Engine(self.program, self.running, stage=stage.number, lateness=None)
 
     def round(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> dict[str, pl.DataFrame]:
         """What the tables (with `order`) and all that ends up to the watermark give."""

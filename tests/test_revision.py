@@ -24,8 +24,8 @@ from tests.test_equivalence import types
 from tests.test_formulas import FEATURES, random_case
 
 UNSEEN = 0.6
-"""The share of pushes after which nothing is compared with a run over all there is, which takes longer than a push. What
-one has wrong mostly stays wrong, and at the end all is compared."""
+"""The share of pushes after which nothing is compared with a run over all there is, which takes longer than a push.
+What one has wrong mostly stays wrong, and at the end all is compared."""
 
 Change = tuple[Event, int]
 Rows = Counter[tuple[object, ...]]

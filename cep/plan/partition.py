@@ -55,8 +55,15 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
     As many rules as can run keyed do, in as few stages as a greedy choice of keys finds. What is derived is exactly
     what one process derives: a rule after which the order of simultaneous events would not be known, where a goal of
-    another stage goes by it, runs in one place.
+    another stage goes by it, runs in one place. Found once: each engine of a stage, and each that revises, asks again.
     """
+    if not plan.stages:
+        plan.stages.append(_partition(plan))
+    stages: tuple[Stage, ...] = plan.stages[0]
+    return stages
+
+
+def _partition(plan: Plan) -> tuple[Stage, ...]:
     dependencies = Dependencies(plan)
     ties = Ties(dependencies)
     forced: dict[int, Reason] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -37,7 +38,7 @@ class Plan:
     rules (by number) that need it; `points`: whether its occurrences are all instants; `heads` in program order with
     their typed arguments; `groups`: what runs together, in order; `origin`: of a stage's plan, the numbers that its
     nodes have in the whole one; `changes`: of fluents it gives each beginning and end instead of their
-    intervals, `begins`: besides them.
+    intervals, `begins`: besides them; `stages`: how it is split, once that was asked (`partition`).
     """
 
     rules: Rules
@@ -57,6 +58,7 @@ class Plan:
     origin: tuple[int, ...] | None = None
     changes: bool = False
     begins: bool = False
+    stages: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def types(self, number: int) -> list[str]:
         """The types of a node's columns."""
