@@ -16,7 +16,7 @@ from cep.command import app
 from connectors.inputs import INPUT_FORMATS
 
 ANSWER = r"""
-source <(cep completion bash)
+source .asked/cep.bash
 complete -p cep > /dev/null || exit 1
 COMP_LINE="$1" COMP_POINT=${#1}
 COMP_WORDS=() COMP_CWORD=0
@@ -40,6 +40,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = folder / "bin" / "cep"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cep "$@"\n')
     program.chmod(0o755)
+    script = CliRunner().invoke(app, ["completion", "bash"], prog_name="cep").stdout
+    (folder / ".asked").mkdir()
+    (folder / ".asked" / "cep.bash").write_text(script)
     return folder
 
 
@@ -84,7 +87,7 @@ ALWAYS = {
     "cep run rules.cep --input reading=re",
     "cep run rules.cep --policy ",
 }
-"""One of each kind; the others are long: each starts two processes."""
+"""One of each kind; the others are long: each starts a process."""
 
 
 @pytest.mark.parametrize(
