@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine, detect
 from cep.events import Event
+from cep.plan.partition import partition
 from tests.cases_format import difference
 from tests.partitions import crowded, derived, reasons, split
 from tests.program_maker import SECOND
@@ -229,3 +232,9 @@ def test_a_stage_reads_its_inputs_and_makes_its_outputs() -> None:
     assert (list(second.inputs), list(second.outputs)) == (["e"], ["f"])
     with pytest.raises(ValueError, match="a program of 2 stages has no stage 3"):
         Engine.from_text(program, stage=3)
+
+
+def test_a_plan_is_split_once_and_what_is_made_of_it_anew() -> None:
+    plan = Engine.from_text("event a(k: int) TIME t. x(K) <- a(K) SEQ a(K).").plan
+    assert partition(plan) is partition(plan)
+    assert not replace(plan, begins=True).stages, "another plan may be split in another way"

@@ -127,7 +127,7 @@ def test_an_instant_in_pieces_is_run_again_from_the_state_before_it(size: int, m
         return state
 
     monkeypatch.setattr(LatestInstant, "state_before", state_before)
-    frame = readings(3000, 40)
+    frame = readings(3000, 40)[: 120 * size]
     engine = Engine.from_text(TEXT, revise=20 * SECOND)
     assert net_of(engine, frame, list(range(size, frame.height, size))) == plain_of(frame)
     assert back.count(False) <= 8 and any(back), "but of the first instant that is cut the state is not kept"
