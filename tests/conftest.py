@@ -44,6 +44,10 @@ if CHECKED:
 
 os.environ["SEMCEP_CACHE_DIR"] = os.devnull  # no closure of the user's is taken, and none is left behind
 
+_LONGEST = ["windows_before", "windows", "serve_revised_process", "serve_revised", "tiers", "record_times", "stops"]
+EARLY = frozenset(f"test_{name}.py" for name in _LONGEST)
+"""Files with single tests that take long, or that compile large kernels: as the last ones they leave others idle."""
+
 LEFT = pytest.StashKey[int]()
 
 
@@ -70,7 +74,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long tests of other shares. Those that run have more time."""
+    """Leaves out the long tests of other shares. Those that run have more time. What takes long comes first."""
     share = long.Share.read(config.getoption("long"))
     marked = [item for item in items if item.get_closest_marker("long")]
     for item in marked if config.getoption("timeout") is None else ():
@@ -80,6 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=[item for item in marked if item in left])
         items[:] = [item for item in items if item not in left]
+    items.sort(key=lambda item: item.path.name not in EARLY)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
