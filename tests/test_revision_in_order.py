@@ -184,7 +184,7 @@ def test_a_window_holds_what_a_list_does(seed: int, monkeypatch: pytest.MonkeyPa
     held, model, at = RowWindow(1), Counter[tuple[int, ...]](), 0
     for _ in range(40):
         low, high = at + rng.randint(-20, 5), at + rng.randint(6, 30)
-        act = rng.choice(["add"] * 4 + ["leaving", "since", "drop", "at", "ending"])
+        act = rng.choice(["add"] * 4 + ["leaving", "since", "drop", "same", "ending"])
         if act == "add":
             table = occurrences(rng, rng.choice((0, 1, 5, 20, row_window.SMALL)), low, high)
             held.add(table)
@@ -200,9 +200,13 @@ def test_a_window_holds_what_a_list_does(seed: int, monkeypatch: pytest.MonkeyPa
             held.drop(np.array(gone, np.int64).T.copy())
             for row in gone:
                 del model[row]
-        elif act == "at":
-            ends = np.unique([rng.randint(low, high) for _ in range(4)])
-            assert as_rows(held.at(ends)) == Counter({row: n for row, n in model.items() if row[END] in ends})
+        elif act == "same":
+            asked = occurrences(rng, rng.choice((0, 1, 5, 200)), low, high)
+            asked = asked[:, np.argsort(asked[END], kind="stable")]
+            alike = {(start, end, value) for start, end, _, _, value in as_rows(asked)}
+            assert as_rows(held.same(asked, [START, END, FIRST])) == Counter(
+                {row: n for row, n in model.items() if (row[START], row[END], row[FIRST]) in alike}
+            )
         else:
             found = held.ending(low, high)
             assert as_rows(found) == Counter({row: n for row, n in model.items() if low < row[END] <= high})

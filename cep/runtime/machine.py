@@ -253,6 +253,10 @@ class Machine:
         """The same as arrays, which the goals may change later."""
         return [goal.as_arrays() for _, goal in self.goals()]
 
+    def needed(self, frontier: Frontier) -> list[Arrays]:
+        """The same without what nothing later than the frontier can need."""
+        return [goal.needed_arrays(frontier) for _, goal in self.goals()]
+
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Take on the states of a snapshot of the same plan. CepError: they are of another."""
         demand(len(batches) == len(self.goals()))

@@ -77,6 +77,11 @@ class Goal(Protocol):
         """The arrays of the snapshot, which the goal may change later."""
         ...
 
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        """The same without what nothing later than `frontier` can need: where states that came about in other ways are
+        compared, what one of them has dropped already is no difference."""
+        ...
+
     def become_arrays(self, state: Arrays) -> None:
         """Take on the state of a goal of the same operator, as `as_arrays`, `part`, `others` and `together` give it:
         it is the goal's from then on."""

@@ -25,7 +25,11 @@ class WithConvertedKeys:
         self.due, self.pending, self.begin, self.evict = goal.due, goal.pending, goal.begin, goal.evict
         self.snapshot, self.restore = goal.snapshot, goal.restore
         self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded
-        self.as_arrays, self.become_arrays = goal.as_arrays, goal.become_arrays
+        self.as_arrays, self.become_arrays, self.needed_arrays = (
+            goal.as_arrays,
+            goal.become_arrays,
+            goal.needed_arrays,
+        )
         self.part, self.others, self.together = goal.part, goal.others, goal.together
         self.rows_by_key = goal.rows_by_key
         self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names

@@ -38,6 +38,10 @@ class KeyedState(ABC):
         """Take these arrays on as the state."""
 
     @abstractmethod
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        """See `cep.operators.goals.contract`."""
+
+    @abstractmethod
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         """These arrays by key."""
 
@@ -69,6 +73,11 @@ class KeyedState(ABC):
 
     def as_arrays(self) -> Arrays:
         """See `cep.operators.goals.contract`."""
+        return self._state()
+
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        self.evict(frontier, wholly=True)
         return self._state()
 
     def become_arrays(self, state: Arrays) -> None:
@@ -121,6 +130,10 @@ class NumberedState(KeyedState):
     @abstractmethod
     def size(self) -> tuple[int, int]:
         """See `cep.operators.goals.contract`."""
+
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        """See `cep.operators.goals.contract`. Numbers that stand for nothing are not among the arrays."""
+        return self._state()
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """See `cep.operators.goals.contract`."""

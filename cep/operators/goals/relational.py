@@ -74,6 +74,10 @@ class Memoryless(Untimed, ABC):
     def as_arrays(self) -> Arrays:
         return {}
 
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        """The same."""
+        return self.as_arrays()
+
     def become_arrays(self, state: Arrays) -> None:
         """Nothing was kept."""
 

@@ -21,11 +21,11 @@ from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
-from cep.runtime.revision.kept_state import KeptState, copied
+from cep.runtime.revision.kept_state import KeptState, States, copied
 from cep.runtime.revision.knowledge_replay import KnowledgeReplay
 from cep.runtime.revision.row_changes import RowChanges, joined
 from cep.runtime.revision.row_window import without
-from cep.runtime.revision.stage_replay import StageReplay, same
+from cep.runtime.revision.stage_replay import Goals, StageReplay, same
 from cep.runtime.revision.stretch import Given, Stretch, extend, window_of
 
 WHOLE = 0
@@ -154,9 +154,14 @@ class GoingBack:
         stretches, made = window.stretches, dict[str, list[RowChanges]]()
         active: Bools | None = np.zeros(replay.numbers.count, np.bool_)
         ever = np.zeros(replay.numbers.count, np.bool_)
+        live = self.machine.goals()
+        carried: States | None = None
+        """The states of the active keys at the beginning of the stretch, where a stretch has just ended with them."""
         for number in range(min(due), len(stretches)):
+            joining: Bools | None = None
             if number in due:
                 more = due[number].keys
+                joining = None if more is None or active is None else more & ~active
                 active = None if more is None or active is None else active | more
             if active is not None:
                 if not active.any():
@@ -168,28 +173,35 @@ class GoingBack:
                 windows = stretch.inputs if event in stage.outside else stretch.given
                 if event in windows:
                     inputs[event] = replay.taken(event, windows[event], active)
-            before = replay.state(stretch.state, active)
+            if carried is None or active is None:
+                before = replay.state(stretch.state, active)
+            elif joining is None or not joining.any():
+                before = carried
+            else:
+                before = replay.joined(carried, replay.state(stretch.state, joining), joining)
             tables, now = replay.run(
                 before, inputs, window.frontier(until), self.knowledge.steps(stage, stretch.since)[1]
             )
             for event, each in self._given(replay, stretch, active, tables, found).items():
                 made.setdefault(event, []).append(each)
             last = number + 1 == len(stretches)
-            after = KeptState(self.machine.states()) if last else stretches[number + 1].state
+            after = replay.live(live) if last else stretches[number + 1].state
             was = replay.state(after, active)
+            carried = None
+            goals: Goals = ()
             if active is None:
                 if not to_the_end and all(same(one, other) for one, other in zip(was, now, strict=True)):
                     active = np.zeros(replay.numbers.count, np.bool_)
                     continue
             else:
-                active = replay.differing(was, now, active)
+                active, goals = replay.differing(was, now, active)
                 if not active.any():
                     continue
-                now = replay.part(now, active)
+                now = carried = replay.part(now, active)
             if last:
-                replay.become(self.machine.goals(), after.base, active, now if active is not None else copied(now))
+                replay.become(live, after.base, active, now if active is not None else copied(now), goals)
             else:
-                replay.put(after, active, now)
+                replay.put(after, active, now, goals)
         found.keys += 1 if any(each.keys is None for each in due.values()) else int(ever.sum())
         return {event: joined(each) for event, each in made.items()}
 

@@ -6,7 +6,7 @@ key and time, the last that came.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from cep.runtime.revision.row_changes import RowChanges
 
 UNKNOWN = "unknown-withdrawal"
 
-KnownRows = Callable[[Ints], Table]
-"""All rows of an event that have one of these ends, which are sorted and distinct."""
+KnownRows = Callable[[Table, Sequence[int]], Table]
+"""All rows of an event that are one of those of a table by the words in these of its rows, among which is the end."""
 
 
 def input_changes(
@@ -46,7 +46,8 @@ def input_changes(
         return RowChanges(pushed[:, none], pushed), none
     places = np.flatnonzero(asked)
     mine = pushed[:, places]
-    going, coming, unknown = _changed(mine, withdraws[places], known(np.unique(mine[END])), key)
+    words = [START, END, *(FIRST + at for at in (range(len(mine) - FIRST) if key is None else key))]
+    going, coming, unknown = _changed(mine, withdraws[places], known(mine, words), words, key is not None)
     asked[places[coming]] = False
     return RowChanges(going, pushed[:, ~asked] if asked.any() else pushed), places[unknown]
 
@@ -62,10 +63,11 @@ def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
     return np.isin(ends, found[counts != left])
 
 
-def _changed(pushed: Table, withdraws: Bools, known: Table, key: tuple[int, ...] | None) -> tuple[Table, Ints, Ints]:
-    """The same where it is looked for all of them, among all those `known` that have one of their ends: what goes,
+def _changed(
+    pushed: Table, withdraws: Bools, known: Table, words: Sequence[int], keyed: bool
+) -> tuple[Table, Ints, Ints]:
+    """The same where it is looked for all of them, among those `known` that are the same by these words: what goes,
     which rows come, and which are unknown."""
-    words = [START, END, *(FIRST + at for at in (range(len(pushed) - FIRST) if key is None else key))]
     groups = KeySet(len(words))
     before, _ = groups.insert(np.ascontiguousarray(known[words].T))
     group, _ = groups.insert(np.ascontiguousarray(pushed[words].T))
@@ -77,7 +79,7 @@ def _changed(pushed: Table, withdraws: Bools, known: Table, key: tuple[int, ...]
     gone = np.zeros(groups.count, np.bool_)
     gone[group[single & withdraws]] = True
     again = np.flatnonzero(single & ~withdraws & (there[group] >= 0))
-    if key is not None and len(again):
+    if keyed and len(again):
         other = again[(pushed[FIRST:, again] != known[FIRST:, there[group[again]]]).any(axis=0)]
         gone[group[other]] = True
         comes[other] = True

@@ -88,9 +88,12 @@ class Revision:
             return self.watermark
         return max(self.watermark, buffer.latest - self.window.behind)
 
-    def known(self, event: str, ends: Ints) -> Table:
-        """The rows of an input event that have one of these ends, sorted and distinct."""
-        return np.concatenate([self._none(event), *(window.at(ends) for window in self._taken(event))], axis=1)
+    def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
+        """The rows of an input event that are one of a table's by the words in these of its rows."""
+        order = np.argsort(table[END], kind="stable")
+        wanted = contiguous(table[:, order])
+        parts = [window.same(wanted, words) for window in self._taken(event)]
+        return np.concatenate([self._none(event), *parts], axis=1)
 
     def last(self, event: str) -> int:
         """No row of an input event ends after it."""
@@ -151,7 +154,7 @@ class Revision:
             self.latest.made(until, made)
             self.watermark = until
             if self.length and stretch.ends(until, watermark, self.length, lambda: self.machine.size[0]):
-                self.stretches.append(Stretch(until, KeptState(copied(self.machine.states()))))
+                self.stretches.append(Stretch(until, KeptState(copied(self.machine.needed(self._frontier(until, at))))))
         if not self.length:  # nothing goes back
             self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:

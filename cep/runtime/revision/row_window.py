@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.sorted_runs import found
 
+PAIRS = 4
+"""Times the rows: of so many pairs of one end each is looked at; of more, rows are looked up by their hashes."""
 SMALL = 8192
 """Rows: tables of fewer are joined, so that there are never many tables."""
 
@@ -90,28 +92,29 @@ class RowWindow:
         """Take out all."""
         self.runs, self._spans, self._sorted, self.last = [], [], [], BEGINNING
 
-    def at(self, ends: Ints) -> Table:
-        """Those with one of these ends, which are sorted and distinct."""
-        parts = []
-        if len(ends):
-            for number in self._within(int(ends[0]), int(ends[-1])):
-                run = self._run(number)
-                parts.append(run[:, found(run, ends, END)[1]])
-        return np.concatenate([empty(self.arguments), *parts], axis=1)
+    def same(self, table: Table, words: Sequence[int]) -> Table:
+        """Those that are one of a table's, which is sorted by end, by the words in these of its rows, among which is
+        the end; in no order."""
+        parts = [empty(self.arguments)]
+        if rows(table):
+            for number in self._within(int(table[END, 0]), int(table[END, -1])):
+                places = self._same(number, table, words)
+                if len(places):
+                    parts.append(self.runs[number][:, places])
+        return np.concatenate(parts, axis=1)
 
     def drop(self, table: Table) -> None:
         """Take out these rows. Tables that have none of them are not touched."""
         if not rows(table):
             return
-        ends = np.unique(table[END])
-        gone = KeySet(len(table) - 1)
-        gone.insert(_words(table))
-        for number in self._within(int(ends[0]), int(ends[-1])):
-            run = self._run(number)
-            places = found(run, ends, END)[1]
-            places = places[gone.find(_words(run[:, places])) >= 0]
+        table = table[:, np.argsort(table[END], kind="stable")]
+        words = [row for row in range(len(table)) if row != IDENTITY]
+        for number in self._within(int(table[END, 0]), int(table[END, -1])):
+            places = self._same(number, table, words)
             if len(places):
-                self.runs[number] = np.delete(run, places, axis=1)
+                stays = np.ones(rows(self.runs[number]), np.bool_)
+                stays[places] = False
+                self.runs[number] = contiguous(self.runs[number][:, stays])
         kept = [number for number, run in enumerate(self.runs) if rows(run)]
         if len(kept) < len(self.runs):
             self.runs = [self.runs[number] for number in kept]
@@ -143,6 +146,27 @@ class RowWindow:
     def _within(self, first: int, last: int) -> Iterator[int]:
         """The numbers of the tables that may have rows that end from `first` to `last`."""
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
+
+    def _same(self, number: int, table: Table, words: Sequence[int]) -> Ints:
+        """The places in a table that is kept of the rows that one sorted by end has, by these words."""
+        low, high = self._spans[number]
+        first, last = np.searchsorted(table[END], low, "left"), np.searchsorted(table[END], high, "right")
+        run, mine = self._run(number), table[:, first:last]
+        if not rows(mine):
+            return np.empty(0, np.int64)
+        begin, end = np.searchsorted(run[END], mine[END], "left"), np.searchsorted(run[END], mine[END], "right")
+        if int((end - begin).sum()) <= PAIRS * (rows(run) + rows(mine)):
+            index, places = found(run, mine[END], END)
+            for word in words:
+                if word != END and len(places):
+                    alike = run[word][places] == mine[word][index]
+                    index, places = index[alike], places[alike]
+            return np.unique(places) if len(places) > 1 else places
+        wanted = KeySet(len(words))
+        wanted.insert(np.ascontiguousarray(mine[words].T))
+        places = found(run, np.unique(mine[END]), END)[1]
+        same: Ints = places[wanted.find(np.ascontiguousarray(run[words][:, places].T)) >= 0]
+        return same
 
     def _run(self, number: int) -> Table:
         """A table, sorted by end."""

@@ -6,7 +6,7 @@ What states hold of keys is taken out of what was kept, and put back, without a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -31,11 +31,14 @@ SMALL = 2_000_000
 """Of so many bytes what is kept is changed where it is, not overlaid."""
 
 Tables = dict[str, Table]
+Goals = tuple[int, ...]
+"""The numbers of goals among those of a stage that keep something."""
 
 
 class StageReplay:
-    """`goals`: where the goals of the stage are among those of the whole program; `alone`: whether no other stage has
-    any of them; `gives`: what of its outputs others see. Keys are given as masks over their numbers, None for all."""
+    """`own`: the goals of the stage that keep something; `goals`: where these are among those of the whole program, in
+    the same order, as are the states of a stage; `alone`: whether no other stage has any of its goals; `gives`: what of
+    its outputs others see. Keys are given as masks over their numbers, None for all."""
 
     def __init__(
         self,
@@ -54,10 +57,14 @@ class StageReplay:
         inner = self.machine.plan
         origin = range(len(plan.nodes)) if inner.origin is None or not stage.number else inner.origin
         units: list[PlanUnit] = [u if isinstance(u, str) else origin[u] for u, _ in self.machine.goals()]
+        kept = [number for number, (_, goal) in enumerate(self.machine.goals()) if goal.as_arrays()]
+        self.own: list[Goal] = [self.machine.goals()[number][1] for number in kept]
+        units = [units[number] for number in kept]
         self.goals = [places[unit] for unit in units]
         theirs = {each for other in partition(plan) if other.number != stage.number for each in needed(plan, other)}
         self.alone = theirs.isdisjoint(needed(plan, stage)) if stage.number else True
         self.numbers = KeyNumbers(pool)
+        self._selected: list[_Selected] = []
         self.sides: list[tuple[KeySide, ...]] = []
         self.inputs: dict[str, KeySide | None] = {}
         self.outputs: dict[str, KeySide] = {}
@@ -97,7 +104,7 @@ class StageReplay:
         found = window.runs
         if side is not None and side.columns is not None:
             assert keys is not None, "all rows are of all keys"
-            test, columns = self.numbers.test(side.types, keys), side.columns
+            test, columns = self._of_keys(keys).test(side.types), side.columns
             found = [run[:, np.flatnonzero(test(_columns(run, columns)))] for run in found]
         found = [run for run in found if rows(run)]
         return by_arrival(contiguous(np.concatenate([empty(window.arguments), *found], axis=1)))
@@ -122,13 +129,14 @@ class StageReplay:
             return self._part(base, keys)
         return self._together(self._part(base, outside), self._others(over.states, ~inside))
 
-    def put(self, at: KeptState, keys: Bools | None, states: States) -> None:
-        """From now on that is what the goals hold of keys."""
+    def put(self, at: KeptState, keys: Bools | None, states: States, goals: Goals) -> None:
+        """From now on that is what the goals hold of keys; it is what they held but for these `goals`."""
         over = at.overlays.get(self.stage.number)
         if keys is not None and over is None and self.alone and _few(at.base[place] for place in self.goals):
-            base = self._together(self._others([at.base[place] for place in self.goals], keys), states)
-            for place, state in zip(self.goals, base, strict=True):
-                at.base[place] = state
+            chosen = self._of_keys(keys).chosen
+            for number in goals:
+                goal, place = self.own[number], self.goals[number]
+                at.base[place] = goal.together(goal.others(at.base[place], chosen[number]), states[number])
         elif keys is None:
             at.overlays[self.stage.number] = Overlay(None, copied(states))
         elif over is None:
@@ -145,66 +153,81 @@ class StageReplay:
             for place, state in zip(self.goals, self._merged(base, over), strict=True):
                 at.base[place] = state
 
-    def become(self, live: Sequence[tuple[PlanUnit, Goal]], held: States, keys: Bools | None, states: States) -> None:
-        """The goals of the whole program, which have `held` these states, hold that of keys now."""
-        chosen = self._chosen(keys) if keys is not None else []
-        for number, (place, state) in enumerate(zip(self.goals, states, strict=True)):
-            if keys is None:
-                live[place][1].become_arrays(state)
-            elif self.sides[number]:
-                goal = live[place][1]
-                goal.become_arrays(goal.together(goal.others(held[place], chosen[number]), state))
+    def live(self, goals: Sequence[tuple[PlanUnit, Goal]]) -> KeptState:
+        """What those of the stage among the goals of the whole program hold, which these may change later."""
+        own = set(self.goals)
+        return KeptState([goal.as_arrays() if place in own else {} for place, (_, goal) in enumerate(goals)])
 
-    def differing(self, was: States, now: States, keys: Bools) -> Bools:
-        """Of which of the keys two states of them are not the same."""
-        found = np.zeros(len(keys), np.bool_)
-        for (_, goal), chosen, one, other in zip(self.machine.goals(), self._chosen(keys), was, now, strict=True):
+    def become(
+        self, live: Sequence[tuple[PlanUnit, Goal]], held: States, keys: Bools | None, states: States, goals: Goals
+    ) -> None:
+        """The goals of the whole program, which have `held` these states, hold that of keys now; it is what they held
+        but for these `goals`."""
+        for number in range(len(states)) if keys is None else goals:
+            place, state = self.goals[number], states[number]
+            goal = live[place][1]
+            if keys is not None:
+                state = goal.together(goal.others(held[place], self._of_keys(keys).chosen[number]), state)
+            goal.become_arrays(state)
+
+    def differing(self, was: States, now: States, keys: Bools) -> tuple[Bools, tuple[int, ...]]:
+        """Of which of the keys two states of them are not the same; and of which goals, by number."""
+        found, goals, every = np.zeros(len(keys), np.bool_), list[int](), False
+        for number, (goal, chosen) in enumerate(zip(self.own, self._of_keys(keys).chosen, strict=True)):
+            one, other = was[number], now[number]
             if not chosen.columns or same(one, other):
                 continue
-            both = goal.rows_by_key(one, chosen), goal.rows_by_key(other, chosen)
-            if both[0] is None or both[1] is None:
-                return keys
-            for mine, theirs in zip(*cast("tuple[list[KeyedRows], list[KeyedRows]]", both), strict=True):
-                if _shared(mine, theirs):
-                    return keys
-                found |= _differing(mine, theirs, len(keys))
-        return found & keys
+            mine, theirs = goal.rows_by_key(one, chosen), goal.rows_by_key(other, chosen)
+            if mine is None or theirs is None:
+                every = True
+                goals.append(number)
+                continue
+            differs, shared = np.zeros(len(keys), np.bool_), False
+            for each, its in zip(mine, theirs, strict=True):
+                shared |= _shared(each, its)
+                differs |= _differing(each, its, len(keys))
+            every |= shared
+            if shared or differs.any():
+                goals.append(number)
+                found |= differs
+        return keys if every else found & keys, tuple(goals)
 
     def part(self, states: States, keys: Bools) -> States:
         """Of states those of keys."""
         return self._part(states, keys)
 
+    def joined(self, states: States, more: States, keys: Bools) -> States:
+        """States, and of more states that have no key in common with them those of keys."""
+        return self._together(states, self._others(more, ~keys))
+
     def _part(self, states: States, keys: Bools) -> States:
         return [
             goal.part(state, chosen) if chosen.columns else state
-            for (_, goal), chosen, state in zip(self.machine.goals(), self._chosen(keys), states, strict=True)
+            for goal, chosen, state in zip(self.own, self._of_keys(keys).chosen, states, strict=True)
         ]
 
     def _others(self, states: States, keys: Bools) -> States:
         return [
             goal.others(state, chosen) if chosen.columns else state
-            for (_, goal), chosen, state in zip(self.machine.goals(), self._chosen(keys), states, strict=True)
+            for goal, chosen, state in zip(self.own, self._of_keys(keys).chosen, states, strict=True)
         ]
 
     def _together(self, some: States, others: States) -> States:
         return [
             goal.together(one, other) if sides else one
-            for (_, goal), sides, one, other in zip(self.machine.goals(), self.sides, some, others, strict=True)
+            for goal, sides, one, other in zip(self.own, self.sides, some, others, strict=True)
         ]
 
     def _merged(self, base: States, over: Overlay) -> States:
         return over.states if over.keys is None else self._together(self._others(base, over.keys), over.states)
 
-    def _chosen(self, keys: Bools) -> list[StateKeys]:
-        tests = {types: self.numbers.test(types, keys) for types in {each.types for s in self.sides for each in s}}
-        return [
-            StateKeys(
-                tuple(side.columns for side in sides),
-                tuple(tests[side.types] for side in sides),
-                tuple(_numbered(self.numbers, side.types) for side in sides),
-            )
-            for sides in self.sides
-        ]
+    def _of_keys(self, keys: Bools) -> _Selected:
+        """The keys as goals see them: the same as before where they were asked for just now. Masks are not written."""
+        for each in self._selected:
+            if each.keys is keys and each.known == self.numbers.count:
+                return each
+        self._selected = [_Selected(self.numbers, keys, self.sides), *self._selected[:1]]
+        return self._selected[0]
 
     # --- running ---
 
@@ -212,10 +235,10 @@ class StageReplay:
         self, states: States, inputs: Tables, frontier: Frontier, step: Step
     ) -> tuple[dict[str, list[Table]], States]:
         """What the stage gives of inputs up to a frontier, and what its goals hold then; they take these states on."""
-        for (_, goal), state in zip(self.machine.goals(), states, strict=True):
+        for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         inputs = {event: table for event, table in sorted(inputs.items()) if rows(table)}
-        return step(self.machine, inputs, frontier), self.machine.states()
+        return step(self.machine, inputs, frontier), [goal.needed_arrays(frontier) for goal in self.own]
 
 
 def _few(states: Iterable[Arrays]) -> bool:
@@ -233,8 +256,30 @@ def _columns(table: Table, columns: Sequence[int]) -> Ints:
     return table[[FIRST + column for column in columns]].T if len(columns) > 1 else table[FIRST + columns[0]][:, None]
 
 
-def _numbered(numbers: KeyNumbers, types: tuple[str, ...]) -> Callable[[Ints], Ints]:
-    return lambda table: numbers.found(types, table)
+class _Selected:
+    """Keys, given as a mask over their numbers, of which so many were known, as goals and windows see them."""
+
+    def __init__(self, numbers: KeyNumbers, keys: Bools, sides: Sequence[Sequence[KeySide]]) -> None:
+        self.numbers, self.keys, self.sides, self.known = numbers, keys, sides, numbers.count
+        self._tests: dict[tuple[str, ...], Callable[[Ints], Bools]] = {}
+
+    def test(self, types: tuple[str, ...]) -> Callable[[Ints], Bools]:
+        """Which rows of columns of these types have one of them."""
+        if types not in self._tests:
+            self._tests[types] = self.numbers.test(types, self.keys)
+        return self._tests[types]
+
+    @cached_property
+    def chosen(self) -> list[StateKeys]:
+        """The keys for each goal."""
+        return [
+            StateKeys(
+                tuple(side.columns for side in sides),
+                tuple(self.test(side.types) for side in sides),
+                tuple(partial(self.numbers.found, side.types) for side in sides),
+            )
+            for sides in self.sides
+        ]
 
 
 def _sized(keys: Bools, count: int) -> Bools:

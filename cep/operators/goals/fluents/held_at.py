@@ -165,6 +165,11 @@ class HeldAtGoal(HoldingGoal):
         self._become(state)
         self.watched = max(1024, 2 * self.count)
 
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        self.evict(frontier, wholly=True)
+        return self._state()
+
     def _numbers(self) -> int:
         return max(self.count, self.tuples.count, self.keys.count)
 
