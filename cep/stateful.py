@@ -15,6 +15,7 @@ from cep.runtime.atomic_step import wholly
 from cep.runtime.keyed_stage import KeyedStage, KeySelection
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import SnapshotParts
+from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import StateByKey
 
 
@@ -28,6 +29,7 @@ class StatefulEngine(EngineView):
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
         super().__init__(program, options.stage, assemble(program, options))
         self.broken = False
+        self._book = SegmentBook()
         self._by_key: StateByKey | None = None
         self.carried: dict[str, bool] = {}
         if options.before is not None:
@@ -40,6 +42,29 @@ class StatefulEngine(EngineView):
     def snapshot(self) -> bytes:
         """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
         return engine_state.save(self._parts, self._goals(), self._loaded, self._state)
+
+    @wholly()
+    def snapshot_in_segments(self) -> SegmentedState:
+        """The same in segments: `new` are those that the last one had not. An engine of which they are not kept is not
+        to be gone on with. Not with lineage."""
+        return engine_state.save_in_segments(self._parts, self._goals(), self._loaded, self._state, self._book)
+
+    def restore_segments(self, head: bytes, names: Sequence[str], fetch: Fetch) -> Self:
+        """Take on what `snapshot_in_segments` gave, or `snapshot`. Raises CepError as `restore` does."""
+        with snapshot.restoring():
+            header, batches = engine_state.read_snapshot(self._parts, head, self._state)
+            if "segments" in header:
+                self._take_on_segments(header, batches, names, fetch)
+            else:
+                self._take_on(header, batches)
+        return self
+
+    @wholly()
+    def _take_on_segments(
+        self, header: Mapping[str, Any], batches: list[pa.RecordBatch], names: Sequence[str], fetch: Fetch
+    ) -> None:
+        self._book = SegmentBook()
+        engine_state.take_on_segments(self._parts, header, batches, names, fetch, self._book)
 
     def goes_on(self, blob: bytes) -> bool:
         """Whether a snapshot is of this program, so that `restore` takes it. Raises CepError where it is damaged."""

@@ -36,7 +36,7 @@ class Task(StageTask):
         return self.steps, self.first_engine(bucket) if engine is None else engine
 
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
-        restored = self.program.engine(self.stage.number, engine.snapshot())
+        restored = self.program.engine(self.stage.number).restore(engine.snapshot())
         stage_task._engines[self.run, self.stage.number, bucket] = version, restored
 
 

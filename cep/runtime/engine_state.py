@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.relation import FIRST
 from cep.core.time import Frontier
-from cep.core.values import MISSING
+from cep.core.values import MISSING, Pool
 from cep.operators.goals.contract import Translation, demand, from_arrow, to_arrow
 from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import EngineParts, coded
 from cep.runtime.prior_state import SnapshotParts
+from cep.runtime.revision import window_segments
+from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import recode, translation
 
 
@@ -24,20 +27,9 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
     """A snapshot. `goals`: the names of the machine's goals; `knowledge`: what the knowledge is called; `program`: what
     the snapshot is of."""
     values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
-    buffer, schemas = parts.buffer, parts.plan.schemas
-    header: dict[str, object] = {
-        "explain": parts.history is not None,
-        "position": parts.position,
-        **buffer.times(),
-        "values": len(values),
-        "knowledge": knowledge,
-        "waiting": {name: [a.type for a in schemas[name].attributes] for name in buffer.waiting},
-    }
-    states = parts.machine.snapshot()
-    header["goals"] = prior_state.shortened(goals, states)
-    batches = [*values, to_arrow(buffer.snapshot()), *states]
-    if parts.changes is not None:
-        batches.append(parts.changes.snapshot())
+    header, batches = _saved(parts, goals, knowledge)
+    header["values"] = len(values)
+    batches = [*values, *batches]
     if parts.history is not None:
         batches += parts.history.snapshot(parts.names())
     if parts.revision is not None:
@@ -45,6 +37,60 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
         header["window"], header["revised"] = len(window), parts.revision.length
         batches += window
     return snapshot.save(header, batches, program)
+
+
+def save_in_segments(
+    parts: EngineParts, goals: Sequence[str], knowledge: str | None, program: str, book: SegmentBook
+) -> SegmentedState:
+    """The same in segments, where input is revised: values and what the window holds. Not with lineage."""
+    assert parts.history is None, "what is kept in segments has no lineage"
+    header, batches = _saved(parts, goals, knowledge)
+    header["values"] = 0
+    names: list[str] = []
+    if parts.revision is not None:
+        names += value_segments(parts.pool, book)
+        header["values in segments"] = len(names)
+        header["revision"], window, more = window_segments.save(parts.revision, book)
+        header["window"], header["revised"] = len(window), parts.revision.length
+        batches, names = [*batches, *window], [*names, *more]
+        header["segments"] = len(names)
+    else:
+        values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
+        header["values"], batches = len(values), [*values, *batches]
+    return SegmentedState(snapshot.save(header, batches, program), names, book.taken())
+
+
+def _saved(
+    parts: EngineParts, goals: Sequence[str], knowledge: str | None
+) -> tuple[dict[str, object], list[pa.RecordBatch]]:
+    """The header of a snapshot, and what it holds of now: what waits, the states of goals, changes of the knowledge."""
+    buffer, schemas = parts.buffer, parts.plan.schemas
+    states = parts.machine.snapshot()
+    header: dict[str, object] = {
+        "explain": parts.history is not None,
+        "position": parts.position,
+        **buffer.times(),
+        "knowledge": knowledge,
+        "waiting": {name: [a.type for a in schemas[name].attributes] for name in buffer.waiting},
+        "goals": prior_state.shortened(goals, states),
+    }
+    batches = [to_arrow(buffer.snapshot()), *states]
+    if parts.changes is not None:
+        batches.append(parts.changes.snapshot())
+    return header, batches
+
+
+def value_segments(pool: Pool, book: SegmentBook) -> list[str]:
+    """The names of the segments of values."""
+    names = []
+    for first, last in pool.blocks():
+        key = ("values", pool.generation, first, last) if pool.settled(first, last) else ("values", object())
+        names.append(book.name(key, None, partial(_block, pool, first, last)))
+    return names
+
+
+def _block(pool: Pool, first: int, last: int) -> pa.RecordBatch:
+    return pool.dump_block(first, last).rechunk().to_arrow().combine_chunks().to_batches()[0]
 
 
 def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
@@ -65,13 +111,23 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
     return header, batches
 
 
-def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
-    """Go on where a snapshot was made."""
+def take_on(
+    parts: EngineParts,
+    header: Mapping[str, Any],
+    batches: list[pa.RecordBatch],
+    segments: Sequence[pa.RecordBatch] | None = None,
+) -> bool:
+    """Go on where a snapshot was made; gives whether its codes are codes here. `segments`: of the window, where they
+    are not in the snapshot."""
     codes = _codes(parts, header, batches)
     batches = batches[header["values"] :]
     if parts.revision is not None:
         demand(0 < header["window"] < len(batches))
-        parts.revision.restore(header["revision"], batches[-header["window"] :])
+        window = batches[-header["window"] :]
+        if segments is None:
+            parts.revision.restore(header["revision"], window)
+        else:
+            window_segments.restore(parts.revision, header["revision"], window, segments)
         if codes is not None:
             parts.revision.recode(codes, coded(parts.plan.schemas))
         batches = batches[: -header["window"]]
@@ -89,6 +145,30 @@ def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Reco
     parts.machine.restore(batches[1:])
     parts.position = header["position"]
     check_restored(parts)
+    return codes is None
+
+
+def take_on_segments(
+    parts: EngineParts,
+    header: Mapping[str, Any],
+    batches: list[pa.RecordBatch],
+    names: Sequence[str],
+    fetch: Fetch,
+    book: SegmentBook,
+) -> None:
+    """Go on where a snapshot in segments was made."""
+    demand(len(names) == header["segments"])
+    count, segments = header["values in segments"], [snapshot.streamed(fetch(name)) for name in names]
+    values, window = segments[:count], segments[count:]
+    same = take_on(parts, {**header, "values": count}, [*values, *batches], window)
+    assert parts.revision is not None, "a window is in segments"
+    if same:  # else what is held is no longer what segments are
+        blocks = parts.pool.blocks()
+        for (first, last), name, batch in zip(blocks, names, values) if len(blocks) == count else ():
+            if batch.num_rows == last - first and parts.pool.settled(first, last):
+                book.know(("values", parts.pool.generation, first, last), None, name)
+        window_segments.know(parts.revision, book, names[count:])
+    book.taken()
 
 
 def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> Translation | None:

@@ -26,7 +26,7 @@ _LENGTH = 8  # bytes of the header's own length
 
 def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: str) -> bytes:
     """One blob; `program` is the fingerprint of the program that it belongs to."""
-    parts = [_bytes(batch) for batch in batches]
+    parts = [stream(batch) for batch in batches]
     known = {"version": VERSION, "program": program, "lengths": [len(part) for part in parts]}
     text = json.dumps({**header, **known}).encode()
     return checksum.seal(len(text).to_bytes(_LENGTH, "little"), text, *parts)
@@ -45,15 +45,21 @@ def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.Reco
     if sum(lengths) != len(rest):
         raise damaged()
     batches, start = [], 0
+    for size in lengths:
+        batches.append(streamed(rest[start : start + size]))
+        start += size
+    return header, batches
+
+
+def streamed(data: bytes | memoryview) -> pa.RecordBatch:
+    """The batch of a stream. CepError: it is damaged."""
     try:
-        for size in lengths:
-            with pa.ipc.open_stream(pa.py_buffer(rest[start : start + size])) as reader:
-                batches.append(reader.read_next_batch())
-            batches[-1].validate(full=True)
-            start += size
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            batch = reader.read_next_batch()
+        batch.validate(full=True)
     except (pa.ArrowException, StopIteration, OSError, ValueError) as error:
         raise damaged() from error
-    return header, batches
+    return batch
 
 
 def header(blob: bytes) -> dict[str, Any]:
@@ -114,7 +120,8 @@ def table_name(table: pl.DataFrame) -> str:
     return hashlib.sha256(table.write_ipc(None).getbuffer()).hexdigest()
 
 
-def _bytes(batch: pa.RecordBatch) -> bytes:
+def stream(batch: pa.RecordBatch) -> bytes:
+    """A batch as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -106,12 +106,10 @@ class ShippedProgram:
             frozenset(s.number for s in stages if engine.beginning.intersection(needed(engine.plan, s))),
         )
 
-    def engine(self, stage: int, state: bytes | None = None, before: PriorState | None = None) -> Engine:
-        """A new engine of a stage, whose time only `advance` moves; with the `state` of an earlier one, or with the
-        state `before` of another program. CepError: the state is of another program."""
+    def engine(self, stage: int, before: PriorState | None = None) -> Engine:
+        """A new engine of a stage, whose time only `advance` moves; with the state `before` of another program."""
         running = replace(self.options.running, lateness=None, stage=stage, before=before)
-        made = Engine(compiled(self.text, self.name, self.options.unpacked), running)
-        return made if state is None else made.restore(state)
+        return Engine(compiled(self.text, self.name, self.options.unpacked), running)
 
     def bare(self) -> ShippedProgram:
         """The same without what only engines need."""

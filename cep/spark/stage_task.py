@@ -176,7 +176,10 @@ class StageTask:
             return version, engine
         if not version:
             return version, self.first_engine(bucket)
-        return version, self.states.opened(bucket, version, lambda state: self.program.engine(self.stage.number, state))
+        made = self.program.engine(self.stage.number)
+        return version, self.states.opened(
+            bucket, version, lambda state, segments: made.restore_segments(state, segments.names, segments.fetch)
+        )
 
     def first_engine(self, bucket: int) -> Engine:
         """The engine that a bucket begins with; of other buckets, what they had of its keys."""
@@ -208,7 +211,7 @@ class StageTask:
 
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
         batch = micro_batch()
-        self.states.write(bucket, version, engine.snapshot(), batch)
+        self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
         if self.several:
             self.ways.keep(bucket, version, batch)
         self.store.keep(version)

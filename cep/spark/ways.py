@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from cep.core.schema import ARRIVAL, CHANGE, TIE, Schema
 from cep.runtime import snapshot
 from cep.runtime.buckets import stacked
+from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
+from cep.spark.row_runs import RowRuns, ends_of
 from connectors.arrow_bytes import plain, unplain
 
 _WAYS = "@ways"
@@ -18,51 +22,69 @@ _BEFORE = "@before"
 
 class Ways:
     """Of some events the rows that may still be withdrawn, each with the number of ways in which it was made. What it
-    takes and gives has `@change`: 1, a row is added, -1, it is withdrawn."""
+    takes and gives has `@change`: 1, a row is added, -1, it is withdrawn. It looks only at rows that end when one of
+    those that change does."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         """`schemas`: of the events, or of more."""
         self.schemas = schemas
-        self.tables: dict[str, pl.DataFrame] = {}
+        self.runs: dict[str, RowRuns] = {}
+        self._book = SegmentBook()
 
     def take(self, event: str, changes: pl.DataFrame) -> pl.DataFrame:
         """What these changes of ways change of what is there."""
+        held = self.runs.setdefault(event, RowRuns())
         signs = changes[CHANGE].cast(pl.Int64).alias(_WAYS)
-        parts = [changes.drop(CHANGE).with_columns(signs, pl.lit(0, pl.Int64).alias(_BEFORE))]
-        if event in self.tables:
-            before = self.tables[event]
-            parts.insert(0, before.with_columns(before[_WAYS].alias(_BEFORE)))
-        every = plain(stacked(parts))
+        before = held.leaving(np.unique(ends_of(changes)))
+        parts = [table.with_columns(table[_WAYS].alias(_BEFORE)) for table in before]
+        parts.append(changes.drop(CHANGE).with_columns(signs, pl.lit(0, pl.Int64).alias(_BEFORE)))
+        every = plain(stacked([part.select(parts[-1].columns) for part in parts]))
         counted = every.group_by(pl.exclude(_WAYS, _BEFORE), maintain_order=True).agg(pl.sum(_WAYS), pl.sum(_BEFORE))
         is_, was = counted[_WAYS] > 0, counted[_BEFORE] > 0
         assert not (counted[_WAYS] < 0).any(), "nothing is withdrawn that is not there"
-        self.tables[event] = unplain(counted.filter(is_).drop(_BEFORE))
+        held.add(unplain(counted.filter(is_).drop(_BEFORE)))
         sign = pl.when(pl.col(_WAYS) > 0).then(1).otherwise(-1).cast(pl.Int8).alias(CHANGE)
         return unplain(counted.filter(is_ != was).with_columns(sign).drop(_WAYS, _BEFORE))
 
     def forget(self, stable: int) -> None:
         """Drop what ends at or before `stable` (microseconds), and so is never withdrawn."""
-        for event, table in self.tables.items():
+        for event, held in self.runs.items():
             fluent = self.schemas[event].fluent
-            late = 0 if fluent is None else fluent.late
-            end = table["end" if "end" in table.columns else "time"]
-            self.tables[event] = table.filter((end + late > stable).fill_null(True))
-        self.tables = {event: table for event, table in self.tables.items() if table.height}
+            held.forget(stable - (0 if fluent is None else fluent.late))
+        self.runs = {event: held for event, held in self.runs.items() if held.tables}
 
-    def snapshot(self, program: str) -> bytes:
-        """The state; `program`: what it is of."""
-        there = {event: plain(table) for event, table in sorted(self.tables.items()) if table.height}
-        batches = [table.rechunk().to_arrow().combine_chunks().to_batches()[0] for table in there.values()]
-        return snapshot.save({"events": list(there)}, batches, program)
+    def snapshot(self, program: str) -> SegmentedState:
+        """The state, of which a table is a segment; `program`: what it is of."""
+        there = {event: held.tables for event, held in sorted(self.runs.items()) if held.tables}
+        names = [self._book.name(id(t), t, partial(_batch, t)) for tables in there.values() for t in tables]
+        head = {"events": [], "tables": [[event, len(tables)] for event, tables in there.items()]}
+        return SegmentedState(snapshot.save(head, [], program), names, self._book.taken())
 
-    def restore(self, state: bytes, program: str) -> Ways:
+    def restore(self, state: bytes, names: Sequence[str], fetch: Fetch, program: str) -> Ways:
         """Take on a state; gives itself. CepError: it is of another program, or damaged."""
         header, batches = snapshot.load(state, program)
-        for event, batch in zip(header["events"], batches, strict=True):
-            found = pl.from_arrow(pa.Table.from_batches([batch]))
-            assert isinstance(found, pl.DataFrame), "a table is read"
-            self.tables[event] = unplain(found)
+        with snapshot.restoring():
+            for event, batch in zip(header["events"], batches, strict=True):  # an earlier version wrote it
+                self.runs.setdefault(event, RowRuns()).add(_table(batch))
+            rest = iter(names)
+            for event, count in header.get("tables", ()):
+                mine = [next(rest) for _ in range(count)]
+                tables = [_table(snapshot.streamed(fetch(name))) for name in mine]
+                self.runs[event] = RowRuns(tables)
+                for table, name in zip(tables, mine):
+                    self._book.know(id(table), table, name)
+        self._book.taken()
         return self
+
+
+def _batch(table: pl.DataFrame) -> pa.RecordBatch:
+    return plain(table).rechunk().to_arrow().combine_chunks().to_batches()[0]
+
+
+def _table(batch: pa.RecordBatch) -> pl.DataFrame:
+    found = pl.from_arrow(pa.Table.from_batches([batch]))
+    assert isinstance(found, pl.DataFrame), "a table is read"
+    return unplain(found)
 
 
 def net(table: pl.DataFrame, whatever: tuple[str, ...] = (TIE, ARRIVAL)) -> pl.DataFrame:

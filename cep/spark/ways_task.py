@@ -40,8 +40,9 @@ class KeptWays:
         if known != version:
             ways = Ways(self.schemas)
             if version:
+                made, program = ways, self.program.program
                 ways = self.states.opened(
-                    bucket, version, lambda state: Ways(self.schemas).restore(state, self.program.program)
+                    bucket, version, lambda state, has: made.restore(state, has.names, has.fetch, program)
                 )
         _known[self.run, self.states.stage, bucket] = -1, ways  # until the version is kept
         return ways

@@ -1,5 +1,7 @@
 """The states of buckets as files beside Spark's checkpoint: Spark's state store only holds the version of each bucket.
 
+What stays as it is from one version to the next is written once (`segment_files.py`).
+
 A file is on disk before the store takes its version, so what the store names exists, also after a cut of power. A
 repeated task writes the same file. Spark goes back by one micro-batch at most, in which a bucket makes one version at
 most. Each state begins with the number of its micro-batch, by which a migration knows the states that count, and with
@@ -8,6 +10,7 @@ its hash, which depends on the names of the file and the checkpoint.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,9 @@ from typing import Any, TypeVar
 
 from cep.core import checksum
 from cep.core.errors import CepError
+from cep.runtime.segments import SegmentedState
 from cep.spark.disk import BACK, damaged_file, put, remove_hidden, writing_to
+from cep.spark.state.segment_files import PREFIX, Segments, missing_file
 
 Opened = TypeVar("Opened")
 
@@ -41,21 +46,42 @@ class BucketStates:
         """The bytes of a state. CepError: it is missing or damaged."""
         return read_state(self._path(bucket, version))
 
-    def opened(self, bucket: int, version: int, open: Callable[[bytes], Opened]) -> Opened:
-        """What `open` makes of a state. CepError: it is missing, damaged, or of another program."""
+    def opened(self, bucket: int, version: int, open: Callable[[bytes, Segments], Opened]) -> Opened:
+        """What `open` makes of a state and its segments. CepError: something is missing, damaged, or of another
+        program."""
         path = self._path(bucket, version)
-        state = read_state(path)
+        state, segments = _parted(path)
         try:
-            return open(state)
+            return open(state, segments)
         except CepError as error:
+            if error.code == "checkpoint":
+                raise
             raise CepError(f"--checkpoint: {path}: {error.message}", hint=BACK, code="checkpoint") from None
 
-    def write(self, bucket: int, version: int, state: bytes, batch: int) -> None:
+    def write(self, bucket: int, version: int, state: bytes | SegmentedState, batch: int) -> None:
         """Write the state after a micro-batch, and remove the version that is too old. CepError: it fails."""
         with writing_to("--checkpoint", Path(self.folder)):
-            path = self._path(bucket, version)
-            put(path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(state), of=_of(path)) + state)
-            self._path(bucket, version - KEPT).unlink(missing_ok=True)
+            path, content = self._path(bucket, version), state
+            kept: frozenset[str] = frozenset()
+            if isinstance(content, SegmentedState):
+                before = _segments(self._path(bucket, version - 1)) or Segments(path.parent)
+                segments = before.next(state_name(self.stage, bucket), version, content)
+                content, kept = segments.before(content.head), frozenset(segments.sizes)
+            put(path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(content), of=_of(path)) + content)
+            self._drop(bucket, version - KEPT, kept)
+
+    def _drop(self, bucket: int, version: int, kept: frozenset[str]) -> None:
+        """Remove a version, and those files of its segments that later ones, of which the last has these `kept`, do not
+        use."""
+        path = self._path(bucket, version)
+        gone = _segments(path)
+        if gone is not None and gone.sizes:
+            later = [_segments(self._path(bucket, version + each)) for each in range(1, KEPT)]
+            if None not in later:
+                used = kept.union(*(each.sizes for each in later if each is not None))
+                for file in sorted(gone.sizes.keys() - used):
+                    (path.parent / file).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
     def newest(self, bucket: int, version: int) -> bool:
         """Whether a version exists and is the newest."""
@@ -89,15 +115,37 @@ def state_name(stage: int, bucket: int) -> str:
 
 
 def read_state(path: Path) -> bytes:
-    """The bytes of a state. CepError: it is missing or damaged."""
+    """The bytes of a state, without its segments. CepError: it is missing or damaged."""
+    return _parted(path)[0]
+
+
+def _parted(path: Path) -> tuple[bytes, Segments]:
+    """A state and its segments. CepError: it is missing or damaged."""
+    state = io.BytesIO(_read(path))
+    try:
+        segments = Segments.of(path.parent, state)
+    except (ValueError, LookupError, TypeError):
+        raise damaged_file(path) from None
+    return state.read(), segments
+
+
+def _segments(path: Path) -> Segments | None:
+    """The segments of a state; None: it is missing or damaged."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(_BEFORE)
+            file.seek(_BEFORE if checksum.is_sealed(begins) else _BATCH)
+            return Segments.of(path.parent, file)
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _read(path: Path) -> bytes:
+    """What a file holds of a state and its segments. CepError: it is missing or damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise CepError(
-            f"--checkpoint: {path} is missing, a part of the state",
-            hint="put the whole folder back as it was; on a cluster all workers need it under the same path",
-            code="checkpoint",
-        ) from None
+        raise missing_file(path) from None
     if not checksum.is_sealed(data):  # an earlier version wrote it
         return data[_BATCH:]
     try:
@@ -148,9 +196,16 @@ def remove_leftovers(folder: Path) -> None:
     """Remove what killed tasks have left in the folder of states. Not while tasks run."""
     remove_hidden(folder)
     last: dict[str, int] = {}
-    found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("*-*-*"))]
+    found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("[0-9]*-*-*"))]
     for _, bucket, _, version in found:
         last[bucket] = int(version)
+    used: set[str] | None = set()
     for path, bucket, _, version in found:
         if int(version) <= last[bucket] - KEPT:
+            path.unlink()
+        elif used is not None:
+            segments = _segments(path)
+            used = None if segments is None else used.union(segments.sizes)
+    for path in sorted(folder.glob(f"{PREFIX}*")) if used is not None else ():
+        if path.name not in used:
             path.unlink()

@@ -1,0 +1,115 @@
+"""The window in segments: a table of rows as they came, or the state of a goal at the beginning of a stretch, is one.
+
+Tables are only replaced, never written to: what is the same array is the same segment (`cep.runtime.segments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from cep.core.relation import FIRST, Table
+from cep.operators.goals.contract import Arrays, demand, from_arrow, to_arrow
+from cep.runtime.revision.kept_state import KeptState
+from cep.runtime.revision.latest_instant import LatestInstant
+from cep.runtime.revision.revision import Revision
+from cep.runtime.revision.row_changes import joined
+from cep.runtime.revision.stage_replay import RowChanges
+from cep.runtime.revision.stretch import Stretch, Windows, window_of
+from cep.runtime.segments import SegmentBook
+
+_ROWS = "rows"
+
+
+def save(revision: Revision, book: SegmentBook) -> tuple[dict[str, Any], list[pa.RecordBatch], list[str]]:
+    """What a window holds: numbers, the tables of what came late and is not looked at yet, and the names of its
+    segments."""
+    for each in revision.stretches:
+        revision.going_back.settle(each.state)
+    revision.going_back.clear()
+    numbers = {
+        "watermark": revision.watermark,
+        "since": [each.since for each in revision.stretches],
+        "runs": [
+            {event: len(window.runs) for event, window in sorted(held.items()) if window.runs}
+            for held in _held(revision)
+        ],
+    }
+    late = {event: joined(each) for event, each in revision.late.items()}
+    batches = [
+        to_arrow({event: each.going for event, each in late.items()}),
+        to_arrow({event: each.coming for event, each in late.items()}),
+    ]
+    names = [book.name(*_keyed(arrays), partial(to_arrow, arrays)) for arrays in _parts(revision)]
+    return numbers, batches, names
+
+
+def restore(
+    revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch], segments: Sequence[pa.RecordBatch]
+) -> None:
+    """Take on what a window held. CepError: it is none of this program."""
+    goals = [goal for _, goal in revision.machine.goals()]
+    begins, counts = numbers["since"], numbers["runs"]
+    demand(bool(begins) and begins == sorted(set(begins)) and numbers["watermark"] >= begins[-1])
+    demand(len(batches) == 2 and len(counts) == 1 + 2 * len(begins))
+    demand(len(segments) == sum(sum(each.values()) for each in counts) + len(begins) * len(goals))
+    rest = iter(segments)
+    held = [_windows(revision, each, rest) for each in counts]
+    going, coming = map(from_arrow, batches)
+    demand(going.keys() == coming.keys())
+    revision.watermark, revision.waiting = numbers["watermark"], held[0]
+    revision.latest = LatestInstant()
+    revision.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
+    revision.stretches = []
+    for number, since in enumerate(begins):
+        state = []
+        for goal in goals:
+            state.append(next(rest))
+            goal.restore(state[-1])  # it says what is wrong; the state of now is restored after it
+        inputs, given = held[1 + 2 * number : 3 + 2 * number]
+        revision.stretches.append(Stretch(since, KeptState([from_arrow(each) for each in state]), inputs, given))
+
+
+def know(revision: Revision, book: SegmentBook, names: Sequence[str]) -> None:
+    """What was restored are the segments of these names."""
+    parts = list(_parts(revision))
+    for arrays, name in zip(parts, names) if len(parts) == len(names) else ():
+        book.know(*_keyed(arrays), name)
+
+
+def _held(revision: Revision) -> list[Windows]:
+    return [revision.waiting, *(windows for each in revision.stretches for windows in (each.inputs, each.given))]
+
+
+def _parts(revision: Revision) -> Iterator[Arrays]:
+    """What is a segment each, in the order in which they are restored."""
+    for held in _held(revision):
+        for _, window in sorted(held.items()):
+            yield from ({_ROWS: run} for run in window.runs)
+    for each in revision.stretches:
+        yield from each.state.base
+
+
+def _keyed(arrays: Arrays) -> tuple[Hashable, object]:
+    """By what a segment is known, and what has to stay for that."""
+    return tuple((name, id(array)) for name, array in arrays.items()), tuple(arrays.values())
+
+
+def _windows(revision: Revision, counts: Mapping[str, int], segments: Iterator[pa.RecordBatch]) -> Windows:
+    found: Windows = {}
+    for event, count in sorted(counts.items()):
+        demand(event in revision.plan.schemas)
+        arguments = len(revision.plan.schemas[event].attributes)
+        window = window_of(found, event, arguments)
+        for _ in range(count):
+            arrays = from_arrow(next(segments))
+            demand(arrays.keys() == {_ROWS})
+            table: Table = arrays[_ROWS]
+            demand(table.ndim == 2 and len(table) == FIRST + arguments)
+            window.add(table)
+    return found
+
+

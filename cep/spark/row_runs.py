@@ -1,0 +1,88 @@
+"""Rows of one event that may still change, in tables sorted by end: what is looked for is looked for where it may be.
+
+Tables are joined while they are small, so there are never many; they are only replaced, never written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.time import END_OF_TIME
+from cep.runtime.buckets import stacked
+
+ROWS = 8192
+"""A table has no more rows, and one of fewer is joined with those that come."""
+
+Ints = NDArray[np.int64]
+
+
+class RowRuns:
+    """`tables`: in the order in which their rows came."""
+
+    def __init__(self, tables: Sequence[pl.DataFrame] = ()) -> None:
+        self.tables: list[pl.DataFrame] = list(tables)
+        self._ends: list[Ints] = [ends_of(table) for table in self.tables]
+
+    @property
+    def height(self) -> int:
+        """How many rows."""
+        return sum(table.height for table in self.tables)
+
+    def add(self, table: pl.DataFrame) -> None:
+        """More rows."""
+        table = _sorted(table)
+        for start in range(0, table.height, ROWS):
+            self._append(table[start : start + ROWS])
+            while len(self.tables) > 1 and self._joinable():
+                self._append(_sorted(stacked([self._pop(), self._pop()][::-1])))
+
+    def leaving(self, ends: Ints) -> Iterator[pl.DataFrame]:
+        """Take out the rows that have one of these ends, which are sorted and distinct."""
+        for number in reversed(range(len(self.tables))):
+            own = self._ends[number]
+            if not len(ends) or not len(own) or own[0] > ends[-1] or own[-1] < ends[0]:
+                continue
+            mine = ends[np.minimum(np.searchsorted(ends, own), len(ends) - 1)] == own
+            if mine.any():
+                table = self.tables[number]
+                yield table.filter(mine)
+                self.tables[number], self._ends[number] = table.filter(~mine), own[~mine]
+        self._keep([len(own) > 0 for own in self._ends])
+
+    def forget(self, until: int) -> None:
+        """Drop tables in which all rows end at or before `until` (microseconds)."""
+        self._keep([bool(own[-1] > until) for own in self._ends])
+
+    def _joinable(self) -> bool:
+        before, last = self.tables[-2].height, self.tables[-1].height
+        return before < 2 * last and before + last <= ROWS
+
+    def _append(self, table: pl.DataFrame) -> None:
+        self.tables.append(table)
+        self._ends.append(ends_of(table))
+
+    def _pop(self) -> pl.DataFrame:
+        self._ends.pop()
+        return self.tables.pop()
+
+    def _keep(self, kept: Sequence[bool]) -> None:
+        if not all(kept):
+            self.tables = [table for table, stays in zip(self.tables, kept) if stays]
+            self._ends = [own for own, stays in zip(self._ends, kept) if stays]
+
+
+def ends_of(table: pl.DataFrame) -> Ints:
+    """When rows end (microseconds); what has no end yet ends at last."""
+    ends: Any = table["end" if "end" in table.columns else "time"].fill_null(END_OF_TIME).to_numpy()
+    return np.asarray(ends, np.int64)
+
+
+def _sorted(table: pl.DataFrame) -> pl.DataFrame:
+    """The table in the order of its ends, as it is where it is so."""
+    ends = ends_of(table)
+    return table if not (ends[1:] < ends[:-1]).any() else table[np.argsort(ends, kind="stable")]

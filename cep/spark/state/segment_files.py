@@ -1,0 +1,114 @@
+"""The segments of the states of buckets as files: what is new in a state is one file, and a state says where its
+segments are.
+
+A file goes when no state that is kept has anything in it. Where less than half of one is still in use, that is written
+again with what is new.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from cep.core import checksum
+from cep.core.errors import CepError
+from cep.runtime.segments import SegmentedState
+from cep.spark.disk import damaged_file, put
+
+MARK = b"\x00segment\x01"
+"""What a state begins with that has segments; the last byte counts the forms there have been."""
+
+PREFIX = "w"
+"""What the names of the files begin with."""
+
+_LENGTH = 8  # bytes of the length of what says where the segments are
+
+Place = tuple[str, int, int]
+"""File, offset and length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The segments of a state, by their `names` in order, and where each is, in the `folder` of the states. `sizes`: of
+    the files, in bytes."""
+
+    folder: Path
+    names: Sequence[str] = ()
+    places: Mapping[str, Place] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folder: Path, state: BinaryIO) -> Segments:
+        """Those of a state, of which a file is read from its beginning on until what is behind them. ValueError,
+        LookupError, TypeError: it is none."""
+        begins, mark = state.tell(), state.read(len(MARK))
+        if mark != MARK:
+            state.seek(begins)
+            return cls(folder)
+        found = json.loads(state.read(int.from_bytes(state.read(_LENGTH), "little")))
+        files = list(found["files"])
+        names = [name for name, _, _, _ in found["segments"]]
+        places = {name: (files[at], offset, length) for name, at, offset, length in found["segments"]}
+        return cls(folder, names, places, found["files"])
+
+    def before(self, head: bytes) -> bytes:
+        """The state that has these and this rest."""
+        if not self.names:
+            return head
+        number = {file: at for at, file in enumerate(self.sizes)}
+        each = [[name, number[file], *place] for name in self.names for file, *place in [self.places[name]]]
+        text = json.dumps({"files": self.sizes, "segments": each}, separators=(",", ":")).encode()
+        return b"".join([MARK, len(text).to_bytes(_LENGTH, "little"), text, head])
+
+    def fetch(self, name: str) -> bytes:
+        """The bytes of a segment. CepError: it is missing or damaged."""
+        file, offset, length = self.places[name]
+        path = self.folder / file
+        try:
+            with path.open("rb") as opened:
+                opened.seek(offset)
+                data = opened.read(length)
+        except FileNotFoundError:
+            raise missing_file(path) from None
+        if checksum.digest(data).hex() != name:
+            raise damaged_file(path)
+        return data
+
+    def next(self, bucket: str, version: int, state: SegmentedState) -> Segments:
+        """Those of the next state of a bucket, of this name, whose file is written. CepError: one of these is missing
+        or damaged."""
+        kept = {name: self.places[name] for name in state.names if name in self.places}
+        used = Counter[str]()
+        for file, _, length in kept.values():
+            used[file] += length
+        poor = {file for file, length in used.items() if 2 * length < self.sizes[file]}
+        written: dict[str, bytes] = {}
+        for name in state.names:
+            if name not in kept:
+                written[name] = state.new[name]
+            elif kept[name][0] in poor:
+                written[name] = self.fetch(name)
+        sizes = {file: self.sizes[file] for file in used if file not in poor}
+        if written:
+            content = b"".join(written.values())
+            file = f"{PREFIX}{bucket}-{version:08}-{checksum.digest(content, size=6).hex()}"
+            put(self.folder / file, content)
+            offset = 0
+            for name, data in written.items():
+                kept[name] = file, offset, len(data)
+                offset += len(data)
+            sizes[file] = offset
+        return Segments(self.folder, state.names, kept, sizes)
+
+
+def missing_file(path: Path) -> CepError:
+    """The error for a part of the state that is not there."""
+    return CepError(
+        f"--checkpoint: {path} is missing, a part of the state",
+        hint="put the whole folder back as it was; on a cluster all workers need it under the same path",
+        code="checkpoint",
+    )
