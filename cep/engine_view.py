@@ -161,6 +161,11 @@ class EngineView:
         """What revision has done since the engine was made; None where what is given is never withdrawn."""
         return self._parts.revision.stats if self._parts.revision is not None and self.withdraws else None
 
+    @property
+    def late_rows(self) -> dict[str, int]:
+        """By event, how many rows came or went late within the window since the engine was made."""
+        return {} if self._parts.revision is None else dict(self._parts.revision.late_rows)
+
     def refuse_endless(self, place: str) -> None:
         """CepError: what the program asks is known at the end of the input alone, to which this place never comes."""
         for node, span in zip(self.plan.nodes, self.plan.spans):

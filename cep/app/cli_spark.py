@@ -55,6 +55,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
 
     from cep.app.meter import charts
     from cep.app.watch import Watch
+    from cep.runtime.revision.revision_stats import RevisionStats
     from cep.runtime.run_stats import RunStats
     from cep.spark import job
     from cep.spark.driver import query as queries
@@ -73,6 +74,8 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     watch = Watch(charts(request.engine.plan, request.program.stages), RunStats(), options.log, 0)
     endless = options.spark.follow or reads.live or reads.beside
     remarks = InputRemarks(request.engine.inputs)
+    if request.program.window is not None:
+        watch.meter.revision = RevisionStats()
     watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks)
     begins = {
         "program": str(options.rules),
@@ -92,7 +95,9 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
         watch.watching(options.watch.metrics, quiet=False, **begins),
         queries.StopRequest(request.checkpoint, bool(reads.beside)).listening() as stop,
         queries.listening(spark, watcher),
-        relaying(request.checkpoint, options.sink.output, request.schemas, waits) if request.sent else nullcontext(),
+        relaying(request.checkpoint, options.sink.output, request.sent_schemas, waits)
+        if request.sent
+        else nullcontext(),
     ):
         queries.run_query(
             lambda: job.start(spark, query, options.spark.follow),
@@ -112,9 +117,17 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
 
 def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: int) -> int:
     """Log what the run has done; the exit status."""
-    dead = watch.meter.dead
-    numbers = {"records": watch.meter.records, "dead": dict(dead), "derived": dict(derived)}
-    options.log("stop", _closing(watch.meter.records, derived, dead, bool(signal)), signal=signal or None, **numbers)
+    from cep.runtime.run_stats import revised_line, revised_numbers
+
+    dead, revision = watch.meter.dead, watch.meter.revision
+    numbers: dict[str, object] = {"records": watch.meter.records, "dead": dict(dead)}
+    if revision is not None:
+        derived = derived - watch.meter.withdrawn  # of the rows of the changelog those that are added
+        numbers["revision"] = revised_numbers(revision)
+    closing = _closing(watch.meter.records, derived, dead, bool(signal))
+    if revision is not None and revision.revisions:
+        closing += f", {revised_line(revision)}"
+    options.log("stop", closing, signal=signal or None, **numbers, derived=dict(derived))
     if signal:
         return 128 + signal
     return DEAD_LETTERS if options.source.strict and dead else CLEAN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import time
 
@@ -66,7 +66,7 @@ class Meter:
     """Sums of reports, by event, and by stage and node. `charts`: what the nodes of each stage are, from stage 1.
 
     `batches`: how many batches were run, in how many `seconds`. `revision`: what was put right; None: what is given is
-    final. Reports and looks come from several threads: look
+    final; `withdrawn`: by event, where reports say so. Reports and looks come from several threads: look
     while it is `lock`ed.
     """
 
@@ -81,6 +81,7 @@ class Meter:
         self.late: Counter[str] = Counter()
         self.dead: Counter[str] = Counter()
         self.revision: RevisionStats | None = None
+        self.withdrawn: Counter[str] = Counter()
         self.latest: int | None = None
         self.watermark: int | None = None
         self.goals: dict[tuple[int, PlanUnit], GoalTotals] = {}
@@ -91,8 +92,10 @@ class Meter:
         with self.lock:
             self.batches += 1
             self.seconds += seconds
-            for one in reports:
+            found = list(reports)
+            for one in found:
                 self._add(one)
+            self._add_revised([one.revised for one in found if one.revised is not None])
 
     def _add(self, report: Report) -> None:
         self.records += sum(report.read.values())
@@ -103,6 +106,7 @@ class Meter:
             (self.derived, report.derived),
             (self.late, report.late),
             (self.dead, report.dead),
+            (self.withdrawn, report.withdrawn),
         ):
             total.update(numbers)
         self.latest = _later(self.latest, report.latest)
@@ -119,6 +123,13 @@ class Meter:
             goal.time += count.time
             if count.rows:
                 goal.state_by_bucket[report.bucket] = count.rows, count.bytes
+
+    def _add_revised(self, revised: Sequence[RevisionStats]) -> None:
+        """Add what the buckets of a batch have put right."""
+        if revised:
+            done = sum(revised, self.revision or RevisionStats())
+            before = 0 if self.revision is None else self.revision.revisions
+            self.revision = replace(done, revisions=before + any(one.revisions for one in revised))
 
     @property
     def state(self) -> tuple[int, int]:

@@ -244,12 +244,9 @@ class RunOptions:
                 hint = "without it nothing is withdrawn: what is written is the result"
                 raise refuse("--compact is for --revise", hint)
             return
-        if is_topic(self.sink.output):
-            hint = "a folder; or `--final`, which withdraws nothing"
-            raise refuse(f"--output {self.sink.output}: what is withdrawn has no place there yet", hint)
-        if self.spark.keep is not None:
-            hint = "without it; `--final` withdraws nothing, and goes with it"
-            raise refuse("--keep: a row could go before what withdraws it", hint)
+        if is_topic(self.sink.output) and self.spark.compact is not None:
+            hint = "a folder as --output; of a topic the highest `@version` of each `@id` says what is there"
+            raise refuse("--compact: what was sent to a broker is not there any more", hint)
 
     def _writable(self) -> None:
         from connectors.sending import is_topic

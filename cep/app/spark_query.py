@@ -23,6 +23,7 @@ from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.sink import file_sink
+from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import bucket_states, migration
@@ -83,6 +84,11 @@ class JobRequest:
     def schemas(self) -> dict[str, Schema]:
         """The schemas of the events that are written."""
         return {event: self.program.outputs[event] for event in self.wanted}
+
+    @property
+    def sent_schemas(self) -> dict[str, Schema]:
+        """Those of the messages to a broker."""
+        return self.schemas if self.program.window is None else changelog_schemas(self.schemas)
 
     @property
     def output(self) -> Path:
@@ -182,9 +188,9 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         if not before:
             checkpoints.vacant(folder, query.output)  # before anything is put there
     if request.sent:
-        output_address(options.sink.output, request.schemas)
+        output_address(options.sink.output, request.sent_schemas)
         if not before:
-            Sending(options.sink.output, request.schemas).close()  # later what is derived waits, if it has to
+            Sending(options.sink.output, request.sent_schemas).close()  # later what is derived waits, if it has to
     with checkpoints.checkpoint_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         locks.enter_context(disk.locked(folder))

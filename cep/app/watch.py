@@ -11,7 +11,7 @@ from cep.app.meter import Chart, Meter
 from cep.app.progress import progress_display, readable_time
 from cep.core.logs import Log, objects
 from cep.runtime.report import Report
-from cep.runtime.run_stats import RunStats
+from cep.runtime.run_stats import RunStats, revised_numbers
 
 OFTEN = 10.0
 """Seconds between two lines of progress of a run in one process."""
@@ -74,6 +74,7 @@ class Watch:
             state_rows=rows,
             state_bytes=size,
             batch_seconds=round(seconds, 3),
+            **({} if meter.revision is None else {"revision": revised_numbers(meter.revision)}),
             **more,
         )
         self._reported, self._before = now, meter.records

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from cep.core.time import FARTHEST
 from cep.runtime.counts import Count
+from cep.runtime.revision.revision_stats import RevisionStats
 
 READING = 0
 """The `stage` of work that reads records."""
@@ -41,6 +42,7 @@ class Report:
     `read`: events from outside, by type; `latest`: the last end among them. `dead`: dead letters by code, those of
     `late` events, by type, among them, and whole files, which are `unread`, each with its reason. `derived`: by type,
     before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
+    `revised`: what was put right, where what is derived may be withdrawn, and `withdrawn`: how much of it was, by type.
     `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records read has, by event,
     with where the value may be.
     Times in microseconds, None: there is none (yet, or any more: after the end of the input).
@@ -60,6 +62,8 @@ class Report:
     watermark: int | None = None
     remarks: Sequence[str] = ()
     lacking: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    revised: RevisionStats | None = None
+    withdrawn: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -71,6 +75,8 @@ class Report:
         bucket: int = 0,
         late: Mapping[str, int] | None = None,
         dead: Mapping[str, int] | None = None,
+        revised: RevisionStats | None = None,
+        withdrawn: Mapping[str, int] | None = None,
     ) -> Report:
         """Of a step of an engine, whose goals count anew from here."""
         return cls(
@@ -83,16 +89,20 @@ class Report:
             rows=engine.state_rows,
             bytes=engine.state_bytes,
             watermark=engine.watermark if -FARTHEST < engine.watermark < FARTHEST else None,
+            revised=revised,
+            withdrawn=withdrawn or {},
         )
 
     def line(self) -> str:
         """As JSON."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         counts = [dataclasses.astuple(one) for one in self.counts]
-        return json.dumps(fields | {"counts": counts}, separators=(",", ":"))
+        revised = None if self.revised is None else dataclasses.astuple(self.revised)
+        return json.dumps(fields | {"counts": counts, "revised": revised}, separators=(",", ":"))
 
     @classmethod
     def of_line(cls, line: str) -> Report:
         """The report again."""
         fields = json.loads(line)
-        return cls(**fields | {"counts": [Count(*one) for one in fields["counts"]]})
+        revised = None if fields["revised"] is None else RevisionStats(*fields["revised"])
+        return cls(**fields | {"counts": [Count(*one) for one in fields["counts"]], "revised": revised})

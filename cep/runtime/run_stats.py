@@ -90,7 +90,7 @@ class RunStats:
         types = ", ".join(f"{name} {number:,}" for name, number in ranked(written))
         parts.append(f"{derived}: {types}" if types else derived)
         if self.revision is not None and self.revision.revisions:
-            parts.append(_revised(self.revision))
+            parts.append(revised_line(self.revision))
         return ", ".join(parts) + f", {self.seconds:.1f} s"
 
     def numbers(self) -> dict[str, object]:
@@ -102,16 +102,17 @@ class RunStats:
             "derived": dict(self.derived),
             "written": dict(written),
             **({"twice": dict(self.twice)} if self.twice else {}),
-            **({} if self.revision is None else {"revision": _rounded(self.revision)}),
+            **({} if self.revision is None else {"revision": revised_numbers(self.revision)}),
             "seconds": round(self.seconds, 3),
         }
 
 
-def _rounded(done: RevisionStats) -> dict[str, object]:
+def revised_numbers(done: RevisionStats) -> dict[str, object]:
+    """What was put right, for programs."""
     return asdict(done) | {"seconds": round(done.seconds, 3)}
 
 
-def _revised(done: RevisionStats) -> str:
+def revised_line(done: RevisionStats) -> str:
     """`revised: 3 late changes, 2 events withdrawn, 2 keys run again in 0.1 s`."""
     changes, keys = count(done.late, "late change"), count(done.keys_replayed, "key")
     return f"revised: {changes}, {count(done.withdrawn, 'event')} withdrawn, {keys} run again in {done.seconds:.1f} s"

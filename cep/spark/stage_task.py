@@ -21,6 +21,7 @@ from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.fluent_records import as_intervals
 from cep.runtime.report import Report
+from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.state_by_key import gather
 from cep.spark.bucket_store import BucketStore, micro_batch
 from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
@@ -38,8 +39,8 @@ from cep.spark.shuffle_blocks import (
 )
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.migration import StartingPoint
-from cep.spark.ways import net
-from cep.spark.ways_task import KeptWays, forget_others
+from cep.spark.ways import added, net, withdrawn
+from cep.spark.ways_task import KeptWays, forget_others, row_of
 from connectors.arrow_bytes import unpack
 from connectors.batch import DeadLetter
 
@@ -122,6 +123,7 @@ class StageTask:
     def step(self, bucket: int, rows: list[Row], watermark: int) -> Iterator[Row]:
         """Take the rows, go on to the watermark (milliseconds, 0: there is none yet)."""
         version, engine = self.engine(bucket)
+        before = engine.revision_stats, engine.late_rows
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
         dead, learnt = self.apply_changes(engine, rows, bucket, until - self.program.known)
         stable = until - (self.program.window or 0)
@@ -154,19 +156,22 @@ class StageTask:
         if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
             self.store.call(watermark + 1)
         self.watermarks[bucket] = watermark
+        withdrawn = self.withdrawn(derived)
         report = Report.of(
             engine,
-            {event: table.height for event, table in derived.items()},
+            added(derived),
             stage=self.stage.number,
             bucket=bucket,
             late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
             dead=Counter(one.code for one in dead),
+            revised=self.revised(engine, bucket, *before, sum(withdrawn.values())),
+            withdrawn=withdrawn,
         )
         for one in (
             *from_stage(self.program, self.stage, bucket, derived, self.wanted, self.stretch),
             report_block(report, bucket_keys(1)[0]),
         ):
-            yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)
+            yield row_of(one)
 
     def engine(self, bucket: int) -> tuple[int, Engine]:
         """The bucket's engine, and its version."""
@@ -197,6 +202,24 @@ class StageTask:
         engine = self.program.engine(number, before=start.only_time(folder))
         gather(before, start.buckets, engine, bucket, count)
         return engine
+
+    def withdrawn(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
+        """How many of the rows that are written are withdrawn here, by what they are called."""
+        if self.program.window is None:
+            return {}
+        mine = {name: derived[table] for table, name in self.program.written.items() if table in derived}
+        return withdrawn({name: table for name, table in mine.items() if name not in self.program.merged})
+
+    def revised(
+        self, engine: Engine, bucket: int, before: RevisionStats | None, late: Mapping[str, int], withdrawn: int
+    ) -> RevisionStats | None:
+        """What a step has put right, of which `before` and `late` are what was known; None: nothing is."""
+        if before is None or engine.revision_stats is None:
+            return None
+        mine = [event for event in self.stage.outside if self.reports(event, bucket)]
+        came = sum(engine.late_rows.get(event, 0) - late.get(event, 0) for event in mine)
+        done = engine.revision_stats - before
+        return replace(done, late=came, revisions=min(came, done.revisions), withdrawn=withdrawn)
 
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int

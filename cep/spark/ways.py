@@ -87,6 +87,21 @@ def _table(batch: pa.RecordBatch) -> pl.DataFrame:
     return unplain(found)
 
 
+def added(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
+    """How many rows come, by event."""
+    return {
+        event: int((table[CHANGE] > 0).sum()) if CHANGE in table.columns else table.height
+        for event, table in derived.items()
+    }
+
+
+def withdrawn(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
+    """How many rows go for good, by event."""
+    going = {event: table for event, table in derived.items() if (table[CHANGE] < 0).any()}
+    found = {event: int((net(table)[CHANGE] < 0).sum()) for event, table in going.items()}
+    return {event: number for event, number in found.items() if number}
+
+
 def net(table: pl.DataFrame, whatever: tuple[str, ...] = (TIE, ARRIVAL)) -> pl.DataFrame:
     """Changes without those that take each other back; rows that differ but in `whatever` are the same, and what they
     have there is left out."""

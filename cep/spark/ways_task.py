@@ -13,11 +13,20 @@ from pyspark.sql import Row
 
 from cep.core.schema import Schema
 from cep.runtime.buckets import stacked
+from cep.runtime.report import Report
+from cep.runtime.revision.revision_stats import RevisionStats
 from cep.spark.bucket_store import BucketStore, micro_batch
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import WORLD, buckets_by_key, world_block
+from cep.spark.shuffle_blocks import (
+    WORLD,
+    ShuffleBlock,
+    bucket_keys,
+    buckets_by_key,
+    report_block,
+    world_block,
+)
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.ways import Ways
+from cep.spark.ways import Ways, withdrawn
 from connectors.arrow_bytes import unpack
 
 _known: dict[tuple[str, int, int], tuple[int, Ways]] = {}
@@ -91,21 +100,30 @@ class WaysTask:
                 yield row
         if not mine:
             return
-        version, bucket = self.store.version(), self.bucket_of_key[key]
+        version, bucket, going = self.store.version(), self.bucket_of_key[key], dict[str, int]()
         ways = self.ways.of(bucket, version)
         for event, found in sorted(mine.items()):
             blocks = sorted(found, key=lambda row: row.place)
             table = ways.take(event, stacked([unpack(bytes(row.rows)) for row in blocks]))
+            going |= withdrawn({event: table})
             if table.height:
-                one = world_block(self.program, key, event, table)
-                yield Row(
-                    stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows
-                )
+                yield row_of(world_block(self.program, key, event, table))
         if watermark > 0:
             ways.forget(watermark * 1000 - 1 - (self.program.window or 0))
         self.ways.keep(bucket, version + 1, micro_batch())
         self.store.keep(version + 1)
+        if going:
+            done = RevisionStats(withdrawn=sum(going.values()))
+            report = Report(stage=len(self.program.stages) + 1, bucket=bucket, revised=done, withdrawn=going)
+            yield row_of(report_block(report, bucket_keys(1)[0]))
 
     def call(self, key: int, watermark: int) -> Iterator[Row]:
         """Time alone does nothing here."""
         return iter(())
+
+
+def row_of(block: ShuffleBlock) -> Row:
+    """A block as Spark takes it."""
+    return Row(
+        stage=block.stage, key=block.key, event=block.event, place=block.place, source=block.source, rows=block.rows
+    )

@@ -7,6 +7,7 @@ reaches is run again (`cep.runtime.revision.stage_replay`), for the keys that it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
@@ -71,6 +72,8 @@ class Revision:
         self.late: dict[str, list[RowChanges]] = {}
         self.going_back = GoingBack(plan, machine, build, pool, changes, history is not None)
         self.stats = RevisionStats()
+        self.late_rows: Counter[str] = Counter()
+        """By event those of them that are late."""
         transitions = machine.transitions
         self.lineage = None if history is None else RevisionLineage(history, build(plan), plan, transitions)
         self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
@@ -120,6 +123,7 @@ class Revision:
             self._put([each.inputs for each in self.stretches], event, late[-1], come)
         if rows(late[0]) or rows(late[1]):
             self.stats += RevisionStats(late=rows(late[0]) + rows(late[1]))
+            self.late_rows[event] += rows(late[0]) + rows(late[1])
             self.late.setdefault(event, []).append(RowChanges(*late))
 
     def go_on(self, at: Frontier) -> dict[str, RowChanges]:

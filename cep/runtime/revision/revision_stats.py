@@ -18,6 +18,16 @@ class RevisionStats:
     keys_replayed: int = 0
     seconds: float = 0.0
 
+    def __sub__(self, other: RevisionStats) -> RevisionStats:
+        """What was done since these sums."""
+        return RevisionStats(
+            self.late - other.late,
+            self.revisions - other.revisions,
+            self.withdrawn - other.withdrawn,
+            self.keys_replayed - other.keys_replayed,
+            self.seconds - other.seconds,
+        )
+
     def __add__(self, other: RevisionStats) -> RevisionStats:
         return RevisionStats(
             self.late + other.late,

@@ -48,7 +48,10 @@ def save(revision: Revision, book: SegmentBook) -> tuple[dict[str, Any], list[pa
 
 
 def restore(
-    revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch], segments: Sequence[pa.RecordBatch]
+    revision: Revision,
+    numbers: Mapping[str, Any],
+    batches: Sequence[pa.RecordBatch],
+    segments: Sequence[pa.RecordBatch],
 ) -> None:
     """Take on what a window held. CepError: it is none of this program."""
     goals = [goal for _, goal in revision.machine.goals()]
@@ -111,5 +114,3 @@ def _windows(revision: Revision, counts: Mapping[str, int], segments: Iterator[p
             demand(table.ndim == 2 and len(table) == FIRST + arguments)
             window.add(table)
     return found
-
-

@@ -41,6 +41,8 @@ COMING = "coming"
 NOTE = "note"
 """In the log's folder, before the number of a micro-batch: its lines, a hash of its plan, and how many rows of each
 event there were until then."""
+WITHDRAWN = ".withdrawn.jsonl"
+"""What the names of files end with that are to be sent before others of a micro-batch."""
 RUN = "run"
 """In the log's folder: a name that no other log has."""
 NOTES = 3

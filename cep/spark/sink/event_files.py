@@ -11,13 +11,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep.core.schema import Schema
+from cep.core.schema import CHANGE, Schema
 from cep.runtime.buckets import merged_identical
 from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import as_changelog, changelog_schemas
-from cep.spark.sink.commit_log import CommitLog, OutputFile
+from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile
 from cep.spark.worker import freeze_garbage
 from connectors.arrow_bytes import unpack
+from connectors.revised import ADD, WITHDRAW
 from connectors.sending import with_ids
 from connectors.writers import arrow, json_lines, time_columns, typed
 
@@ -55,8 +56,21 @@ def write_event_files(
     with writing_to("--output", log.files):
         log.coming(name).parent.mkdir(parents=True, exist_ok=True)
         if options.format == "jsonl":
+            if options.passing and options.meanings is not None:  # what is withdrawn is sent first
+                gone, come = (_changed(found, word) for word in (WITHDRAW, ADD))
+                return [
+                    *_lines(options, gone, log, f"{name}{WITHDRAWN}"),
+                    *_lines(options, come, log, f"{name}.jsonl"),
+                ]
             return list(_lines(options, found, log, f"{name}.jsonl"))
         return list(_columns(options, found, log, f"{name}.parquet", first))
+
+
+def _changed(found: Mapping[str, list[pl.DataFrame]], word: str) -> dict[str, list[pl.DataFrame]]:
+    """The rows of a changelog whose `@change` is that."""
+    parts = {event: [table.filter(pl.col(CHANGE) == word) for table in tables] for event, tables in found.items()}
+    parts = {event: [table for table in tables if table.height] for event, tables in parts.items()}
+    return {event: tables for event, tables in parts.items() if tables}
 
 
 def _lines(

@@ -20,7 +20,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.spark.bucket_store import micro_batch
 from cep.spark.disk import BACK, SINK_LOG, SPARK, exclusive, remove_hidden, writing_to
-from cep.spark.sink.commit_log import CommitLog, OutputFile, file_name
+from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile, file_name
 from cep.spark.spark_files import last, plan_hash, sync_batch
 
 if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
@@ -118,6 +118,7 @@ class FileWriter(DataSourceStreamArrowWriter):
                 log.settle(options.keep, options.passing)
             else:
                 counting = [one for one in files if one.rows or number == 0]
+                counting.sort(key=lambda one: not one.path.endswith(WITHDRAWN))
                 log.add(number, counting, options.keep, options.passing, plan)
 
 

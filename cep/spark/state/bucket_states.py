@@ -199,13 +199,15 @@ def remove_leftovers(folder: Path) -> None:
     found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("[0-9]*-*-*"))]
     for _, bucket, _, version in found:
         last[bucket] = int(version)
-    used: set[str] | None = set()
+    used: set[str] = set()
+    known = True
     for path, bucket, _, version in found:
         if int(version) <= last[bucket] - KEPT:
             path.unlink()
-        elif used is not None:
-            segments = _segments(path)
-            used = None if segments is None else used.union(segments.sizes)
-    for path in sorted(folder.glob(f"{PREFIX}*")) if used is not None else ():
+            continue
+        segments = _segments(path)
+        known = known and segments is not None
+        used.update(() if segments is None else segments.sizes)
+    for path in sorted(folder.glob(f"{PREFIX}*")) if known else ():
         if path.name not in used:
             path.unlink()
