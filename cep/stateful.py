@@ -15,6 +15,7 @@ from cep.runtime.atomic_step import wholly
 from cep.runtime.keyed_stage import KeyedStage, KeySelection
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import SnapshotParts
+from cep.runtime.revision.carried_window import begin_window
 from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import StateByKey
 
@@ -125,6 +126,12 @@ class StatefulEngine(EngineView):
     def begun_by(self, time: int) -> bool:
         """Whether the input has begun by then (microseconds), as far as is known here."""
         return self._parts.buffer.begun <= time
+
+    @wholly()
+    def begin_window(self) -> None:
+        """Where input is revised: what was given until now is final. Of an engine that took over what others hold."""
+        if self._parts.revision is not None:
+            begin_window(self._parts.revision, self.watermark)
 
     def _keyed(self) -> StateByKey:
         if self.history is not None:

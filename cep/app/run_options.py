@@ -236,9 +236,6 @@ class RunOptions:
     def _revisable(self) -> None:
         from connectors.sending import is_topic
 
-        if self.revised is not None and self.spark.migrate:
-            hint = "start anew with other folders, or go on with the rules of the checkpoint"
-            raise refuse("--migrate: what is held to be revised cannot be carried over", hint)
         if self.revised is None or self.sink.final:
             if self.spark.compact is not None:
                 hint = "without it nothing is withdrawn: what is written is the result"

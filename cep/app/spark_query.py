@@ -200,7 +200,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
             mine,
             options.spark.migrate,
             query.lateness or 0,
-            migratable=not reads.beside and not request.engine.revises,
+            migratable=not reads.beside,
             unsplit=lambda: _unsplit(request.program),
         )
     check_writable("--checkpoint", folder)
@@ -317,9 +317,6 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
     if options.spark.migrate and engine.beginning:
         hint = "start anew with other folders"
         raise refuse("--migrate: a cycle through NOT or AGGREGATE begins with the input, which is past", hint)
-    if engine.revises and options.spark.migrate:
-        hint = "start anew with other folders, or go on with the rules of the checkpoint"
-        raise refuse("--migrate: records that wait to be replaced by those of their KEY cannot be carried over", hint)
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
     for name in options.knowledge.updates:

@@ -19,6 +19,7 @@ from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import EngineParts, coded
 from cep.runtime.prior_state import SnapshotParts
 from cep.runtime.revision import window_segments
+from cep.runtime.revision.carried_window import begin_window, resize
 from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import recode, translation
 
@@ -65,13 +66,14 @@ def _saved(
 ) -> tuple[dict[str, object], list[pa.RecordBatch]]:
     """The header of a snapshot, and what it holds of now: what waits, the states of goals, changes of the knowledge."""
     buffer, schemas = parts.buffer, parts.plan.schemas
+    revised = {} if parts.revision is None else parts.revision.waiting
     states = parts.machine.snapshot()
     header: dict[str, object] = {
         "explain": parts.history is not None,
         "position": parts.position,
         **buffer.times(),
         "knowledge": knowledge,
-        "waiting": {name: [a.type for a in schemas[name].attributes] for name in buffer.waiting},
+        "waiting": {name: [a.type for a in schemas[name].attributes] for name in sorted({*buffer.waiting, *revised})},
         "goals": prior_state.shortened(goals, states),
     }
     batches = [to_arrow(buffer.snapshot()), *states]
@@ -105,7 +107,7 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
     if parts.revision is not None and parts.revision.length and "revised" not in header:
         message = "the snapshot was made by an earlier version, whose window did not keep what was derived in it"
         raise CepError(message, hint="begin again, without it", code="snapshot")
-    if parts.revision is not None and header.get("revised", parts.revision.length) != parts.revision.length:
+    if parts.revision is not None and bool(header.get("revised", parts.revision.length)) != bool(parts.revision.length):
         message = "the snapshot was made with another `revise`, or without it"
         raise CepError(message, hint="the same duration on both", code="snapshot")
     return header, batches
@@ -128,6 +130,8 @@ def take_on(
             parts.revision.restore(header["revision"], window)
         else:
             window_segments.restore(parts.revision, header["revision"], window, segments)
+        if header.get("revised", parts.revision.length) != parts.revision.length:
+            resize(parts.revision, header["revised"])
         if codes is not None:
             parts.revision.recode(codes, coded(parts.plan.schemas))
         batches = batches[: -header["window"]]
@@ -211,10 +215,12 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     )
     waiting = state.waits({name: schemas[name] for name in schemas if name in parts.plan.inputs})
     recode(waiting, moved, coded(schemas))
-    parts.buffer.restore(waiting, header)
+    parts.buffer.restore(waiting if parts.revision is None else {}, header)
     taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.buffer.watermark))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
         parts.changes.restore(state.changes)
+    if parts.revision is not None:
+        begin_window(parts.revision, parts.buffer.watermark, waiting)
     parts.position = header["position"]
     check_restored(parts)
     return taken

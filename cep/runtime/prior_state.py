@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
-from cep.core.relation import Table
+from cep.core.relation import Table, concat
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.operators.goals.contract import from_arrow
@@ -18,17 +18,20 @@ from cep.plan.dependencies import Dependencies
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
+from cep.runtime.segments import Fetch
 
 
 @dataclass(frozen=True, slots=True)
 class PriorState:
     """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all); `waits`:
-    so may what waits for the watermark; `watermark`: time has come so far at least (microseconds)."""
+    so may what waits for the watermark; `watermark`: time has come so far at least (microseconds). `segments`: the
+    names of its segments, and how they are read, where it has some."""
 
     state: bytes
     goals: frozenset[str] | None = None
     waits: bool = True
     watermark: int = BEGINNING
+    segments: tuple[Sequence[str], Fetch] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +56,27 @@ class SnapshotParts:
         if header["explain"]:
             message = "a snapshot with lineage goes with its own program"
             raise CepError(message, hint="one that was made without `explain`", code="snapshot")
-        values = pl.from_arrow(pa.Table.from_batches(batches[: header["values"]])) if header["values"] else None
+        count = header["values"]
+        segments = _Segments.of(before, header)
+        tables = [*batches[:count], *segments.values]
+        values = pl.from_arrow(pa.Table.from_batches(tables)) if tables else None
         assert values is None or isinstance(values, pl.DataFrame), "a table is read"
-        waiting, *states = batches[header["values"] :]
+        first, *states = batches[count:]
+        waiting = from_arrow(first)
+        if "revision" in header:
+            states, window = states[: -header["window"]], states[-header["window"] :]
+            waiting |= segments.waiting() if "segments" in header else from_arrow(window[0])
         header["watermark"] = max(header["watermark"], before.watermark)
         changes = None if header["knowledge"] is None else states.pop()
         named = {name: state for name, state in zip(header["goals"], states, strict=True) if name}
         goals = {name: each for name, each in named.items() if before.goals is None or name in before.goals}
-        return cls(header, values, from_arrow(waiting) if before.waits else {}, goals, changes)
+        return cls(header, values, waiting if before.waits else {}, goals, changes)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
         """What waits of the events that are still read. CepError: they are declared otherwise."""
+        if unknown := sorted(self.waiting.keys() - self.header["waiting"].keys()):
+            message = f"events `{unknown[0]}` wait in a snapshot of an earlier version, which does not say their types"
+            raise CepError(message, hint="carry the state over when none waits, or begin again", code="snapshot")
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(
@@ -72,6 +85,32 @@ class SnapshotParts:
                     code="snapshot",
                 )
         return {name: table for name, table in self.waiting.items() if name in inputs}
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """What a snapshot has in segments: `values` of the pool, and the `tables` of what waits, each with its event."""
+
+    values: list[pa.RecordBatch]
+    tables: list[tuple[str, pa.RecordBatch]]
+
+    @classmethod
+    def of(cls, before: PriorState, header: Mapping[str, Any]) -> _Segments:
+        if "segments" not in header or before.segments is None:
+            return cls([], [])
+        names, fetch = before.segments
+        count, runs = header["values in segments"], header["revision"]["runs"][0]
+        events = [event for event, number in runs.items() for _ in range(number)]
+        waiting = zip(events, names[count : count + len(events)], strict=True)
+        values = [snapshot.streamed(fetch(name)) for name in names[:count]]
+        return cls(values, [(event, snapshot.streamed(fetch(name))) for event, name in waiting if before.waits])
+
+    def waiting(self) -> dict[str, Table]:
+        """What waits, by event."""
+        found: dict[str, list[Table]] = {}
+        for event, batch in self.tables:
+            found.setdefault(event, []).extend(from_arrow(batch).values())
+        return {event: concat(tables) for event, tables in found.items()}
 
 
 def rules_with(

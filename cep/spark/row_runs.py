@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cep.core.time import END_OF_TIME
 from cep.runtime.buckets import stacked
 
-ROWS = 8192
+ROWS = 2048
 """A table has no more rows, and one of fewer is joined with those that come."""
 
 Ints = NDArray[np.int64]

@@ -125,8 +125,8 @@ class StageTask:
         version, engine = self.engine(bucket)
         before = engine.revision_stats, engine.late_rows
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
-        dead, learnt = self.apply_changes(engine, rows, bucket, until - self.program.known)
-        stable = until - (self.program.window or 0)
+        stable = max(until - (self.program.window or 0), engine.stable)
+        dead, learnt = self.apply_changes(engine, rows, bucket, max(until - self.program.known, stable))
         for row in rows:
             if row.event == LATEST:
                 engine.reached_in_input(int(bytes(row.rows)))
@@ -201,6 +201,7 @@ class StageTask:
 
         engine = self.program.engine(number, before=start.only_time(folder))
         gather(before, start.buckets, engine, bucket, count)
+        engine.begin_window()
         return engine
 
     def withdrawn(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:

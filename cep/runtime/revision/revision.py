@@ -67,6 +67,7 @@ class Revision:
         self.plan, self.machine, self.window = plan, machine, window
         self.length = window.length
         self.watermark = BEGINNING
+        self.floor = BEGINNING  # what ends at or before it is final, whatever the length of the window
         self.stretches = [Stretch(BEGINNING, KeptState(copied(machine.states())))]
         self.waiting: Windows = {}
         self.late: dict[str, list[RowChanges]] = {}
@@ -83,7 +84,7 @@ class Revision:
     @property
     def stable(self) -> int:
         """Nothing that ends at or before it changes any more."""
-        return max(BEGINNING, self.watermark - self.length)
+        return max(self.floor, self.watermark - self.length)
 
     def reached(self, buffer: ReorderBuffer) -> int:
         """The watermark that what has come allows."""
@@ -177,7 +178,8 @@ class Revision:
     def snapshot(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """What the window holds: numbers, and tables."""
         self._settle()
-        numbers = {"watermark": self.watermark, "since": [each.since for each in self.stretches]}
+        since = [each.since for each in self.stretches]
+        numbers = {"watermark": self.watermark, "floor": self.floor, "since": since}
         late = {event: joined(each) for event, each in self.late.items()}
         batches = [
             to_arrow(tables_of(self.waiting)),
@@ -198,6 +200,7 @@ class Revision:
         waiting, going, coming = map(from_arrow, batches[:3])
         demand(going.keys() == coming.keys())
         self.watermark, self.waiting = numbers["watermark"], self._windows(waiting)
+        self.floor = numbers.get("floor", BEGINNING)
         self.latest = LatestInstant()
         self.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
         self.stretches = []

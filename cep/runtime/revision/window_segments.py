@@ -32,6 +32,7 @@ def save(revision: Revision, book: SegmentBook) -> tuple[dict[str, Any], list[pa
     revision.going_back.clear()
     numbers = {
         "watermark": revision.watermark,
+        "floor": revision.floor,
         "since": [each.since for each in revision.stretches],
         "runs": [
             {event: len(window.runs) for event, window in sorted(held.items()) if window.runs}
@@ -63,7 +64,7 @@ def restore(
     held = [_windows(revision, each, rest) for each in counts]
     going, coming = map(from_arrow, batches)
     demand(going.keys() == coming.keys())
-    revision.watermark, revision.waiting = numbers["watermark"], held[0]
+    revision.watermark, revision.waiting, revision.floor = numbers["watermark"], held[0], numbers["floor"]
     revision.latest = LatestInstant()
     revision.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
     revision.stretches = []

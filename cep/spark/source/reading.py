@@ -171,7 +171,8 @@ def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
     """What waits for the watermark in a state of another program, as if it came now. CepError: the state is missing."""
-    state, pool = SnapshotParts.of(PriorState(bucket_states.read_state(Path(path)))), Pool()
+    blob, segments = bucket_states.parted_state(Path(path))
+    state, pool = SnapshotParts.of(PriorState(blob, segments=(segments.names, segments.fetch))), Pool()
     if state.values is not None:
         pool.load(state.values)
     read = {program.records.get(name, name) for name in program.inputs}

@@ -50,7 +50,7 @@ class BucketStates:
         """What `open` makes of a state and its segments. CepError: something is missing, damaged, or of another
         program."""
         path = self._path(bucket, version)
-        state, segments = _parted(path)
+        state, segments = parted_state(path)
         try:
             return open(state, segments)
         except CepError as error:
@@ -116,11 +116,11 @@ def state_name(stage: int, bucket: int) -> str:
 
 def read_state(path: Path) -> bytes:
     """The bytes of a state, without its segments. CepError: it is missing or damaged."""
-    return _parted(path)[0]
+    return parted_state(path)[0]
 
 
-def _parted(path: Path) -> tuple[bytes, Segments]:
-    """A state and its segments. CepError: it is missing or damaged."""
+def parted_state(path: Path) -> tuple[bytes, Segments]:
+    """The bytes of a state, and its segments. CepError: it is missing or damaged."""
     state = io.BytesIO(_read(path))
     try:
         segments = Segments.of(path.parent, state)

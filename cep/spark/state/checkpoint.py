@@ -69,6 +69,11 @@ class CheckpointInfo:
         except (ValueError, TypeError, KeyError) as error:
             raise damaged_file(file) from error
 
+    @property
+    def withdraws(self) -> bool:
+        """Whether what is written may be withdrawn."""
+        return self.revise is not None and not self.final
+
     def write(self, file: Path) -> None:
         """Write the file, whole or not at all."""
         put(file, Chain(CHECKPOINT.encode()).add(json.dumps(asdict(self), ensure_ascii=False).encode()))
@@ -90,6 +95,10 @@ def claim(
     before = CheckpointInfo.read(file) if file.exists() else None
     if before is not None and (before == now or depends_on_input(folder)):
         if before == now:
+            return before, None
+        if None not in (before.revise, now.revise) and replace(before, revise=now.revise) == now:
+            before = replace(before, revise=now.revise)  # what was final stays so
+            before.write(file)
             return before, None
         if not migrate:
             raise _another(folder, before, now, migratable)
@@ -139,8 +148,6 @@ def _migrated(
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: another one, and changes of the one before were applied")
-    if before.replaces:
-        reasons.append("its records replace others: those that wait, or may still be replaced, stay with its rules")
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
     if start is not None:
         generation = replace(generation, start=replace(start, sources=sources))
@@ -211,6 +218,9 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
     if before.output != now.output:
         return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
     reasons = [*fixed(before, now, ("format",)), *_fluents(before, now)]
+    if before.withdraws != now.withdraws:
+        ways = {True: "a changelog", False: "what is final"}
+        reasons.append(f"what is written: {ways[before.withdraws]} before, {ways[now.withdraws]} now")
     if now.format == "parquet" and before.only != now.only and 1 in (len(before.only), len(now.only)):
         reasons.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}")
     if now.format == "parquet" and not reasons:

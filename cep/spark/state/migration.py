@@ -95,8 +95,9 @@ class StartingPoint:
     def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
         from cep.runtime.prior_state import PriorState
 
-        blob = bucket_states.read_state(Path(folder, f"{name}-{self.versions[name]:08}"))
-        return PriorState(blob, goals, waits=False, watermark=self.time)
+        blob, segments = bucket_states.parted_state(Path(folder, f"{name}-{self.versions[name]:08}"))
+        own = (segments.names, segments.fetch) if segments.names else None
+        return PriorState(blob, goals, waits=False, watermark=self.time, segments=own)
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
         """The states in which input events wait, and the names of these events; each event is taken from one stage,
@@ -189,7 +190,8 @@ def next_generation(
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
         raise CepError(message, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
-    versions = bucket_states.newest_versions(folder, last)
+    every, stages = bucket_states.newest_versions(folder, last), len(laid.stages)
+    versions = {name: version for name, version in every.items() if int(name.partition("-")[0]) <= stages}  # of engines
     heads = {name: bucket_states.state_header(folder / f"{name}-{version:08}") for name, version in versions.items()}
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
     time = BEGINNING if latest is None else int(heads[latest]["watermark"])
