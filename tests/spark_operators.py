@@ -37,7 +37,7 @@ from cep.spark.shuffle_blocks import (
     wake_ups,
 )
 from cep.spark.source.reading import file_blocks, first_ends, furthest, with_change
-from cep.spark.stage_task import Row, StageTask, StageWork
+from cep.spark.stage_task import GenerationStart, Row, StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.ways_task import WaysTask, WaysWork
 from connectors.arrow_bytes import unpack
@@ -66,12 +66,19 @@ class Query:
     """A query whose operators run here, one after another; now and then workers are lost, and their engines with
     them."""
 
-    def __init__(self, program: ShippedProgram, folder: Path, rng: random.Random, dead: str | None = None) -> None:
+    def __init__(
+        self,
+        program: ShippedProgram,
+        folder: Path,
+        rng: random.Random,
+        dead: str | None = None,
+        beginning: GenerationStart | None = None,
+    ) -> None:
         self.program, self.rng, self.dead = program, rng, dead
         folder.mkdir(parents=True, exist_ok=True)
         run = str(folder)
         works: list[StageWork | WaysWork] = [
-            StageWork(program, s.number, run, tuple(program.outputs), dead, BucketStates(run, s.number), None)
+            StageWork(program, s.number, run, tuple(program.outputs), dead, BucketStates(run, s.number), beginning)
             for s in program.stages
         ]
         if program.window is not None and program.merged:

@@ -257,7 +257,7 @@ def test_options_that_do_not_go_together_are_refused() -> None:
     snapshot = Engine.from_text(plain).snapshot()
     with pytest.raises(CepError, match="made without `revise`"):
         Engine.from_text(plain, revise=1).restore(snapshot)
-    for made, other in ((1, 2), (1, None), (None, 1)):
+    for made, other in ((1, None), (None, 1)):
         with pytest.raises(CepError, match="made with another `revise`, or without it"):
             Engine.from_text(READINGS, revise=other).restore(Engine.from_text(READINGS, revise=made).snapshot())
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,13 +16,17 @@ from cep.core.schema import CHANGE, Attribute, Schema
 
 pytest.importorskip("pyspark")
 
+from cep.spark.disk import OUTGOING
 from cep.spark.sink import file_sink
+from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.compaction import compact
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
 from cep.spark.sink.reader import SinkReader
+from cep.spark.sink.relay import relaying
 from cep.spark.state.checkpoint import SECOND, CheckpointInfo, difference
 from cep.spark.state.migration import StateLayout
 from connectors.arrow_bytes import pack
+from tests.brokers import Cluster
 
 HOT = Schema("hot", (Attribute("s", "string"), Attribute("t", "float")), True, False)
 ODD = Schema("odd", (Attribute("s", "int"), Attribute("when", "time")), True, False)
@@ -30,11 +35,11 @@ Rows = Mapping[str, list[tuple[object, ...]]]
 
 
 def written(
-    folder: Path, batches: list[Rows], format: str, events: list[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, batches: list[Rows], format: str, events: list[str], monkeypatch: pytest.MonkeyPatch, **more: Any
 ) -> FileSinkOptions:
     """Micro-batches of rows (start, end, arguments, change), each of which is committed twice."""
     schemas = {event: SCHEMAS[event] for event in events}
-    options = FileSinkOptions(str(folder), format, schemas, frozenset(), meanings=dict.fromkeys(events, "m"))
+    options = FileSinkOptions(str(folder), format, schemas, frozenset(), meanings=dict.fromkeys(events, "m"), **more)
     for number, every in enumerate(batches):
         batch = {event: rows for event, rows in every.items() if event in events}
         monkeypatch.setattr(file_sink, "micro_batch", lambda number=number: number)
@@ -103,6 +108,26 @@ def test_a_file_of_the_changelog_that_is_missing_is_told(tmp_path: Path, monkeyp
     next((tmp_path / "out").glob("part-*")).unlink()
     with pytest.raises(CepError, match="is missing, a part of the changelog"):
         compact(tmp_path / "out", "parquet", options.schemas, tmp_path / "net")
+
+
+def test_messages_say_what_is_withdrawn_before_what_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("derived")
+    options = written(tmp_path / OUTGOING, BATCHES, "jsonl", ["hot"], monkeypatch, passing=True)
+    with relaying(tmp_path, f"kafka://{cluster.servers}/derived", changelog_schemas(options.schemas), print):
+        pass
+    found = cluster.received("derived", 6)
+    rows = [json.loads(payload) for _, _, payload in found]
+    assert [(row["t"], row[CHANGE], row["@version"]) for row in rows] == [
+        (31.5, "add", 1),
+        (32.0, "add", 1),
+        (31.5, "withdraw", 2),
+        (30.5, "add", 3),
+        (30.5, "withdraw", 4),
+        (31.5, "add", 5),
+    ]
+    assert [key for _, key, _ in found] == [row["@id"].encode() for row in rows], "what withdraws a row follows it"
+    assert len({id for id, _, _ in found}) == 6
+    assert not list((tmp_path / OUTGOING).glob("part-*"))
 
 
 def test_a_checkpoint_that_revises_otherwise_is_told_apart() -> None:

@@ -208,8 +208,10 @@ def test_knowledge_and_its_changes(session: None) -> None:
         (["--conf", "memory=2g", *FILES], "--conf: expected `name=value`, found `memory=2g`"),
         (["--compact", "net", *FILES], "--compact is for --revise"),
         (["--revise", "1h", "--final", "--compact", "net", *FILES], "--compact is for --revise"),
-        (["--revise", "1h", "--keep", "1d", *FILES], "--keep: a row could go before what withdraws it"),
-        (["--revise", "1h", "--migrate", *FILES], "--migrate: what is held to be revised cannot be carried over"),
+        (
+            ["--revise", "1h", "--compact", "net", "--output", "kafka://one/hot", *FILES],
+            "--compact: what was sent to a broker is not there any more",
+        ),
         (["--final", *FILES], "--final is for --revise"),
         ([], "there is no --input"),
     ],

@@ -13,7 +13,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from cep.command import app
 from tests import spark_runs
 from tests.test_spark_kills import killed
 
@@ -36,6 +38,7 @@ many(N) <- hot(_, _) AGGREGATE N = count() OVER LAST 10 s.
 initiate heated(S) <- hot(S, _).
 terminate heated(S) <- reading(S, _, T) WHERE T <= 30.
 """
+LOW = "low(S) <- reading(S, _, T) SEQ reading(S, _, U) WHERE U < T.\n"
 
 
 def record(type: str, time: int, sensor: str, change: str | None = None, **values: Any) -> dict[str, Any]:
@@ -84,9 +87,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_killed_runs_add_nothing_twice_and_leave_what_one_process_gives(format: str, tmp_path: Path) -> None:
-    random = Random(f"{format} {KILLS}")
+def test_killed_runs_add_nothing_twice_and_leave_what_one_process_gives(tmp_path: Path) -> None:
+    random = Random(f"jsonl {KILLS}")
     rules, folder = tmp_path / "rules.cep", tmp_path / "in"
     rules.write_text(PROGRAM)
     folder.mkdir()
@@ -96,19 +98,56 @@ def test_killed_runs_add_nothing_twice_and_leave_what_one_process_gives(format: 
         written(folder / f"{number}.jsonl", coming[number * len(coming) // files : (number + 1) * len(coming) // files])
     written(tmp_path / "there.jsonl", there)
     out, state, net = (tmp_path / name for name in ("out", "state", "net"))
-    options = ["--on", "spark", "--master", "local[2]", "--buckets", "7" if format == "jsonl" else "2", "--files", "1"]
-    options += ["-i", str(folder), "-o", str(out), "--output-format", format, "--checkpoint", str(state)]
+    options = ["--on", "spark", "--master", "local[2]", "--buckets", "7", "--files", "1"]
+    options += ["-i", str(folder), "-o", str(out), "--output-format", "jsonl", "--checkpoint", str(state)]
     command = [str(rules), *options, "--revise", "210s", "--compact", str(net), "--strict"]
-    for _ in range(KILLS if format == "jsonl" else 1):
+    for _ in range(KILLS):
         killed([sys.executable, "-m", "cep", "run", *command], state / "spark", random)
     run(*command)
-    if format == "jsonl":
-        one_after_the_other(out)
-    run(str(rules), "-i", str(tmp_path / "there.jsonl"), "-o", f"{tmp_path / 'alone'}/", "--output-format", format,
+    one_after_the_other(out)
+    run(str(rules), "-i", str(tmp_path / "there.jsonl"), "-o", f"{tmp_path / 'alone'}/", "--output-format", "jsonl",
         "--lateness", "1h")  # fmt: skip
     for expected in sorted((tmp_path / "alone").iterdir()):
         assert known(net / expected.name) == known(expected), expected.name
     assert len(list(net.iterdir())) == 5
+
+
+def test_a_run_goes_on_with_another_duration_and_other_rules(tmp_path: Path) -> None:
+    """In one session; what was put right is told."""
+    spark_runs.spark()
+    random = Random("goes on")
+    folder, out, net = (tmp_path / name for name in ("in", "out", "net"))
+    folder.mkdir()
+    coming, there = arriving(random, 120)
+    later = [record("reading", 2000 + n, "a", seq=n, temp=25 + 10 * (n % 2)) for n in range(6)]
+    for number, (rules, records, options) in enumerate(
+        [
+            (PROGRAM, coming[:80], ["--revise", "150s", "--once"]),
+            (PROGRAM, coming[80:], ["--revise", "210s", "--once"]),
+            (PROGRAM + LOW, [], ["--revise", "210s", "--once", "--migrate"]),
+            (PROGRAM + LOW, later, ["--revise", "210s", "--compact", str(net)]),
+        ]
+    ):
+        (tmp_path / "rules.cep").write_text(rules)
+        if records:
+            written(folder / f"{number}.jsonl", records)
+        command = ["run", str(tmp_path / "rules.cep"), "--on", "spark", "--buckets", "2", "-i", str(folder)]
+        command += ["-o", str(out), "--output-format", "parquet", "--checkpoint", str(tmp_path / "state"), *options]
+        done = CliRunner().invoke(app, [*command, "--log", "json"], prog_name="cep")
+        assert done.exit_code == 0, done.stderr
+        if number == 1:
+            (stopped,) = [json.loads(line) for line in done.stderr.splitlines() if '"stop"' in line]
+            put_right = stopped["revision"]
+            assert min(put_right[name] for name in ("late", "revisions", "withdrawn", "keys_replayed")) > 0
+            assert not stopped["dead"]
+        if number == 2:
+            assert "start empty: line 13: low" in done.stderr
+    written(tmp_path / "there.jsonl", [*there, *later])
+    run(str(tmp_path / "rules.cep"), "-i", str(tmp_path / "there.jsonl"), "-o", f"{tmp_path / 'alone'}/",
+        "--output-format", "parquet", "--lateness", "1h")  # fmt: skip
+    for event in ("anywhere", "bad", "heated", "hot", "many"):
+        assert known(net / f"{event}.parquet") == known(tmp_path / "alone" / f"{event}.parquet"), event
+    assert len(known(net / "low.parquet")) == 3, "those that came when the rule was there"
 
 
 def one_after_the_other(out: Path) -> None:

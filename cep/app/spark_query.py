@@ -249,6 +249,7 @@ def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints
         replaces=engine.revises,
         revise=request.options.revised,
         final=request.options.sink.final,
+        keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
     )
 
 

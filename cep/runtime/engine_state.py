@@ -169,8 +169,8 @@ def take_on_segments(
     if same:  # else what is held is no longer what segments are
         blocks = parts.pool.blocks()
         for (first, last), name, batch in zip(blocks, names, values) if len(blocks) == count else ():
-            if batch.num_rows == last - first and parts.pool.settled(first, last):
-                book.know(("values", parts.pool.generation, first, last), None, name)
+            settled = batch.num_rows == last - first and parts.pool.settled(first, last)
+            book.know(("values", parts.pool.generation, first, last) if settled else ("values", object()), None, name)
         window_segments.know(parts.revision, book, names[count:])
     book.taken()
 

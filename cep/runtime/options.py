@@ -67,8 +67,6 @@ class EngineOptions:
             return
         if not 0 <= self.revise <= FARTHEST:
             raise ValueError("revise is 0 to 2**60 microseconds")
-        if self.before is not None:
-            raise ValueError("`before` is not known together with `revise` yet")
 
 
 class UntimedEngineKeywords(TypedDict, total=False):

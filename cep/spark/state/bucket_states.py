@@ -14,13 +14,15 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.runtime.segments import SegmentedState
 from cep.spark.disk import BACK, damaged_file, put, remove_hidden, writing_to
 from cep.spark.state.segment_files import PREFIX, Segments, missing_file
+
+if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
+    from cep.runtime.segments import SegmentedState
 
 Opened = TypeVar("Opened")
 
@@ -63,7 +65,7 @@ class BucketStates:
         with writing_to("--checkpoint", Path(self.folder)):
             path, content = self._path(bucket, version), state
             kept: frozenset[str] = frozenset()
-            if isinstance(content, SegmentedState):
+            if not isinstance(content, bytes):
                 before = _segments(self._path(bucket, version - 1)) or Segments(path.parent)
                 segments = before.next(state_name(self.stage, bucket), version, content)
                 content, kept = segments.before(content.head), frozenset(segments.sizes)

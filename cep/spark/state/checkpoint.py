@@ -39,7 +39,8 @@ class CheckpointInfo:
     is. `generation`: which folders are in use, and with what they begin. `name`: no other checkpoint has it. `times`:
     how they are written, `iso` or `seconds`, as in the input when the run began. `changes`: of fluents it is written
     when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
-    and what was derived is put right, None: it is not; `final`: only what is final is written."""
+    and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
+    event that has one."""
 
     program: str
     text: str
@@ -58,6 +59,7 @@ class CheckpointInfo:
     replaces: bool = False
     revise: int | None = None
     final: bool = False
+    keys: dict[str, list[str]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
@@ -148,6 +150,10 @@ def _migrated(
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: another one, and changes of the one before were applied")
+    for event in sorted(before.laid.events.keys() & now.laid.events.keys()):
+        keys = [", ".join(one.keys.get(event, [])) or "none" for one in (before, now)]
+        if keys[0] != keys[1]:
+            reasons.append(f"`{event}` has another KEY: {keys[0]} before, {keys[1]} now")
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
     if start is not None:
         generation = replace(generation, start=replace(start, sources=sources))

@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.runtime.segments import SegmentedState
 from cep.spark.disk import damaged_file, put
+
+if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
+    from cep.runtime.segments import SegmentedState
 
 MARK = b"\x00segment\x01"
 """What a state begins with that has segments; the last byte counts the forms there have been."""
