@@ -91,6 +91,8 @@ class Segments:
         written: dict[str, bytes] = {}
         for name in state.names:
             if name not in kept:
+                if name not in state.new:  # the state before is not the one that this one goes on from
+                    raise missing_file(self.folder / f"{bucket}-{version - 1:08}")
                 written[name] = state.new[name]
             elif kept[name][0] in poor:
                 written[name] = self.fetch(name)
