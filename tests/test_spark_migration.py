@@ -101,6 +101,30 @@ def begin(state: Path) -> None:
     (state / "spark" / "offsets" / "0").write_text("v1")
 
 
+def test_a_checkpoint_of_a_run_that_revises_goes_on(tmp_path: Path) -> None:
+    """With another duration as it is, with other rules by `--migrate`; not where records lie elsewhere."""
+    state, hour = tmp_path / "state", 3600 * 1_000_000
+    keyed = {"replaces": True, "revise": hour, "keys": {"a": ["k"]}}
+    first, _ = claim(state, kept(READING + RISE, tmp_path, **keyed))
+    begin(state)
+    longer, moved = claim(state, kept(READING + RISE, tmp_path, **(keyed | {"revise": 2 * hour})))
+    assert moved is None and (longer.revise, longer.name) == (2 * hour, first.name)
+    assert longer.generation == Generation(), "its window goes on"
+    with pytest.raises(CepError, match="is of another program"):
+        claim(state, kept(READING + RISE + PAIR, tmp_path, **keyed))
+    for other, why in [
+        ({"keys": {"a": ["x"]}}, "`a` has another KEY: k before, x now"),
+        ({"keys": {}}, "`a` has another KEY: k before, none now"),
+        ({"final": True}, "--output: what is written: a changelog before, what is final now: name another folder"),
+        ({"revise": None}, "--output: what is written: a changelog before, what is final now: name another folder"),
+    ]:
+        with pytest.raises(CepError, match=why):
+            claim(state, kept(READING + RISE + PAIR, tmp_path, **(keyed | other)), True)
+    third, moved = claim(state, kept(READING + RISE + PAIR, tmp_path, **keyed), True)
+    assert moved is not None and str(moved) == "go on: line 3: rise; start empty: line 4: pair"
+    assert third.generation == Generation(2) and third.revise == hour
+
+
 def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     state = tmp_path / "state"
     texts = [READING + rules for rules in (RISE + PAIR, RISE, RISE + PAIR)]

@@ -134,7 +134,7 @@ def test_a_run_goes_on_with_another_duration_and_other_rules(tmp_path: Path) -> 
         command = ["run", str(tmp_path / "rules.cep"), "--on", "spark", "--buckets", "2", "-i", str(folder)]
         command += ["-o", str(out), "--output-format", "parquet", "--checkpoint", str(tmp_path / "state"), *options]
         done = CliRunner().invoke(app, [*command, "--log", "json"], prog_name="cep")
-        assert done.exit_code == 0, done.stderr
+        assert done.exit_code == 0, (number, done.stderr)
         if number == 1:
             (stopped,) = [json.loads(line) for line in done.stderr.splitlines() if '"stop"' in line]
             put_right = stopped["revision"]
