@@ -244,8 +244,6 @@ def test_an_id_stays_and_the_end_of_a_fluent_is_no_part_of_it() -> None:
 
 def test_options_that_do_not_go_together_are_refused() -> None:
     before = PriorState(Engine.from_text(READINGS, revise=1).snapshot())
-    with pytest.raises(ValueError, match="`before` is not known together with `revise` yet"):
-        Engine.from_text(READINGS, revise=1, before=before)
     with pytest.raises(ValueError, match="is of what is revised"):
         Engine.from_text(READINGS, final=True)
     with pytest.raises(CepError, match="is 1 or -1"):
