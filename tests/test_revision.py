@@ -16,7 +16,6 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime import snapshot
-from cep.runtime.prior_state import PriorState
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, iteration, loop, program, recursion, window
@@ -243,7 +242,6 @@ def test_an_id_stays_and_the_end_of_a_fluent_is_no_part_of_it() -> None:
 
 
 def test_options_that_do_not_go_together_are_refused() -> None:
-    before = PriorState(Engine.from_text(READINGS, revise=1).snapshot())
     with pytest.raises(ValueError, match="is of what is revised"):
         Engine.from_text(READINGS, final=True)
     with pytest.raises(CepError, match="is 1 or -1"):
