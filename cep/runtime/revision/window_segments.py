@@ -17,7 +17,7 @@ from cep.runtime.revision.kept_state import KeptState
 from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.revision import Revision
 from cep.runtime.revision.row_changes import joined
-from cep.runtime.revision.stage_replay import RowChanges
+from cep.runtime.revision.row_changes import RowChanges
 from cep.runtime.revision.stretch import Stretch, Windows, window_of
 from cep.runtime.segments import SegmentBook
 
