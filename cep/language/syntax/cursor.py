@@ -31,11 +31,13 @@ class Cursor:
 
     __slots__ = ("_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token")
 
-    def __init__(self, source: Source, test: Callable[[Cursor], Call]) -> None:
+    def __init__(
+        self, source: Source, test: Callable[[Cursor], Call], begin: int = 0, stop: int | None = None
+    ) -> None:
         self.source = source
         self.test = test
         self._starts = line_starts(source.text)
-        self._tokens = tokenise(source.text, self._starts)[::-1]  # the next one last
+        self._tokens = tokenise(source.text, self._starts, begin, stop)[::-1]  # the next one last
         self.token = self._tokens[-1]
         self.previous = self.token
         self.prefixes: dict[str, str] = {}

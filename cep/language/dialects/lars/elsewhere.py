@@ -1,0 +1,76 @@
+"""What answer set programs and other languages write and LARS does not, and what to write instead."""
+
+from __future__ import annotations
+
+from cep.language.dialects.lars.tokens import LarsCursor
+
+_MARKS = {
+    ";": "`,` stands between conditions; what is one or the other is two rules",
+    "|": "a head is one atom; a choice is two rules: `a :- not b.` and `b :- not a.`",
+    "&": "conditions are separated by `,`",
+    "&&": "conditions are separated by `,`",
+    "!": "`not a` is what is not so, `X != Y` what differs",
+    "<-": "the arrow is `:-`",
+    "->": "the arrow is `:-`, and what follows from the body stands before it",
+    ":": "conditions are separated by `,`; a conditional literal is a rule of its own",
+}
+_WORDS = {
+    **dict.fromkeys(("and", "AND"), "conditions are separated by `,`"),
+    **dict.fromkeys(("or", "OR"), "what is one or the other is two rules"),
+    **dict.fromkeys(("if", "IF"), "the arrow is `:-`"),
+    **dict.fromkeys(("is", "IS"), "`S = T + 1`"),
+    **dict.fromkeys(("WHERE", "where"), "conditions are separated by `,`: `alpha(V) [10 sec], 18 <= V`"),
+    **dict.fromkeys(("during", "within", "WITHIN", "since", "over"), "a window is `a in [10 sec]`"),
+    **dict.fromkeys(("NOT", "Not"), "`not`, in small letters"),
+    **dict.fromkeys(("AT", "At"), "`at`, in small letters"),
+    **dict.fromkeys(("IN", "In"), "`in`, in small letters"),
+    **dict.fromkeys(("ALWAYS", "Always", "box"), "`a always in [10]`"),
+    "diamond": "`a in [10]`",
+    "SEQ": "a `.cep` program has sequences; here ticks are compared: `a at T in [9], b at S in [9], T < S`",
+}
+
+
+def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
+    """A hint for what follows a condition, or stands where one is missing."""
+    token = cursor.token
+    if missing and cursor.previous.text == ",":
+        return "something is missing after the `,`, or the `,` is one too many"
+    if token.kind == "mark" and token.text in _MARKS:
+        return _MARKS[token.text]
+    if token.text in _WORDS:
+        return _WORDS[token.text]
+    if token.kind == "mark" and token.text == "@":
+        return "a tick stands behind the atom: `a at T in [10]`"
+    if token.kind == "declaration" or cursor.on_new_line():
+        return f"a rule ends with `.`; is it missing before `{token.text.split()[0] if token.text else ''}`?"
+    if token.text in (")", "]", "}"):
+        return f"nothing was opened that this `{token.text}` closes"
+    if token.kind in ("name", "graph"):
+        return "conditions are separated by `,`"
+    return None
+
+
+def head_hint(cursor: LarsCursor) -> str | None:
+    """A hint for what follows a head that is no arrow."""
+    token = cursor.token
+    if token.text == ",":
+        return "a rule has one head; what is derived with it has a rule of its own"
+    if token.text in (";", "|"):
+        return _MARKS["|"]
+    return behind_element(cursor)
+
+
+def statement_hint(cursor: LarsCursor) -> str | None:
+    """A hint for what begins no statement."""
+    token = cursor.token
+    if token.text == "@":
+        return "a tick stands behind the head: `high at T :- ...`"
+    if token.text == "#":
+        return "there are no directives here; `event`, `fact` and `PREFIX` declare"
+    if token.text == "-":
+        return "there is no second negation: `not a`, in a body"
+    if token.kind in ("graph", "brace"):
+        return "a choice is two rules: `a :- not b.` and `b :- not a.`"
+    if token.text == "." and cursor.at > 0:
+        return "one `.` ends a rule"
+    return None

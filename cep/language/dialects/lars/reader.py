@@ -1,0 +1,222 @@
+"""Programs of LARS in the syntax of Ticker's files: `high at T :- alpha(V) at T in [10 sec], 18 <= V.`
+
+    program     = { declaration | rule }
+    declaration = one of `event`, `fact` and `PREFIX`, as in our own language (cep/language/syntax/parser.py)
+    rule        = [ atom [ "at" expression ] ] ":-" element { "," element } "." | atom [ "at" expression ] "."
+    element     = [ "not" ] ( atom [ asked ] | "{" SPARQL "}" ) | expression comparison expression
+    asked       = [ "not" ] "at" expression [ [ "not" ] [ "in" ] window ] | [ "always" ] [ "not" ] [ "in" ] window
+    atom        = name [ "(" expression { "," expression } ")" ]
+
+A `not` stands in one of its places, before the atom or behind it. Source of the grammar: Ticker (Beck, Eiter and Folie,
+2017), LarsLexer.scala; windows with a step, partitions, symbols and what is calculated come in addition.
+"""
+
+from __future__ import annotations
+
+from cep.core.errors import CepError, CepErrors, Mistakes, Source
+from cep.core.literals import SECOND
+from cep.language.dialects.lars.ast import (
+    AT,
+    EVERY,
+    NOW,
+    SOME,
+    BodyLiteral,
+    LarsAtom,
+    LarsLiteral,
+    LarsProgram,
+    LarsRule,
+    Window,
+)
+from cep.language.dialects.lars.elsewhere import behind_element, head_hint, statement_hint
+from cep.language.dialects.lars.safety import refuse_unsafe
+from cep.language.dialects.lars.terms import COMPARISONS, FOREIGN_COMPARISONS, arguments, expression
+from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
+from cep.language.dialects.lars.windows import WINDOW, window
+from cep.language.syntax import ast
+from cep.language.syntax.conditions import test
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.declarations import declaration, prefix
+from cep.language.syntax.facts import fact_declaration
+from cep.rules.graph_text import DEEPEST, depth, of_the_rule
+from cep.rules.terms import Comparison, Constant, Expression, Graph
+
+RULE = "a rule is written `high at T :- alpha(V) at T in [10 sec], 18 <= V.`"
+ATOM = "an atom is `alpha(V)` or `rtm50`"
+PLACES = "`a [10]`, `a always in [10]` or `a at T in [10]`"
+
+
+def read(source: Source, tick: int = SECOND) -> LarsProgram:
+    """The rules and declarations of a program. `tick`: microseconds of one. Raises CepError with all that is wrong."""
+    program = parsed(source, tick)
+    refuse_unsafe(program, source)
+    return program
+
+
+def parsed(source: Source, tick: int) -> LarsProgram:
+    """What is written, whether its variables have values or not. Raises CepError."""
+    cursor = LarsCursor(source, tick)
+    errors = Mistakes()
+    rules: list[LarsRule] = []
+    declared: list[ast.Statement] = []
+    while cursor.token.kind != "end":
+        cursor.depth, cursor.heights = 0, {}
+        begins = cursor.at
+        try:
+            if cursor.token.kind == "declaration":
+                declared.append(declared_by(cursor))
+            else:
+                rules.append(rule(cursor))
+        except CepError as error:
+            errors.add(error)
+            if cursor.previous.text != "." or cursor.at == begins:
+                cursor.skip_statement()
+            if cursor.at == begins:
+                cursor.advance()
+    if errors:
+        raise CepErrors(errors)
+    return LarsProgram(tuple(rules), tuple(declared), tick)
+
+
+def declared_by(cursor: LarsCursor) -> ast.Statement:
+    """The declaration that comes, read as a statement of our own language."""
+    token = cursor.advance()
+    own = Cursor(cursor.source, test, token.start, token.end)
+    own.prefixes = cursor.prefixes
+    word = token.text[:6].upper()
+    found: ast.Statement
+    if word == "PREFIX":
+        found = prefix(own)
+    else:
+        found = declaration(own) if word.startswith("EVENT") else fact_declaration(own)
+    if own.token.kind != "end":
+        own.fail("the end of the statement", "a blank stands behind its `.`")
+    return found
+
+
+def rule(cursor: LarsCursor) -> LarsRule:
+    first = cursor.token
+    head, at = None, None
+    if not cursor.sees(":-"):
+        head, at = _head(cursor)
+    body: list[BodyLiteral] = []
+    if cursor.accept(":-"):
+        body.append(element(cursor))
+        while cursor.accept(","):
+            body.append(element(cursor))
+        if not cursor.sees("."):
+            cursor.fail("`,` or `.`", behind_element(cursor))
+    elif not cursor.sees("."):
+        cursor.fail("`:-` or `.`", head_hint(cursor) or RULE)
+    cursor.advance()
+    return LarsRule(head, at, tuple(body), cursor.span(first))
+
+
+def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
+    if cursor.sees("not"):
+        cursor.stop("a head is not negated", f"what must not be is a rule without a head: `:- a, b.`; {RULE}")
+    found = atom(cursor, statement_hint(cursor) or RULE)
+    at = tick_of(cursor) if cursor.accept("at") else None
+    if cursor.sees("in", "always", "["):
+        cursor.stop("a head has no window", "`high at T :- alpha(V) at T in [10 sec].`: windows stand in the body")
+    return found, at
+
+
+def tick_of(cursor: LarsCursor) -> Expression:
+    """What stands behind `at`: a number of ticks, or a time, which is that of the tick in which it lies."""
+    found = expression(cursor)
+    if isinstance(found, Constant) and found.type == "time":
+        assert isinstance(found.value, int), "times are microseconds"
+        return Constant(found.value // cursor.tick, "int", found.span)
+    return found
+
+
+def atom(cursor: LarsCursor, hint: str = ATOM) -> LarsAtom:
+    first = cursor.token
+    if first.kind == "variable":
+        name = first.text.lstrip("_")
+        small = f"{name[:1].lower()}{name[1:]}" or "a"
+        cursor.fail("an atom", f"predicates begin with a lower-case letter: `{small}`")
+    if first.kind != "name" or first.text == "not":
+        cursor.fail("an atom", hint)
+    cursor.advance()
+    return LarsAtom(first.text, arguments(cursor), cursor.span(first))
+
+
+def element(cursor: LarsCursor) -> BodyLiteral:
+    """A literal, a graph pattern or a comparison."""
+    first = cursor.token
+    negated = cursor.accept("not")
+    if cursor.sees("not"):
+        cursor.stop("`not` twice", "two of them say what none says")
+    if cursor.token.kind == "graph":
+        return _graph(cursor, first, negated)
+    if cursor.token.kind == "name" and not _compared(cursor):
+        return _literal(cursor, first, negated)
+    if negated:
+        cursor.fail("an atom or a graph pattern", "`not` takes an atom; the opposite of `X < 3` is `X >= 3`")
+    if cursor.token.kind in ("end", "brace", "open", "unclosed") or cursor.sees(".", ",", ")", "]"):
+        cursor.fail("an atom or a comparison", behind_element(cursor, missing=True) or ATOM)
+    return comparison(cursor, first)
+
+
+def _compared(cursor: LarsCursor) -> bool:
+    """Whether a symbol comes that is compared: `red = X`."""
+    return cursor.peek().kind == "mark" and cursor.peek().text in (*COMPARISONS, *FOREIGN_COMPARISONS)
+
+
+def comparison(cursor: LarsCursor, first: LarsToken) -> Comparison:
+    left = expression(cursor)
+    operator = cursor.token
+    if operator.kind != "mark" or operator.text not in COMPARISONS:
+        hint = "a comparison is `18 <= V`, `S = T + 1` or `X != Y`"
+        if operator.text in FOREIGN_COMPARISONS:
+            hint = f"did you mean `{FOREIGN_COMPARISONS[operator.text]}`? {hint}"
+        elif isinstance(left, Constant) or first.kind == "variable":
+            hint = f"{hint}; predicates begin with a lower-case letter"
+        cursor.fail("a comparison", hint)
+    cursor.advance()
+    right = expression(cursor)
+    if cursor.token.kind == "mark" and cursor.token.text in COMPARISONS:
+        middle = cursor.source.text[operator.end : cursor.previous.end].strip()
+        cursor.stop("one comparison at a time", f"`12 <= V, V < 18`: the second is one of `{middle}` again")
+    return Comparison(COMPARISONS[operator.text], left, right, cursor.span(first))
+
+
+def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral:
+    found = atom(cursor)
+    modality, at = NOW, None
+    if cursor.sees("not") and cursor.peek().text in ("at", "in", "[", "always"):
+        negated = _negated_behind(cursor, negated)
+    if cursor.accept("at"):
+        modality, at = AT, tick_of(cursor)
+    elif cursor.accept("always"):
+        modality = EVERY
+    if cursor.sees("not") and cursor.peek().text in ("in", "["):
+        negated = _negated_behind(cursor, negated)
+    asked: Window | None = None
+    inside = cursor.accept("in")
+    if cursor.sees("["):
+        asked = window(cursor)
+        modality = SOME if modality == NOW else modality
+    elif inside or modality == EVERY:
+        cursor.fail("a window", WINDOW)
+    if modality != NOW and cursor.sees("at", "always", "in", "["):
+        cursor.fail("`,` or `.`", f"one thing is asked of an atom: {PLACES}")
+    return LarsLiteral(found, modality, at, asked, negated, cursor.span(first))
+
+
+def _negated_behind(cursor: LarsCursor, negated: bool) -> bool:
+    """Pass the `not` behind an atom."""
+    if negated:
+        cursor.stop("`not` twice", "it stands before the atom or behind it: `not a in [5]`, `a not in [5]`")
+    cursor.advance()
+    return True
+
+
+def _graph(cursor: LarsCursor, first: LarsToken, negated: bool) -> Graph:
+    token = cursor.advance()
+    if depth(token.text) > DEEPEST:
+        span = cursor.place(token.start, token.end)
+        cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", span)
+    names = tuple(of_the_rule(token.text))
+    return Graph(token.text, names, tuple(cursor.prefixes.items()), negated, cursor.span(first))

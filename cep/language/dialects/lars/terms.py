@@ -1,0 +1,170 @@
+"""Terms of LARS: constants, variables, arithmetic on them, and the arguments of atoms.
+
+expression = product { ( "+" | "-" ) product }
+product    = signed { ( "*" | "/" | "%" ) signed }
+signed     = "-" signed | operand [ "^" signed ]
+operand    = VARIABLE | name | NUMBER | TIME | STRING | IRI | PREFIXED | "(" expression ")"
+"""
+
+from __future__ import annotations
+
+from cep.core.literals import read_number, read_string, read_time
+from cep.events import Iri
+from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
+from cep.rules.terms import Call, Constant, Expression, Variable
+
+DEEPEST = 100
+HIGHEST = 200
+"""The height of an expression, so that every later pass may recurse over it."""
+LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
+FUNCTIONS = {"+": "+", "-": "-", "*": "*", "%": "mod"}
+COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+FOREIGN_COMPARISONS = {"<>": "!=", "=<": "<=", ":=": "="}
+VALUES = ("name", "variable", "number", "time", "string", "quoted", "iri", "prefixed")
+CAPITALS = "variables begin with a capital letter, constants do not"
+FUNCTION = "nothing but `+ - * / % ^` is calculated here; a rule of a `.cep` program has functions"
+
+
+def expression(cursor: LarsCursor, level: int = 1) -> Expression:
+    """Sums (level 1) of products (level 2) of signed powers; all but `^` associate to the left."""
+    _enter(cursor)
+    first = cursor.token
+    left = _signed(cursor)
+    while (operator := cursor.token).kind == "mark" and LEVELS.get(operator.text, 0) >= level:
+        cursor.advance()
+        _refuse_word(cursor, first, left)
+        start = cursor.token
+        right = expression(cursor, LEVELS[operator.text] + 1)
+        _refuse_word(cursor, start, right)
+        function = FUNCTIONS.get(operator.text) or quotient(left, right)
+        left = _grown(cursor, Call(function, (left, right), cursor.span(first)), operator)
+    cursor.depth -= 1
+    return left
+
+
+def quotient(left: Expression, right: Expression) -> str:
+    """`X / 2` is a whole number, as it is to Ticker and to answer set programs, `X / 2.0` is not."""
+    decimal = any(isinstance(each, Constant) and isinstance(each.value, float) for each in (left, right))
+    return "/" if decimal else "//"
+
+
+def _signed(cursor: LarsCursor) -> Expression:
+    """`-x`, or a power: `-X ^ 2` is `-(X ^ 2)`, `-3` is the constant."""
+    first = cursor.token
+    if cursor.accept("-"):
+        _enter(cursor)
+        inner = cursor.token
+        value = _signed(cursor)
+        cursor.depth -= 1
+        if inner.kind == "number" and isinstance(value, Constant):
+            assert isinstance(value.value, (int, float)), "a number was written"
+            return Constant(-value.value, value.type, cursor.span(first))
+        _refuse_word(cursor, inner, value)
+        return _grown(cursor, Call("neg", (value,), cursor.span(first)), first)
+    base = operand(cursor)
+    if not cursor.sees("^"):
+        return base
+    operator = cursor.advance()
+    _refuse_word(cursor, first, base)
+    _enter(cursor)
+    inner = cursor.token
+    exponent = _signed(cursor)
+    cursor.depth -= 1
+    _refuse_word(cursor, inner, exponent)
+    return _grown(cursor, Call("**", (base, exponent), cursor.span(first)), operator)
+
+
+def operand(cursor: LarsCursor) -> Expression:
+    token = cursor.token
+    if cursor.accept("("):
+        inner = expression(cursor)
+        cursor.expect(")")
+        return inner
+    if token.kind not in VALUES:
+        hint = f"a value is a variable, `X`, a symbol, `red`, a number or a string; {CAPITALS}"
+        if token.text == "?":
+            hint = "a variable is written without `?`: `Lat`"
+        cursor.fail("a value", hint)
+    cursor.advance()
+    if token.kind == "variable":
+        if cursor.sees("("):
+            cursor.fail("an operator or the end of the value", f"predicates begin with a lower-case letter: "
+                        f"`{token.text[0].lower()}{token.text[1:]}(..)`")  # fmt: skip
+        return Variable("_" if token.text == "_" else token.text, cursor.span(token))
+    if token.kind == "name" and cursor.sees("("):
+        cursor.stop(f"`{token.text}(..)` is no value", FUNCTION, cursor.place(token.start, token.end))
+    return constant(cursor, token)
+
+
+def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
+    """The constant of a token that was passed."""
+    span = cursor.place(token.start, token.end)
+    match token.kind:
+        case "number":
+            number = cursor.value(read_number, token, token.text)
+            return Constant(number, "int" if isinstance(number, int) else "float", span)
+        case "time":
+            return Constant(cursor.value(read_time, token, token.text), "time", span)
+        case "string":
+            return Constant(cursor.value(read_string, token, token.text), "string", span)
+        case "quoted":
+            return Constant(token.text[1:-1].replace("\\'", "'").replace("\\\\", "\\"), "string", span)
+        case "iri":
+            return Constant(Iri(token.text[1:-1]), "iri", span)
+        case "prefixed":
+            prefix, _, local = token.text.partition(":")
+            if prefix not in cursor.prefixes:
+                hint = f"declare it before: `PREFIX {prefix}: <http://...>`"
+                cursor.stop(f"unknown prefix `{prefix}:`", hint, span)
+            return Constant(Iri(cursor.prefixes[prefix] + local), "iri", span)
+        case _ if token.text in ("true", "false"):
+            return Constant(token.text == "true", "bool", span)
+        case _:
+            return Constant(token.text, "string", span)
+
+
+def arguments(cursor: LarsCursor) -> tuple[Expression, ...]:
+    """`(X, 1)`; nothing where there is no parenthesis, or nothing in it."""
+    opening = cursor.token
+    if not cursor.accept("("):
+        return ()
+    if cursor.accept(")"):
+        return ()
+    found = [expression(cursor)]
+    while cursor.accept(","):
+        found.append(expression(cursor))
+    if not cursor.sees(")"):
+        hint = None
+        if cursor.token.kind in VALUES:
+            hint = "arguments are separated by `,`"
+        elif cursor.token.text in COMPARISONS:
+            hint = "a comparison stands behind a `,` of its own: `p(X), X > 3`"
+        elif cursor.token.kind == "end" or cursor.sees(".", ":-"):
+            span = cursor.place(opening.start, opening.end)
+            hint = f"the `(` at {span.line}:{span.column} is not closed"
+        cursor.fail("`,` or `)`", hint)
+    cursor.advance()
+    return tuple(found)
+
+
+def _enter(cursor: LarsCursor) -> None:
+    cursor.depth += 1
+    if cursor.depth > DEEPEST:
+        cursor.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
+
+
+def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
+    """A call that is not too high; heights of parts are kept by the cursor."""
+    height = 1 + max(cursor.heights.get(id(each), (1, each))[0] for each in call.arguments)
+    if height > HIGHEST:
+        where = cursor.place(operator.start, operator.end)
+        cursor.stop(f"more than {HIGHEST} operators on one another", "give a part a comparison of its own", where)
+    cursor.heights[id(call)] = (height, call)
+    return call
+
+
+def _refuse_word(cursor: LarsCursor, first: LarsToken, read: Expression) -> None:
+    """A symbol cannot be calculated with: a variable was meant."""
+    if first.kind == "name" and isinstance(read, Constant) and read.type in ("string", "bool"):
+        hint = f"a variable begins with a capital letter: `{first.text[0].upper()}{first.text[1:]}`"
+        cursor.stop(f"`{first.text}` is a symbol, not a number", hint, cursor.place(first.start, first.end))

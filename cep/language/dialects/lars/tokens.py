@@ -1,0 +1,217 @@
+"""The words of LARS: text cut into tokens, a cursor over them, and how long a window is in ticks.
+
+`%` begins a comment, as `//` does, or is the remainder of a division: that where it stands behind a value, on its line,
+and another value follows.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, NoReturn, ParamSpec, TypeVar
+
+from cep.core.errors import CepError, Source, Span
+from cep.core.literals import SECOND
+from cep.language.syntax.tokens import line_starts
+from cep.rules.graph_text import closed, open_string
+from cep.rules.terms import Expression
+
+P = ParamSpec("P")
+V = TypeVar("V")
+
+UNITS = {
+    **dict.fromkeys(("msec", "ms"), 1_000),
+    **dict.fromkeys(("sec", "s"), SECOND),
+    "min": 60 * SECOND,
+    "h": 3_600 * SECOND,
+    "d": 86_400 * SECOND,
+}
+"""Microseconds of the units of windows: those of Ticker's files, and our own."""
+
+_BREAKS = r"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
+_TOKEN = re.compile(
+    rf"""
+    (?P<skip>\s++|//[^{_BREAKS}]*+)
+  | (?P<block>/\*(?:[^*]|\*(?!/))*+\*/|%\*(?:[^*]|\*(?!%))*+\*%)
+  | (?P<unclosed>/\*|%\*)
+  | (?P<time>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[Tt][0-9:.]*[0-9](?:[Zz]|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?(?!\w))
+  | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
+  | (?P<prefixed>(?:[^\W\d_]\w*+(?:-\w++){{0,4}}+)?:\w(?:[\w.\-]*\w)?)
+  | (?P<word>[^\W\d]\w*+)
+  | (?P<string>"(?:[^"\\{_BREAKS}]|\\[^{_BREAKS}])*+")
+  | (?P<quoted>'(?:[^'\\{_BREAKS}]|\\[^{_BREAKS}])*+')
+  | (?P<open>["'])
+  | (?P<iri><{_SCHEME}[^<>"{{}}|^`\\\s\x00-\x20]*+>)
+  | (?P<percent>%)
+  | (?P<mark>:-|<-|->|:=|<=|<>|=>|=<(?!{_SCHEME})|==|!=|>=|&&|[()\[\]{{}}.,:;+\-*/^<>=!|&\#@])
+  | (?P<bad>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_REMAINDER = re.compile(
+    r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
+    re.MULTILINE,
+)
+"""What follows a value where `%` is the remainder of a division, not a comment."""
+_COMMENT = re.compile(rf"%[^{_BREAKS}]*+")
+_DECLARATION = re.compile(
+    r"(?:event|fact)\s+(?!at\s+[A-Z0-9])[^\W\d]\w*|prefix\s+(?:[^\W\d_][\w-]*)?:(?!-)", re.IGNORECASE
+)
+_DECLARED = re.compile(r'(?:"(?:[^"\\\n]|\\.)*+"|<[^<>\s]*+>|[#%][^\n]*+|[^".]|\.(?!\s|\Z))*+\.?')
+_PREFIX = re.compile(r"[^<\n]*(?:\n\s*)?(?:<[^<>\n]*>)?")
+
+
+class LarsToken(NamedTuple):
+    """A token. `kind`: name variable number string iri prefixed time graph declaration mark end, or, for what is none,
+    quoted (single quotes), open (a string without its end), brace, unclosed (a comment), bad. `start`, `end`: offsets
+    into the text; a declaration is whole, with its `.`."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def tokens(text: str) -> Iterator[LarsToken]:
+    """The tokens of a text, then one of kind `end`. Never fails."""
+    at, before, last = 0, None, 0
+    called: list[bool] = []  # of each open parenthesis: whether it holds the arguments of an atom
+    value = False  # whether a value ends just before
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        assert match is not None, "any character is a token"
+        kind, start, end = str(match.lastgroup), at, match.end()
+        if kind in ("skip", "block"):
+            value = value and not any(each in text[start:end] for each in "\n\r")
+            at = end
+            continue
+        if kind == "percent":
+            if not (value and _REMAINDER.match(text, start)):
+                rest = _COMMENT.match(text, start)
+                assert rest is not None, "it begins with `%`"
+                at = rest.end()
+                continue
+            kind = "mark"
+        elif kind == "word":
+            kind = "variable" if match.group()[0] == "_" or match.group()[0].isupper() else "name"
+            first = before is None or before.kind == "declaration" or before.text == "." or "\n" in text[last:start]
+            if first and _DECLARATION.match(text, start):
+                found = (_PREFIX if text[start : start + 1] in "pP" else _DECLARED).match(text, start)
+                assert found is not None, "both match nothing, too"
+                kind, end = "declaration", max(end, found.end())
+        elif match.group() == "{":
+            closing = closed(text, start, len(text))
+            kind, end = ("graph", closing) if closing >= 0 else ("brace", len(text))
+        elif kind == "unclosed":
+            end = len(text)
+        token = LarsToken(kind, text[start:end], start, end)
+        holds = False
+        if token.text == "(":
+            called.append(before is not None and before.kind in ("name", "quoted") and before.end == start)
+        elif token.text == ")":
+            holds = bool(called) and not called.pop()
+        elif token.text == ".":
+            called = []
+        value = kind in ("variable", "number") or holds
+        yield token
+        before, at, last = token, end, end
+    yield LarsToken("end", "", last, last)
+
+
+class LarsCursor:
+    """The tokens of a program, from the first on; `previous` is the one passed last. `prefixes`: those declared so far;
+    `depth`: how many parentheses are open; `heights`: of the expressions of the statement that is read."""
+
+    def __init__(self, source: Source, tick: int) -> None:
+        self.source = source
+        self.tick = tick
+        self.words = list(tokens(source.text))
+        self.at = 0
+        self.depth = 0
+        self.prefixes: dict[str, str] = {}
+        self.heights: dict[int, tuple[int, Expression]] = {}
+        self._starts = line_starts(source.text)
+
+    @property
+    def token(self) -> LarsToken:
+        return self.words[self.at]
+
+    @property
+    def previous(self) -> LarsToken:
+        return self.words[max(self.at - 1, 0)]
+
+    def peek(self, ahead: int = 1) -> LarsToken:
+        return self.words[min(self.at + ahead, len(self.words) - 1)]
+
+    def advance(self) -> LarsToken:
+        token = self.token
+        self.at = min(self.at + 1, len(self.words) - 1)
+        return token
+
+    def sees(self, *texts: str) -> bool:
+        """Whether the next token is one of these marks or words."""
+        return self.token.kind in ("mark", "name") and self.token.text in texts
+
+    def accept(self, *texts: str) -> bool:
+        """Whether the next token is one of these, which is then passed."""
+        if not self.sees(*texts):
+            return False
+        self.advance()
+        return True
+
+    def expect(self, text: str, hint: str | None = None) -> LarsToken:
+        if not self.sees(text):
+            self.fail(f"`{text}`", hint)
+        return self.advance()
+
+    def on_new_line(self) -> bool:
+        """Whether a line ends before the next token."""
+        return "\n" in self.source.text[self.previous.end : self.token.start]
+
+    def line(self, offset: int) -> int:
+        return bisect_right(self._starts, offset)
+
+    def place(self, start: int, end: int) -> Span:
+        """The span of a stretch of the text."""
+        first, last = self.line(start), self.line(max(end - 1, start))
+        return Span(first, start - self._starts[first - 1] + 1, last, end - self._starts[last - 1] + 1)
+
+    def span(self, first: LarsToken) -> Span:
+        """From `first` to the token passed last."""
+        return self.place(first.start, max(self.previous.end, first.start))
+
+    def skip_statement(self) -> None:
+        """To behind the next `.`."""
+        while self.token.kind not in ("end", "declaration"):
+            if self.advance().text == ".":
+                return
+
+    def value(self, reader: Callable[P, V], token: LarsToken, *arguments: P.args, **options: P.kwargs) -> V:
+        """The value of a token; what its reader refuses is refused at the token."""
+        try:
+            return reader(*arguments, **options)
+        except CepError as error:
+            self.stop(error.message, error.hint, self.place(token.start, token.end))
+
+    def fail(self, expected: str, hint: str | None = None) -> NoReturn:
+        """The next token is not what the language wants here."""
+        token = self.token
+        if token.kind == "open":
+            self.stop("this string is not closed", "a string ends on its own line, with the mark that begins it")
+        if token.kind == "unclosed":
+            ends = "*/" if token.text.startswith("/") else "*%"
+            begins = self.place(token.start, token.start + 2)
+            self.stop("this comment is not closed", f"it ends with `{ends}`", begins)
+        if token.kind == "brace":
+            at = open_string(self.source.text, token.start)
+            where = self.place(token.start, token.start + 1) if at < 0 else self.place(at, at + 1)
+            self.stop("this `{` is not closed" if at < 0 else "this string is not closed",
+                      "a graph pattern stands in braces: `{ ?S wt:height ?H }`", where)  # fmt: skip
+        found = "the end of the program" if token.kind == "end" else f"`{token.text}`"
+        self.stop(f"expected {expected}, found {found}", hint)
+
+    def stop(self, message: str, hint: str | None = None, span: Span | None = None, code: str = "syntax") -> NoReturn:
+        token = self.token
+        raise CepError(message, self.source, span or self.place(token.start, token.end), hint, code)

@@ -1,0 +1,140 @@
+"""Windows of LARS, as Ticker writes them, and how long they are in ticks.
+
+    window = "[" ( NUMBER [ UNIT ] | "inf" ) "]" [ "step" NUMBER [ UNIT ] ]
+           | "[" NUMBER "#" "]" [ "by" VARIABLE { "," VARIABLE } ]
+    UNIT   = "msec" | "sec" | "min" | "h" | "ms" | "s" | "d"
+
+Older files have `[t 5]` and `[# 10]`.
+"""
+
+from __future__ import annotations
+
+from cep.core.errors import Span
+from cep.core.literals import LARGEST, read_number, read_ticks, write_duration
+from cep.core.suggest import did_you_mean
+from cep.core.ticks import INFINITE
+from cep.core.time import FARTHEST
+from cep.language.dialects.lars.ast import TimeWindow, TupleWindow, Window
+from cep.language.dialects.lars.tokens import UNITS, LarsCursor, LarsToken
+
+WINDOW = "a window is `[10]` (ticks), `[10 sec]`, `[5 min] step 1 min` or `[3 #]`"
+MOST_ATOMS = 2**31 - 1
+"""Atoms of the largest tuple window."""
+
+
+def longest(tick: int) -> int:
+    """Ticks of the longest window: it reaches back to the first tick of any stream."""
+    return FARTHEST // tick
+
+
+def window(cursor: LarsCursor) -> Window:
+    """The window that comes, with its step or what it is partitioned by."""
+    opening = cursor.advance()
+    assert opening.text == "[", "the caller has looked"
+    counted = cursor.accept("#")
+    if not counted and cursor.token.kind == "name" and cursor.token.text == "t" and cursor.peek().kind == "number":
+        cursor.advance()
+    token = cursor.token
+    if token.kind == "name" and token.text in INFINITE:
+        cursor.advance()
+        cursor.expect("]", WINDOW)
+        return TimeWindow(longest(cursor.tick), 1, cursor.span(opening))
+    _refuse_no_number(cursor)
+    cursor.advance()
+    if counted or cursor.accept("#"):
+        atoms = count(cursor, token)
+        cursor.expect("]", WINDOW)
+        return TupleWindow(atoms, _by(cursor), cursor.span(opening))
+    size = duration(cursor, token)
+    cursor.expect("]", WINDOW)
+    step = 1
+    if cursor.sees("step"):
+        cursor.advance()
+        token = cursor.token
+        _refuse_no_number(cursor)
+        cursor.advance()
+        step = duration(cursor, token)
+        if step < 1:
+            cursor.stop("a step has at least one tick", "`[10] step 5`", cursor.span(token))
+    elif cursor.sees("by"):
+        cursor.stop("`by` partitions a window of tuples", "`p(X, Y) [5 #] by X`")
+    return TimeWindow(size, step, cursor.span(opening))
+
+
+def _refuse_no_number(cursor: LarsCursor) -> None:
+    token = cursor.token
+    if token.text == "-":
+        cursor.stop("a window reaches back, its length has no sign", WINDOW)
+    if token.kind == "variable":
+        cursor.stop(f"the length of a window is a number, found `{token.text}`", WINDOW)
+    if token.kind != "number":
+        cursor.fail("a number", WINDOW)
+
+
+def duration(cursor: LarsCursor, token: LarsToken) -> int:
+    """The ticks of a number that was passed and the unit that may follow."""
+    unit, tick = cursor.token, cursor.tick
+    if unit.kind not in ("name", "variable") or cursor.on_new_line():
+        return whole_ticks(cursor, token)
+    if unit.text not in UNITS:
+        hint = did_you_mean(unit.text, UNITS) or "`msec`, `sec`, `min` and `h`; a number alone is ticks"
+        cursor.stop(f"unknown unit `{unit.text}`", hint)
+    cursor.advance()
+    exact = cursor.value(read_ticks, token, token.text, UNITS[unit.text])
+    if exact % tick:
+        wanted = write_duration(tick)
+        hint = f"a multiple of it, or a finer tick: `--tick {_finer(exact, tick)}`"
+        cursor.stop(f"`{token.text} {unit.text}` is no whole number of ticks of {wanted}", hint, cursor.span(token))
+    return exact // tick
+
+
+def _finer(exact: int, tick: int) -> str:
+    """The longest of the usual ticks of which both are whole multiples."""
+    for size in (60_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10):
+        if exact % size == 0 and tick % size == 0:
+            return write_duration(size).replace(" ", "")
+    return "0.000001s"
+
+
+def whole_ticks(cursor: LarsCursor, token: LarsToken) -> int:
+    """A whole number of ticks."""
+    span = cursor.place(token.start, token.end)
+    if not token.text.isdigit():
+        cursor.stop(f"`{token.text}` is no whole number of ticks", f"{WINDOW}; a finer tick: `--tick 100ms`", span)
+    ticks = int(token.text) if len(token.text) < 20 else LARGEST
+    refuse_too_long(cursor, ticks, span)
+    return ticks
+
+
+def refuse_too_long(cursor: LarsCursor, ticks: int, span: Span) -> None:
+    if ticks > longest(cursor.tick):
+        hint = f"the longest has {longest(cursor.tick)} ticks, which is all of time: `[inf]`"
+        cursor.stop("this window is longer than time is", hint, span)
+
+
+def count(cursor: LarsCursor, token: LarsToken) -> int:
+    """The number of atoms of a tuple window."""
+    span = cursor.place(token.start, token.end)
+    atoms = cursor.value(read_number, token, token.text)
+    if not isinstance(atoms, int) or not 1 <= atoms <= MOST_ATOMS:
+        cursor.stop(f"a window of tuples has from 1 to {MOST_ATOMS} atoms, found `{token.text}`", "`p(X) [3 #]`", span)
+    return atoms
+
+
+def _by(cursor: LarsCursor) -> tuple[str, ...] | None:
+    """`by X, Y`: variables up to one with which a comparison begins."""
+    if not cursor.accept("by"):
+        if cursor.sees("step"):
+            cursor.stop("a window of tuples has no step", "`p(X) [3 #]`, or a window of time: `p(X) [10] step 5`")
+        return None
+    names: list[str] = []
+    while True:
+        token = cursor.token
+        if token.kind != "variable" or token.text == "_":
+            cursor.fail("a variable", "a window is partitioned by arguments of its atom: `p(X, Y) [5 #] by X`")
+        names.append(cursor.advance().text)
+        after = cursor.peek(2)
+        goes_on = cursor.peek().kind == "variable" and (after.kind == "end" or after.text in (",", "."))
+        if not (cursor.sees(",") and goes_on):
+            return tuple(names)
+        cursor.advance()
