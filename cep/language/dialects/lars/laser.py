@@ -1,0 +1,268 @@
+"""Rule strings of Laser: `h(X) :- time_win(10, 0, 1, diamond(p(X))) and tuple_win(3, @(T, q(X)))`.
+
+    program = { rule }, one a line, with or without a final `.`; a line goes on behind `and` and where the next begins
+              with it
+    rule    = head [ ":-" formula { "and" formula } ]
+    head    = atom | "@" "(" tick "," atom ")"
+    formula = "not" "(" formula ")" | window | asked | "COMP" "(" comparison "," value "," value ")"
+            | "MATH" "(" operator "," VARIABLE "," value "," value ")"
+    window  = ( "time_win" | "tuple_win" ) "(" size [ "," ahead "," step ] "," asked ")"
+    asked   = "not" "(" asked ")" | ( "diamond" | "box" ) "(" asked ")" | "@" "(" tick "," atom ")" | atom
+
+What is asked without a window is asked of all ticks from the first on. `diamond(not(p))` is `not(box(p))`. Declarations
+are those of `.lars` files. Source: Bazoobandi, Beck and Urbani, Expressive Stream Reasoning with Laser (2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from cep.core.errors import CepError, CepErrors, Mistakes, Source
+from cep.core.literals import SECOND
+from cep.language.dialects.lars.ast import (
+    AT,
+    EVERY,
+    NOW,
+    SOME,
+    BodyLiteral,
+    LarsAtom,
+    LarsLiteral,
+    LarsProgram,
+    LarsRule,
+    TimeWindow,
+    TupleWindow,
+    Window,
+)
+from cep.language.dialects.lars.reader import declared_by, tick_of
+from cep.language.dialects.lars.safety import refuse_unsafe
+from cep.language.dialects.lars.terms import COMPARISONS, FUNCTIONS, arguments, expression, operand, quotient
+from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
+from cep.language.dialects.lars.windows import count, longest, whole_ticks
+from cep.language.syntax import ast
+from cep.rules.terms import Call, Comparison, Constant, Expression
+
+F = TypeVar("F")
+
+WINDOWS = ("time_win", "tuple_win")
+ASKED = {"diamond": SOME, "box": EVERY}
+RULE = "a rule is `h(X) :- time_win(10, 0, 1, diamond(p(X))) and q(X)`"
+TIME_WIN = "`time_win(10, 0, 1, diamond(p(X)))`: so many ticks back, none ahead, every tick"
+TUPLE_WIN = "`tuple_win(3, diamond(p(X)))`: among the last three atoms"
+COMP = "`COMP(>=, V, 18)`"
+MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
+
+
+def read_laser(source: Source, tick: int = SECOND) -> LarsProgram:
+    """The rules of a program, one a line. `tick`: microseconds of one. Raises CepError with all that is wrong."""
+    cursor = LarsCursor(source, tick)
+    errors = Mistakes()
+    rules: list[LarsRule] = []
+    declared: list[ast.Statement] = []
+    while cursor.token.kind != "end":
+        cursor.depth, cursor.heights = 0, {}
+        begins = cursor.at
+        try:
+            if cursor.token.kind == "declaration":
+                declared.append(declared_by(cursor))
+            else:
+                rules.append(_rule(cursor))
+        except CepError as error:
+            errors.add(error)
+            _skip_rule(cursor)
+            if cursor.at == begins:
+                cursor.advance()
+    if errors:
+        raise CepErrors(errors)
+    program = LarsProgram(tuple(rules), tuple(declared), tick)
+    refuse_unsafe(program, source)
+    return program
+
+
+def _skip_rule(cursor: LarsCursor) -> None:
+    """To the next line that begins a rule."""
+    while cursor.token.kind not in ("end", "declaration"):
+        if cursor.on_new_line() and not cursor.sees("and") and cursor.previous.text not in ("and", ":-", "("):
+            return
+        cursor.advance()
+
+
+def _rule(cursor: LarsCursor) -> LarsRule:
+    first = cursor.token
+    if cursor.sees(*WINDOWS, *ASKED):
+        cursor.stop(f"a head has no `{cursor.token.text}`", "`h(X)`, or `@(T, h(X))` at another tick")
+    at, head = _at(cursor) if cursor.sees("@") else (None, _atom(cursor))
+    body: list[BodyLiteral] = []
+    if cursor.accept(":-"):
+        body.append(_formula(cursor))
+        while cursor.accept("and", "&&", ","):
+            body.append(_formula(cursor))
+    span = cursor.span(first)
+    if not cursor.accept(".") and cursor.token.kind != "end" and not cursor.on_new_line():
+        hint = "there is one rule a line, without quotation marks"
+        if cursor.sees("or", "|", ";"):
+            hint = "what is one or the other is two rules"
+        cursor.fail("`and` or the end of the rule", hint if body else RULE)
+    return LarsRule(head, at, tuple(body), span)
+
+
+def _atom(cursor: LarsCursor) -> LarsAtom:
+    token = cursor.token
+    if token.kind == "variable":
+        cursor.fail("an atom", f"predicates begin with a lower-case letter: `{token.text.lower()}`")
+    if token.kind == "quoted":
+        cursor.stop("a predicate has no quotation marks", "its name has letters, digits and `_`")
+    if token.kind != "name":
+        cursor.fail("an atom", RULE)
+    if token.text in (*WINDOWS, *ASKED) and cursor.peek().text == "(":
+        cursor.stop(f"`{token.text}` stands in no other", f"a window holds what is asked, that holds an atom: {RULE}")
+    cursor.advance()
+    return LarsAtom(token.text, arguments(cursor), cursor.span(token))
+
+
+def _at(cursor: LarsCursor) -> tuple[Expression, LarsAtom]:
+    """`@(T, p(X))`."""
+    cursor.expect("@")
+    cursor.expect("(", "`@(T, p(X))`")
+    at = tick_of(cursor)
+    cursor.expect(",", "`@(T, p(X))`")
+    if cursor.sees("not"):
+        cursor.stop("`@` of what is not", "`not(@(T, p(X)))`: that it is not so at T, where T has a value elsewhere")
+    found = _atom(cursor)
+    cursor.expect(")", "`@(T, p(X))`")
+    return at, found
+
+
+def _formula(cursor: LarsCursor) -> BodyLiteral:
+    first = cursor.token
+    if first.text in ("COMP", "MATH") and cursor.peek().text == "(":
+        cursor.advance()
+        return _comparison(cursor, first) if first.text == "COMP" else _calculation(cursor, first)
+    if cursor.sees("not"):
+        inner = _denied(cursor, _formula)
+        if not isinstance(inner, LarsLiteral):
+            cursor.stop("`not` takes an atom, in a window or not", "the opposite of COMP(<, X, 3) is COMP(>=, X, 3)",
+                        cursor.span(first))  # fmt: skip
+        return replace(inner, negated=not inner.negated, span=cursor.span(first))
+    if cursor.sees(*WINDOWS) and cursor.peek().text == "(":
+        return replace(_windowed(cursor), span=cursor.span(first))
+    found = _asked(cursor)
+    if found.modality in (SOME, EVERY):
+        found = replace(found, window=TimeWindow(longest(cursor.tick), 1, cursor.span(first)))
+    return replace(found, span=cursor.span(first))
+
+
+def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
+    """What stands behind `not`, in parentheses or without."""
+    cursor.expect("not")
+    cursor.depth += 1
+    if cursor.depth > 100:
+        cursor.stop("more than 100 levels of nesting", "`not` of `not` is nothing")
+    opened = cursor.accept("(")
+    inner = reader(cursor)
+    if opened:
+        cursor.expect(")")
+    cursor.depth -= 1
+    return inner
+
+
+def _asked(cursor: LarsCursor) -> LarsLiteral:
+    """What is asked of an atom; `not` inside turns ◇ and □ about."""
+    if cursor.sees("not"):
+        inner = _denied(cursor, _asked)
+        return replace(inner, negated=not inner.negated)
+    if cursor.sees("@"):
+        at, found = _at(cursor)
+        return LarsLiteral(found, AT, at)
+    if cursor.sees(*ASKED) and cursor.peek().text == "(":
+        modality = ASKED[cursor.advance().text]
+        cursor.expect("(")
+        inner = _asked(cursor)
+        if inner.modality != NOW:
+            cursor.stop("one thing is asked of an atom", "`diamond(p(X))`, `box(p(X))` or `@(T, p(X))`")
+        cursor.expect(")", "`diamond(p(X))`")
+        if inner.negated:
+            modality = EVERY if modality == SOME else SOME
+        return replace(inner, modality=modality)
+    return LarsLiteral(_atom(cursor))
+
+
+def _windowed(cursor: LarsCursor) -> LarsLiteral:
+    """`time_win(10, 0, 1, diamond(p(X)))`."""
+    first = cursor.advance()
+    timed = first.text == "time_win"
+    hint = TIME_WIN if timed else TUPLE_WIN
+    cursor.expect("(")
+    size = _number(cursor, hint)
+    ahead = step = None
+    if cursor.token.kind == "number":
+        ahead = _number(cursor, hint)
+        step = _number(cursor, hint)
+    window: Window
+    if ahead is not None and ahead.text != "0":
+        span = cursor.place(ahead.start, ahead.end)
+        cursor.stop("a window reaches ahead", f"what comes later is not known; {hint}", span)
+    if timed:
+        window = TimeWindow(whole_ticks(cursor, size), 1 if step is None else whole_ticks(cursor, step))
+        if window.step < 1:
+            cursor.stop("a step has at least one tick", TIME_WIN, cursor.span(first))
+    else:
+        window = TupleWindow(count(cursor, size))
+        if step is not None and step.text != "1":
+            cursor.stop("a window of tuples has no step", TUPLE_WIN, cursor.place(step.start, step.end))
+    asked = cursor.token
+    if cursor.sees(*WINDOWS):
+        cursor.stop("a window in a window", "give what the inner one says a rule of its own")
+    found = _asked(cursor)
+    cursor.expect(")", hint)
+    window = replace(window, span=cursor.span(first))
+    if found.modality != NOW:
+        return replace(found, window=window)
+    if isinstance(window, TimeWindow) and window.step == 1:
+        return found  # each such window holds the present tick
+    where = cursor.span(asked)
+    cursor.stop("what is asked of the window is missing", f"`diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
+
+
+def _number(cursor: LarsCursor, hint: str) -> LarsToken:
+    """A number of a window, with the `,` behind it."""
+    if cursor.token.kind != "number":
+        cursor.fail("a number", hint)
+    token = cursor.advance()
+    cursor.expect(",", hint)
+    return token
+
+
+def _comparison(cursor: LarsCursor, first: LarsToken) -> Comparison:
+    cursor.expect("(")
+    token = cursor.token
+    if token.text not in COMPARISONS:
+        cursor.fail("a comparison", COMP)
+    cursor.advance()
+    cursor.expect(",", COMP)
+    left = expression(cursor)
+    cursor.expect(",", COMP)
+    right = expression(cursor)
+    cursor.expect(")", COMP)
+    return Comparison(COMPARISONS[token.text], left, right, cursor.span(first))
+
+
+def _calculation(cursor: LarsCursor, first: LarsToken) -> Comparison:
+    cursor.expect("(")
+    token = cursor.token
+    if token.text not in ("+", "-", "*", "/"):
+        cursor.fail("one of `+ - * /`", MATH)
+    cursor.advance()
+    cursor.expect(",", MATH)
+    result = operand(cursor)
+    cursor.expect(",", MATH)
+    left = expression(cursor)
+    cursor.expect(",", MATH)
+    right = expression(cursor)
+    cursor.expect(")", MATH)
+    for each in (left, right):
+        if isinstance(each, Constant) and each.type not in ("int", "float"):
+            cursor.stop(f"`{each.value}` is no number", MATH, each.span)
+    function = FUNCTIONS.get(token.text) or quotient(left, right)
+    return Comparison("=", result, Call(function, (left, right), cursor.span(first)), cursor.span(first))
