@@ -10,7 +10,6 @@ _MARKS = {
     "&": "conditions are separated by `,`",
     "&&": "conditions are separated by `,`",
     "!": "`not a` is what is not so, `X != Y` what differs",
-    "<-": "the arrow is `:-`",
     "->": "the arrow is `:-`, and what follows from the body stands before it",
     ":": "conditions are separated by `,`; a conditional literal is a rule of its own",
 }
@@ -57,6 +56,8 @@ def head_hint(cursor: LarsCursor) -> str | None:
         return "a rule has one head; what is derived with it has a rule of its own"
     if token.text in (";", "|"):
         return _MARKS["|"]
+    if token.text in ("<", "<=", "=", ":="):
+        return "the arrow is `:-`"
     return behind_element(cursor)
 
 

@@ -35,7 +35,7 @@ from cep.language.dialects.lars.ast import (
     TupleWindow,
     Window,
 )
-from cep.language.dialects.lars.reader import declared_by, tick_of
+from cep.language.dialects.lars.reader import declared_by, tick_of, whole
 from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.terms import COMPARISONS, FUNCTIONS, arguments, expression, operand, quotient
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
@@ -75,7 +75,7 @@ def read_laser(source: Source, tick: int = SECOND) -> LarsProgram:
                 cursor.advance()
     if errors:
         raise CepErrors(errors)
-    program = LarsProgram(tuple(rules), tuple(declared), tick)
+    program = whole(cursor, rules, declared)
     refuse_unsafe(program, source)
     return program
 

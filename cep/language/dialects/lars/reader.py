@@ -13,6 +13,8 @@ A `not` stands in one of its places, before the atom or behind it. Source of the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.literals import SECOND
 from cep.language.dialects.lars.ast import (
@@ -74,7 +76,19 @@ def parsed(source: Source, tick: int) -> LarsProgram:
                 cursor.advance()
     if errors:
         raise CepErrors(errors)
-    return LarsProgram(tuple(rules), tuple(declared), tick)
+    return whole(cursor, rules, declared)
+
+
+def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statement]) -> LarsProgram:
+    """The program of these statements; graph patterns see all its prefixes."""
+    prefixes = tuple(cursor.prefixes.items())
+
+    def seeing(element: BodyLiteral) -> BodyLiteral:
+        return replace(element, prefixes=prefixes) if isinstance(element, Graph) else element
+
+    if prefixes:
+        rules = [replace(each, body=tuple(map(seeing, each.body))) for each in rules]
+    return LarsProgram(tuple(rules), tuple(declared), cursor.tick)
 
 
 def declared_by(cursor: LarsCursor) -> ast.Statement:
@@ -219,4 +233,4 @@ def _graph(cursor: LarsCursor, first: LarsToken, negated: bool) -> Graph:
         span = cursor.place(token.start, token.end)
         cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", span)
     names = tuple(of_the_rule(token.text))
-    return Graph(token.text, names, tuple(cursor.prefixes.items()), negated, cursor.span(first))
+    return Graph(token.text, names, (), negated, cursor.span(first))

@@ -1,10 +1,254 @@
-"""What is wrong with a LARS program that can be read: variables without values and the like."""
+"""What is wrong with a LARS program that can be read: variables without values, predicates that do not fit.
+
+A variable has a value by an atom that is not negated (one of its arguments, or the tick behind `at`), by a graph
+pattern that is not negated, or by `=` with what has a value: `S = T + 1` gives S one where T has one.
+"""
 
 from __future__ import annotations
 
-from cep.core.errors import Source
-from cep.language.dialects.lars.ast import LarsProgram
+from collections.abc import Iterator
+
+from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
+from cep.core.suggest import did_you_mean
+from cep.core.time import FARTHEST
+from cep.language.dialects.lars.ast import (
+    LarsAtom,
+    LarsLiteral,
+    LarsProgram,
+    LarsRule,
+    TimeWindow,
+    TupleWindow,
+)
+from cep.language.dialects.lars.printer import print_expression
+from cep.language.syntax import ast
+from cep.rules.static.typed_facts import FactDeclaration
+from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
+
+BINDS = "an atom that is not negated binds it, or `{0} = ...`"
 
 
 def refuse_unsafe(program: LarsProgram, source: Source) -> None:
     """Raises CepError with all that is wrong."""
+    errors = Mistakes()
+    for rule in program.rules:
+        _RuleChecker(program, rule, source, errors).check()
+    for error in _misfits(program, source):
+        errors.append(error)
+    if errors:
+        raise CepErrors(errors)
+
+
+def bound(rule: LarsRule) -> frozenset[str]:
+    """The variables of a rule that have a value where its body is true."""
+    found = {name for each in rule.body for name in _binds(each)}
+    equations = [each for each in rule.body if isinstance(each, Comparison) and each.operator == "="]
+    while True:
+        before = len(found)
+        for each in equations:
+            for one, other in ((each.left, each.right), (each.right, each.left)):
+                if isinstance(one, Variable) and one.name != "_" and found.issuperset(expression_variables(other)):
+                    found.add(one.name)
+        if len(found) == before:
+            return frozenset(found)
+
+
+def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
+    """What a literal binds by itself."""
+    if isinstance(literal, Graph):
+        return [] if literal.negated else list(literal.variables)
+    if isinstance(literal, Comparison) or literal.negated:
+        return []
+    places = [*literal.atom.arguments, *([] if literal.at is None else [literal.at])]
+    return [each.name for each in places if isinstance(each, Variable) and each.name != "_"]
+
+
+def variables_of(expression: Expression) -> Iterator[Variable]:
+    """The variables of an expression, `_` too, with their places."""
+    match expression:
+        case Variable():
+            yield expression
+        case Call(_, arguments):
+            for each in arguments:
+                yield from variables_of(each)
+
+
+class _RuleChecker:
+    """The mistakes of one rule."""
+
+    def __init__(self, program: LarsProgram, rule: LarsRule, source: Source, errors: Mistakes) -> None:
+        self.rule = rule
+        self.source = source
+        self.errors = errors
+        self.farthest = FARTHEST // program.tick
+        self.derived = program.derived
+        self.bound = bound(rule)
+        self.complained: set[str] = set()
+
+    def error(self, message: str, span: Span, hint: str, code: str = "unsafe") -> None:
+        self.errors.append(CepError(message, self.source, span, hint, code))
+
+    def check(self) -> None:
+        self.head()
+        for each in self.rule.body:
+            if isinstance(each, LarsLiteral):
+                self.literal(each)
+            elif isinstance(each, Comparison):
+                self.comparison(each)
+            else:
+                for name in each.variables:
+                    hint = f"a negated pattern asks about known values: {BINDS.format(name)}; or `?{name.lower()}`"
+                    self.use(Variable(name, each.span), hint)
+
+    def use(self, variable: Variable, hint: str) -> None:
+        """A variable that has to have a value."""
+        name = variable.name
+        if name in self.bound or name in self.complained:
+            return
+        self.complained.add(name)
+        if name == "_":
+            self.error("`_` has no value", variable.span, "`_` stands for any value of an atom; give it a name")
+            return
+        near = did_you_mean(name, self.bound)
+        self.error(f"`{name}` has no value", variable.span, near or hint)
+
+    # --- the head ---
+
+    def head(self) -> None:
+        head, at = self.rule.head, self.rule.at
+        if head is None:
+            return
+        hint = "a fact has constants only: `car(1).`"
+        for argument in (*head.arguments, *([] if at is None else [at])):
+            for each in variables_of(argument):
+                self.use(each, hint if not self.rule.body else BINDS.format(each.name))
+        if at is not None:
+            self.tick(at)
+
+    # --- the body ---
+
+    def literal(self, literal: LarsLiteral) -> None:
+        atom, window = literal.atom, literal.window
+        for argument in atom.arguments:
+            if isinstance(argument, Call):
+                text = print_expression(argument)
+                hint = f"a variable for it: `{atom.predicate}(X)` and `X = {text}`"
+                self.error(f"`{text}` is calculated, and an atom asks for variables and constants", argument.span, hint)
+            elif literal.negated and isinstance(argument, Variable) and argument.name != "_":
+                any_value = f"`_` where any value will do; otherwise {BINDS.format(argument.name)}"
+                self.use(argument, f"`not` asks about known values: {any_value}")
+        if literal.at is not None:
+            self.tick(literal.at)
+            for each in variables_of(literal.at):
+                if each is literal.at and (each.name == "_" or not literal.negated):
+                    continue
+                self.use(each, f"it is calculated with here: {BINDS.format(each.name)}")
+        if isinstance(window, TupleWindow):
+            self.tuple_window(atom, window)
+        elif isinstance(window, TimeWindow) and (window.ticks < 0 or window.step < 1):
+            self.error("a window reaches back, its length has no sign", window.span, "`[10]`", "window")
+        elif isinstance(window, TimeWindow) and max(window.ticks, window.step) > self.farthest:
+            hint = f"the longest has {self.farthest} ticks, which is all of time: `[inf]`"
+            self.error("this window is longer than time is", window.span, hint, "window")
+
+    def tuple_window(self, atom: LarsAtom, window: TupleWindow) -> None:
+        if atom.predicate in self.derived:
+            hint = f"a window of time, `{atom.predicate} [10]`; or the window in the rules of `{atom.predicate}`"
+            message = f"`{atom.predicate}` is derived, and a window of tuples holds what comes in"
+            self.error(message, window.span, hint, "window")
+        if window.atoms < 1:
+            self.error("a window of tuples has at least one atom", window.span, "`[1 #]`", "window")
+        names = [each.name for each in atom.arguments if isinstance(each, Variable)]
+        for name in window.by or ():
+            if name not in names:
+                hint = did_you_mean(name, names) or f"`{atom.predicate}(X, Y) [5 #] by X`"
+                self.error(f"`{name}` is no argument of `{atom.predicate}` here", window.span, hint, "window")
+
+    def comparison(self, comparison: Comparison) -> None:
+        turned = solved(comparison, self.bound)
+        for side in (comparison.left, comparison.right):
+            for each in variables_of(side):
+                hint = f"`{turned}` gives it one" if turned else BINDS.format(each.name)
+                self.use(each, hint)
+
+    def tick(self, at: Expression) -> None:
+        """A constant tick is a whole number of this time."""
+        if not isinstance(at, Constant):
+            return
+        if at.type != "int":
+            text = print_expression(at)
+            hint = "`a at 5`, or a time, `a at 2013-02-08T18:00:00Z`"
+            if at.type == "string" and text.isidentifier():
+                hint = f"a variable begins with a capital letter: `{text[0].upper()}{text[1:]}`; {hint}"
+            self.error(f"`{text}` is no tick", at.span, hint, "type")
+        elif isinstance(at.value, int) and abs(at.value) > self.farthest:
+            self.error("this tick is beyond the end of time", at.span, f"the last tick is {self.farthest}", "type")
+
+
+def solved(comparison: Comparison, known: frozenset[str]) -> str | None:
+    """`T = S - 1` of `S = T + 1`, where S is known and T is not; None: it is not of this form."""
+    if comparison.operator != "=":
+        return None
+    for result, call in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+        if not (
+            isinstance(call, Call) and call.function in ("+", "-") and known.issuperset(expression_variables(result))
+        ):
+            continue
+        first, second = call.arguments
+        for unknown, other in ((first, second), (second, first)):
+            if not isinstance(unknown, Variable) or not known.issuperset(expression_variables(other)):
+                continue
+            if call.function == "+":
+                value = Call("-", (result, other))
+            else:
+                value = Call("+", (result, other)) if unknown is first else Call("-", (other, result))
+            return f"{unknown.name} = {print_expression(value)}"
+    return None
+
+
+# --- predicates ---
+
+
+def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]:
+    """All atoms as they are written, heads first, each with its literal if it stands in a body."""
+    for rule in program.rules:
+        if rule.head is not None:
+            yield rule.head, None
+        for each in rule.body:
+            if isinstance(each, LarsLiteral):
+                yield each.atom, each
+
+
+def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
+    """Numbers of arguments, and predicates that are two things or none."""
+    declared = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
+    given = {each.name: each for each in program.declarations if isinstance(each, FactDeclaration)}
+    derived = program.derived
+    facts = {each.head.predicate for each in program.rules if each.is_fact and each.head is not None}
+    arities = {name: (len(each.attributes), each.span) for name, each in given.items()}
+    arities |= {name: (len(each.attributes), each.span) for name, each in declared.items()}
+    known = derived | facts | declared.keys() | given.keys()
+    complained: set[str] = set()
+    for atom, literal in atoms(program):
+        name, arity = atom.predicate, len(atom.arguments)
+        first = arities.setdefault(name, (arity, atom.span))
+        if first[0] != arity:
+            message = f"`{name}` has {_arguments(first[0])} at {first[1].line}:{first[1].column}, here {arity}"
+            yield CepError(message, source, atom.span, "a predicate has one number of arguments", "arity")
+        if literal is None and name in complained:
+            continue
+        if literal is None and name in derived and (name in declared or name in given):
+            complained.add(name)
+            what = "an event that comes in" if name in declared else "given as facts"
+            hint = f"what is derived has a name of its own: `{name}_derived`, or the declaration is one too many"
+            yield CepError(f"`{name}` is declared as {what}, and derived here", source, atom.span, hint, "predicate")
+        elif literal is not None and name in derived and name in facts and literal.window is not None:
+            hint = f"facts of a name of their own, and a rule: `{name} :- {name}_always.`"
+            message = f"`{name}` is derived and given by facts, which are in no window"
+            yield CepError(message, source, literal.span, hint, "predicate")
+        elif literal is not None and declared and name not in known:
+            hint = did_you_mean(name, known) or f"what comes in is declared: `event {name}(...).`"
+            yield CepError(f"unknown predicate `{name}`", source, atom.span, hint, "predicate")
+
+
+def _arguments(number: int) -> str:
+    return f"{number} argument{'' if number == 1 else 's'}"

@@ -1,0 +1,140 @@
+"""The parts of a LARS program in the order in which they are evaluated, and which of them go round through negation.
+
+A derived predicate depends on those derived that stand in the bodies of its rules: negatively under `not` and where an
+atom is asked at every point of a window (□). Predicates that depend on each other are one component. Without a negative
+dependency inside, a component has exactly one model; with one it may have none or several, and is an answer set
+program. Source: Beck, Eiter and Folie, Ticker (2017), stratification of LARS programs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cep.language.dialects.lars.ast import EVERY, LarsLiteral, LarsProgram, LarsRule
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """A way round through negation. `rules`: the first derives the first of `predicates` from the second, and so on;
+    the last derives the last from the first. `literals`: what each of them asks of the next; the first is the negative
+    one: under `not`, or at every point of a window."""
+
+    predicates: tuple[str, ...]
+    rules: tuple[LarsRule, ...]
+    literals: tuple[LarsLiteral, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Derived predicates that depend on each other, in the order in which the program has them, and all their rules.
+    `recursive`: one depends on itself or on another that does on it. `cyclic`: why it is not stratified; None: it is.
+
+    Constraints are components without predicates, behind all others.
+    """
+
+    predicates: tuple[str, ...]
+    rules: tuple[LarsRule, ...]
+    recursive: bool
+    cyclic: Cycle | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """That a rule derives `head` from `body`."""
+
+    head: str
+    body: str
+    rule: LarsRule
+    literal: LarsLiteral
+
+    @property
+    def negative(self) -> bool:
+        return self.literal.negated or self.literal.modality == EVERY
+
+
+def components(program: LarsProgram) -> tuple[Component, ...]:
+    """All components, each behind those that it depends on."""
+    derived = program.derived
+    rules: dict[str, list[LarsRule]] = {}
+    for rule in program.rules:
+        if rule.head is not None and rule.head.predicate in derived:
+            rules.setdefault(rule.head.predicate, []).append(rule)
+    edges = {name: [edge for rule in own for edge in _edges(rule, derived)] for name, own in rules.items()}
+    place = {name: number for number, name in enumerate(rules)}
+    found: list[Component] = []
+    for names in _strongly_connected(edges):
+        ordered = tuple(sorted(names, key=place.__getitem__))
+        inside = [edge for name in ordered for edge in edges[name] if edge.body in names]
+        own_rules = tuple(rule for name in ordered for rule in rules[name])
+        found.append(Component(ordered, own_rules, bool(inside), _cycle(inside)))
+    found += [Component((), (rule,), False, None) for rule in program.rules if rule.head is None]
+    return tuple(found)
+
+
+def _edges(rule: LarsRule, derived: frozenset[str]) -> Iterator[_Edge]:
+    assert rule.head is not None, "constraints derive nothing"
+    for each in rule.body:
+        if isinstance(each, LarsLiteral) and each.atom.predicate in derived:
+            yield _Edge(rule.head.predicate, each.atom.predicate, rule, each)
+
+
+def _strongly_connected(edges: dict[str, list[_Edge]]) -> Iterator[frozenset[str]]:
+    """Tarjan's algorithm without recursion: each set behind those that it depends on."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    for root in edges:
+        if root in index:
+            continue
+        work = [(root, iter(edges[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            name, rest = work[-1]
+            for edge in rest:
+                below = edge.body
+                if below not in index:
+                    index[below] = low[below] = len(index)
+                    stack.append(below)
+                    on_stack.add(below)
+                    work.append((below, iter(edges[below])))
+                    break
+                if below in on_stack:
+                    low[name] = min(low[name], index[below])
+            else:
+                work.pop()
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[name])
+                if low[name] == index[name]:
+                    members: set[str] = set()
+                    while name not in members:
+                        members.add(stack.pop())
+                    on_stack -= members
+                    yield frozenset(members)
+
+
+def _cycle(inside: list[_Edge]) -> Cycle | None:
+    """The shortest way round with the first negative edge of a component; None: it has none."""
+    negative = next((edge for edge in inside if edge.negative), None)
+    if negative is None:
+        return None
+    out: dict[str, list[_Edge]] = {}
+    for edge in inside:
+        out.setdefault(edge.head, []).append(edge)
+    way: dict[str, tuple[_Edge, ...]] = {negative.body: ()}
+    waiting = deque([negative.body])
+    while negative.head not in way:
+        name = waiting.popleft()
+        for edge in out.get(name, ()):
+            if edge.body not in way:
+                way[edge.body] = (*way[name], edge)
+                waiting.append(edge.body)
+    round = (negative, *way[negative.head])
+    return Cycle(
+        tuple(edge.head for edge in round), tuple(edge.rule for edge in round), tuple(edge.literal for edge in round)
+    )
