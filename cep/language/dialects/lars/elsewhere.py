@@ -27,6 +27,8 @@ _WORDS = {
     "diamond": "`a in [10]`",
     "SEQ": "a `.cep` program has sequences; here ticks are compared: `a at T in [9], b at S in [9], T < S`",
 }
+COMPARED = {"=>": ">=", "=<": "<=", "<>": "!=", ":=": "=", "is": "=", "!": "!=", "equals": "=", "~": "="}
+COMPARISON = "a comparison is `18 <= V`, `S = T + 1` or `X != Y`; predicates begin with a lower-case letter"
 
 
 def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
@@ -44,9 +46,15 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
         return f"a rule ends with `.`; is it missing before `{token.text.split()[0] if token.text else ''}`?"
     if token.text in (")", "]", "}"):
         return f"nothing was opened that this `{token.text}` closes"
-    if token.kind in ("name", "graph"):
+    if token.kind in ("name", "graph", "variable", "number", "string"):
         return "conditions are separated by `,`"
     return None
+
+
+def compared(text: str, left: str) -> str:
+    """A hint for what stands where a comparison is missing."""
+    meant = COMPARED.get(text.lower())
+    return f"`{left} {meant} ..`" if meant else COMPARISON
 
 
 def head_hint(cursor: LarsCursor) -> str | None:
@@ -56,8 +64,10 @@ def head_hint(cursor: LarsCursor) -> str | None:
         return "a rule has one head; what is derived with it has a rule of its own"
     if token.text in (";", "|"):
         return _MARKS["|"]
-    if token.text in ("<", "<=", "=", ":="):
+    if token.text in ("<", "<=", "=", ":=", ":"):
         return "the arrow is `:-`"
+    if cursor.previous.text == "import":
+        return "nothing is imported: the windows are `[10 sec]`, `[5 min] step 1 min` and `[3 #]`"
     return behind_element(cursor)
 
 

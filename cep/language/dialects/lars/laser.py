@@ -204,11 +204,11 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
         span = cursor.place(ahead.start, ahead.end)
         cursor.stop("a window reaches ahead", f"what comes later is not known; {hint}", span)
     if timed:
-        window = TimeWindow(whole_ticks(cursor, size), 1 if step is None else whole_ticks(cursor, step))
+        window = TimeWindow(whole_ticks(cursor, size, hint), 1 if step is None else whole_ticks(cursor, step, hint))
         if window.step < 1:
             cursor.stop("a step has at least one tick", TIME_WIN, cursor.span(first))
     else:
-        window = TupleWindow(count(cursor, size))
+        window = TupleWindow(count(cursor, size, hint))
         if step is not None and step.text != "1":
             cursor.stop("a window of tuples has no step", TUPLE_WIN, cursor.place(step.start, step.end))
     asked = cursor.token

@@ -14,6 +14,7 @@ A `not` stands in one of its places, before the atom or behind it. Source of the
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.literals import SECOND
@@ -29,7 +30,8 @@ from cep.language.dialects.lars.ast import (
     LarsRule,
     Window,
 )
-from cep.language.dialects.lars.elsewhere import behind_element, head_hint, statement_hint
+from cep.language.dialects.lars.elsewhere import behind_element, compared, head_hint, statement_hint
+from cep.language.dialects.lars.printer import print_expression
 from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.terms import COMPARISONS, FOREIGN_COMPARISONS, arguments, expression
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
@@ -40,7 +42,7 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, prefix
 from cep.language.syntax.facts import fact_declaration
 from cep.rules.graph_text import DEEPEST, depth, of_the_rule
-from cep.rules.terms import Comparison, Constant, Expression, Graph
+from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
 RULE = "a rule is written `high at T :- alpha(V) at T in [10 sec], 18 <= V.`"
 ATOM = "an atom is `alpha(V)` or `rtm50`"
@@ -88,7 +90,42 @@ def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statemen
 
     if prefixes:
         rules = [replace(each, body=tuple(map(seeing, each.body))) for each in rules]
-    return LarsProgram(tuple(rules), tuple(declared), cursor.tick)
+    return LarsProgram(tuple(map(flat, rules)), tuple(declared), cursor.tick)
+
+
+def flat(rule: LarsRule) -> LarsRule:
+    """The rule with variables for what is calculated in atoms of its body: `p(X + 1)` is `V1 = X + 1, p(V1)`."""
+    body: list[BodyLiteral] = []
+    used: set[str] | None = None
+    for each in rule.body:
+        if isinstance(each, LarsLiteral) and any(isinstance(value, Call) for value in each.atom.arguments):
+            used = used or _names(rule)
+            arguments: list[Expression] = []
+            for value in each.atom.arguments:
+                if isinstance(value, Call):
+                    name = next(own for own in (f"V{number}" for number in count(1)) if own not in used)
+                    used.add(name)
+                    body.append(Comparison("=", Variable(name, value.span), value, value.span))
+                    value = Variable(name, value.span)
+                arguments.append(value)
+            each = replace(each, atom=replace(each.atom, arguments=tuple(arguments)))
+        body.append(each)
+    return rule if used is None else replace(rule, body=tuple(body))
+
+
+def _names(rule: LarsRule) -> set[str]:
+    """The variables of a body."""
+    found: set[str] = set()
+    for each in rule.body:
+        match each:
+            case Comparison(_, left, right):
+                found.update(expression_variables(left), expression_variables(right))
+            case Graph(_, variables):
+                found.update(variables)
+            case LarsLiteral():
+                for value in (*each.atom.arguments, *([] if each.at is None else [each.at])):
+                    found.update(expression_variables(value))
+    return found
 
 
 def declared_by(cursor: LarsCursor) -> ast.Statement:
@@ -118,7 +155,7 @@ def rule(cursor: LarsCursor) -> LarsRule:
         while cursor.accept(","):
             body.append(element(cursor))
         if not cursor.sees("."):
-            cursor.fail("`,` or `.`", behind_element(cursor))
+            cursor.fail("`,` or `.`", behind_element(cursor) or RULE)
     elif not cursor.sees("."):
         cursor.fail("`:-` or `.`", head_hint(cursor) or RULE)
     cursor.advance()
@@ -182,17 +219,13 @@ def comparison(cursor: LarsCursor, first: LarsToken) -> Comparison:
     left = expression(cursor)
     operator = cursor.token
     if operator.kind != "mark" or operator.text not in COMPARISONS:
-        hint = "a comparison is `18 <= V`, `S = T + 1` or `X != Y`"
-        if operator.text in FOREIGN_COMPARISONS:
-            hint = f"did you mean `{FOREIGN_COMPARISONS[operator.text]}`? {hint}"
-        elif isinstance(left, Constant) or first.kind == "variable":
-            hint = f"{hint}; predicates begin with a lower-case letter"
-        cursor.fail("a comparison", hint)
+        cursor.fail("a comparison", compared(operator.text, print_expression(left)))
     cursor.advance()
     right = expression(cursor)
     if cursor.token.kind == "mark" and cursor.token.text in COMPARISONS:
-        middle = cursor.source.text[operator.end : cursor.previous.end].strip()
-        cursor.stop("one comparison at a time", f"`12 <= V, V < 18`: the second is one of `{middle}` again")
+        one, other = print_expression(left), print_expression(right)
+        hint = f"`{one} {operator.text} {other}, {other} {cursor.token.text} ..`"
+        cursor.stop("one comparison at a time", hint)
     return Comparison(COMPARISONS[operator.text], left, right, cursor.span(first))
 
 

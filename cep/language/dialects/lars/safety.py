@@ -19,7 +19,7 @@ from cep.language.dialects.lars.ast import (
     TimeWindow,
     TupleWindow,
 )
-from cep.language.dialects.lars.printer import print_expression
+from cep.language.dialects.lars.printer import print_argument, print_expression
 from cep.language.syntax import ast
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
@@ -82,7 +82,7 @@ class _RuleChecker:
         self.farthest = FARTHEST // program.tick
         self.derived = program.derived
         self.bound = bound(rule)
-        self.complained: set[str] = set()
+        self.unbound: dict[str, tuple[Span, str]] = {}
 
     def error(self, message: str, span: Span, hint: str, code: str = "unsafe") -> None:
         self.errors.append(CepError(message, self.source, span, hint, code))
@@ -98,18 +98,27 @@ class _RuleChecker:
                 for name in each.variables:
                     hint = f"a negated pattern asks about known values: {BINDS.format(name)}; or `?{name.lower()}`"
                     self.use(Variable(name, each.span), hint)
+        self.complain()
 
     def use(self, variable: Variable, hint: str) -> None:
         """A variable that has to have a value."""
         name = variable.name
-        if name in self.bound or name in self.complained:
-            return
-        self.complained.add(name)
-        if name == "_":
-            self.error("`_` has no value", variable.span, "`_` stands for any value of an atom; give it a name")
-            return
-        near = did_you_mean(name, self.bound)
-        self.error(f"`{name}` has no value", variable.span, near or hint)
+        if name not in self.bound:
+            self.unbound.setdefault(name, (variable.span, hint))
+
+    def complain(self) -> None:
+        """Those without a value; not of one that follows from another of them, unless they go in a circle."""
+        follows = {name for each in self.rule.body if isinstance(each, Comparison) for name in _defined(each)}
+        roots = [name for name in self.unbound if name not in follows] or list(self.unbound)
+        for name in roots:
+            span, hint = self.unbound[name]
+            if name == "_":
+                self.error("`_` has no value", span, "`_` stands for any value of an atom; give it a name")
+                continue
+            equations = [each for each in self.rule.body if isinstance(each, Comparison)]
+            turned = next((text for each in equations if (text := solved(each, name, self.bound))), None)
+            near = did_you_mean(name, self.bound)
+            self.error(f"`{name}` has no value", span, f"`{turned}` gives it one" if turned else near or hint)
 
     # --- the head ---
 
@@ -129,11 +138,7 @@ class _RuleChecker:
     def literal(self, literal: LarsLiteral) -> None:
         atom, window = literal.atom, literal.window
         for argument in atom.arguments:
-            if isinstance(argument, Call):
-                text = print_expression(argument)
-                hint = f"a variable for it: `{atom.predicate}(X)` and `X = {text}`"
-                self.error(f"`{text}` is calculated, and an atom asks for variables and constants", argument.span, hint)
-            elif literal.negated and isinstance(argument, Variable) and argument.name != "_":
+            if literal.negated and isinstance(argument, Variable) and argument.name != "_":
                 any_value = f"`_` where any value will do; otherwise {BINDS.format(argument.name)}"
                 self.use(argument, f"`not` asks about known values: {any_value}")
         if literal.at is not None:
@@ -141,7 +146,8 @@ class _RuleChecker:
             for each in variables_of(literal.at):
                 if each is literal.at and (each.name == "_" or not literal.negated):
                     continue
-                self.use(each, f"it is calculated with here: {BINDS.format(each.name)}")
+                why = "`not` asks about known ticks" if each is literal.at else "it is calculated with here"
+                self.use(each, f"{why}: {BINDS.format(each.name)}")
         if isinstance(window, TupleWindow):
             self.tuple_window(atom, window)
         elif isinstance(window, TimeWindow) and (window.ticks < 0 or window.step < 1):
@@ -164,18 +170,16 @@ class _RuleChecker:
                 self.error(f"`{name}` is no argument of `{atom.predicate}` here", window.span, hint, "window")
 
     def comparison(self, comparison: Comparison) -> None:
-        turned = solved(comparison, self.bound)
         for side in (comparison.left, comparison.right):
             for each in variables_of(side):
-                hint = f"`{turned}` gives it one" if turned else BINDS.format(each.name)
-                self.use(each, hint)
+                self.use(each, BINDS.format(each.name))
 
     def tick(self, at: Expression) -> None:
         """A constant tick is a whole number of this time."""
         if not isinstance(at, Constant):
             return
         if at.type != "int":
-            text = print_expression(at)
+            text = print_argument(at)
             hint = "`a at 5`, or a time, `a at 2013-02-08T18:00:00Z`"
             if at.type == "string" and text.isidentifier():
                 hint = f"a variable begins with a capital letter: `{text[0].upper()}{text[1:]}`; {hint}"
@@ -184,24 +188,32 @@ class _RuleChecker:
             self.error("this tick is beyond the end of time", at.span, f"the last tick is {self.farthest}", "type")
 
 
-def solved(comparison: Comparison, known: frozenset[str]) -> str | None:
-    """`T = S - 1` of `S = T + 1`, where S is known and T is not; None: it is not of this form."""
+def _defined(comparison: Comparison) -> list[str]:
+    """The variables that an equation says all of: those alone on a side."""
+    if comparison.operator != "=":
+        return []
+    sides = ((comparison.left, comparison.right), (comparison.right, comparison.left))
+    return [one.name for one, other in sides if isinstance(one, Variable) and expression_variables(other)]
+
+
+def solved(comparison: Comparison, name: str, known: frozenset[str]) -> str | None:
+    """`T = S - 1` of `S = T + 1`, where `name` is T and S is known; None: it is not of this form."""
     if comparison.operator != "=":
         return None
     for result, call in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
-        if not (
-            isinstance(call, Call) and call.function in ("+", "-") and known.issuperset(expression_variables(result))
-        ):
+        if not isinstance(call, Call) or call.function not in ("+", "-"):
             continue
         first, second = call.arguments
         for unknown, other in ((first, second), (second, first)):
-            if not isinstance(unknown, Variable) or not known.issuperset(expression_variables(other)):
+            if unknown != Variable(name) or not known.issuperset(
+                (*expression_variables(result), *expression_variables(other))
+            ):
                 continue
             if call.function == "+":
                 value = Call("-", (result, other))
             else:
                 value = Call("+", (result, other)) if unknown is first else Call("-", (other, result))
-            return f"{unknown.name} = {print_expression(value)}"
+            return f"{name} = {print_expression(value)}"
     return None
 
 
@@ -238,7 +250,7 @@ def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
             continue
         if literal is None and name in derived and (name in declared or name in given):
             complained.add(name)
-            what = "an event that comes in" if name in declared else "given as facts"
+            what = "an event that comes in" if name in declared else "a fact"
             hint = f"what is derived has a name of its own: `{name}_derived`, or the declaration is one too many"
             yield CepError(f"`{name}` is declared as {what}, and derived here", source, atom.span, hint, "predicate")
         elif literal is not None and name in derived and name in facts and literal.window is not None:

@@ -19,7 +19,7 @@ HIGHEST = 200
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
 FUNCTIONS = {"+": "+", "-": "-", "*": "*", "%": "mod"}
 COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-FOREIGN_COMPARISONS = {"<>": "!=", "=<": "<=", ":=": "="}
+FOREIGN_COMPARISONS = ("<>", "=<", ":=", "=>", "!")
 VALUES = ("name", "variable", "number", "time", "string", "quoted", "iri", "prefixed")
 CAPITALS = "variables begin with a capital letter, constants do not"
 FUNCTION = "nothing but `+ - * / % ^` is calculated here; a rule of a `.cep` program has functions"
@@ -78,7 +78,7 @@ def operand(cursor: LarsCursor) -> Expression:
     token = cursor.token
     if cursor.accept("("):
         inner = expression(cursor)
-        cursor.expect(")")
+        cursor.expect(")", "parentheses hold what is calculated; conditions are separated by `,`")
         return inner
     if token.kind not in VALUES:
         hint = f"a value is a variable, `X`, a symbol, `red`, a number or a string; {CAPITALS}"
@@ -134,7 +134,7 @@ def arguments(cursor: LarsCursor) -> tuple[Expression, ...]:
     while cursor.accept(","):
         found.append(expression(cursor))
     if not cursor.sees(")"):
-        hint = None
+        hint = "an atom is `alpha(V)` or `p(X, 1)`"
         if cursor.token.kind in VALUES:
             hint = "arguments are separated by `,`"
         elif cursor.token.text in COMPARISONS:

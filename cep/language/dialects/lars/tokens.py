@@ -55,9 +55,10 @@ _REMAINDER = re.compile(
     re.MULTILINE,
 )
 """What follows a value where `%` is the remainder of a division, not a comment."""
-_COMMENT = re.compile(rf"%[^{_BREAKS}]*+")
+_COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
+_HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` declares nothing
 _DECLARATION = re.compile(
-    r"(?:event|fact)\s+(?!at\s+[A-Z0-9])[^\W\d]\w*|prefix\s+(?:[^\W\d_][\w-]*)?:(?!-)", re.IGNORECASE
+    rf"(?:event|fact)\s+(?!(?-i:{_HEAD}))[^\W\d]\w*|prefix\s+(?:[^\W\d_][\w-]*)?\s*(?::(?!-)|<)", re.IGNORECASE
 )
 _DECLARED = re.compile(r'(?:"(?:[^"\\\n]|\\.)*+"|<[^<>\s]*+>|[#%][^\n]*+|[^".]|\.(?!\s|\Z))*+\.?')
 _PREFIX = re.compile(r"[^<\n]*(?:\n\s*)?(?:<[^<>\n]*>)?")
@@ -94,10 +95,14 @@ def tokens(text: str) -> Iterator[LarsToken]:
                 at = rest.end()
                 continue
             kind = "mark"
+        elif match.group() == "#" and _between(before) and text[end : end + 1].isspace():
+            rest = _COMMENT.match(text, start)  # as in our own language, behind declarations
+            assert rest is not None, "it begins with `#`"
+            at = rest.end()
+            continue
         elif kind == "word":
             kind = "variable" if match.group()[0] == "_" or match.group()[0].isupper() else "name"
-            first = before is None or before.kind == "declaration" or before.text == "." or "\n" in text[last:start]
-            if first and _DECLARATION.match(text, start):
+            if (_between(before) or "\n" in text[last:start]) and _DECLARATION.match(text, start):
                 found = (_PREFIX if text[start : start + 1] in "pP" else _DECLARED).match(text, start)
                 assert found is not None, "both match nothing, too"
                 kind, end = "declaration", max(end, found.end())
@@ -118,6 +123,11 @@ def tokens(text: str) -> Iterator[LarsToken]:
         yield token
         before, at, last = token, end, end
     yield LarsToken("end", "", last, last)
+
+
+def _between(before: LarsToken | None) -> bool:
+    """Whether a statement ends with a token."""
+    return before is None or before.kind == "declaration" or before.text == "."
 
 
 class LarsCursor:

@@ -18,6 +18,15 @@ from cep.language.dialects.lars.ast import TimeWindow, TupleWindow, Window
 from cep.language.dialects.lars.tokens import UNITS, LarsCursor, LarsToken
 
 WINDOW = "a window is `[10]` (ticks), `[10 sec]`, `[5 min] step 1 min` or `[3 #]`"
+FOREIGN_UNITS = {
+    "second": "sec",
+    "minute": "min",
+    "m": "min",
+    "hour": "h",
+    "hr": "h",
+    "day": "d",
+    "millisecond": "msec",
+}
 MOST_ATOMS = 2**31 - 1
 """Atoms of the largest tuple window."""
 
@@ -35,17 +44,17 @@ def window(cursor: LarsCursor) -> Window:
     if not counted and cursor.token.kind == "name" and cursor.token.text == "t" and cursor.peek().kind == "number":
         cursor.advance()
     token = cursor.token
-    if token.kind == "name" and token.text in INFINITE:
+    if token.kind == "name" and token.text in INFINITE and not counted:
         cursor.advance()
-        cursor.expect("]", WINDOW)
-        return TimeWindow(longest(cursor.tick), 1, cursor.span(opening))
-    _refuse_no_number(cursor)
-    cursor.advance()
-    if counted or cursor.accept("#"):
-        atoms = count(cursor, token)
-        cursor.expect("]", WINDOW)
-        return TupleWindow(atoms, _by(cursor), cursor.span(opening))
-    size = duration(cursor, token)
+        size = longest(cursor.tick)
+    else:
+        _refuse_no_number(cursor)
+        cursor.advance()
+        if counted or cursor.accept("#"):
+            atoms = count(cursor, token)
+            cursor.expect("]", WINDOW)
+            return TupleWindow(atoms, _by(cursor), cursor.span(opening))
+        size = duration(cursor, token)
     cursor.expect("]", WINDOW)
     step = 1
     if cursor.sees("step"):
@@ -77,7 +86,12 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
     if unit.kind not in ("name", "variable") or cursor.on_new_line():
         return whole_ticks(cursor, token)
     if unit.text not in UNITS:
-        hint = did_you_mean(unit.text, UNITS) or "`msec`, `sec`, `min` and `h`; a number alone is ticks"
+        meant = FOREIGN_UNITS.get(unit.text.lower().removesuffix("s"))
+        hint = (
+            f"did you mean `{meant}`?"
+            if meant
+            else did_you_mean(unit.text, UNITS) or "`msec`, `sec`, `min` and `h`; a number alone is ticks"
+        )
         cursor.stop(f"unknown unit `{unit.text}`", hint)
     cursor.advance()
     exact = cursor.value(read_ticks, token, token.text, UNITS[unit.text])
@@ -96,11 +110,11 @@ def _finer(exact: int, tick: int) -> str:
     return "0.000001s"
 
 
-def whole_ticks(cursor: LarsCursor, token: LarsToken) -> int:
+def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int:
     """A whole number of ticks."""
     span = cursor.place(token.start, token.end)
     if not token.text.isdigit():
-        cursor.stop(f"`{token.text}` is no whole number of ticks", f"{WINDOW}; a finer tick: `--tick 100ms`", span)
+        cursor.stop(f"`{token.text}` is no whole number of ticks", f"{hint}; a finer tick: `--tick 100ms`", span)
     ticks = int(token.text) if len(token.text) < 20 else LARGEST
     refuse_too_long(cursor, ticks, span)
     return ticks
@@ -112,12 +126,12 @@ def refuse_too_long(cursor: LarsCursor, ticks: int, span: Span) -> None:
         cursor.stop("this window is longer than time is", hint, span)
 
 
-def count(cursor: LarsCursor, token: LarsToken) -> int:
+def count(cursor: LarsCursor, token: LarsToken, hint: str = "`p(X) [3 #]`") -> int:
     """The number of atoms of a tuple window."""
     span = cursor.place(token.start, token.end)
     atoms = cursor.value(read_number, token, token.text)
     if not isinstance(atoms, int) or not 1 <= atoms <= MOST_ATOMS:
-        cursor.stop(f"a window of tuples has from 1 to {MOST_ATOMS} atoms, found `{token.text}`", "`p(X) [3 #]`", span)
+        cursor.stop(f"a window of tuples has from 1 to {MOST_ATOMS} atoms, found `{token.text}`", hint, span)
     return atoms
 
 

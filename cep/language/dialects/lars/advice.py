@@ -1,0 +1,136 @@
+"""Warnings about a LARS program: what is no mistake, but can hardly be meant, or is kept for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cep.core.errors import Source, Warning
+from cep.core.suggest import SURE, nearest
+from cep.language.dialects.lars.ast import AT, LarsLiteral, LarsProgram, LarsRule, TimeWindow, TupleWindow
+from cep.language.dialects.lars.components import components
+from cep.language.dialects.lars.printer import print_literal
+from cep.language.dialects.lars.safety import atoms
+from cep.language.dialects.lars.windows import longest
+from cep.language.syntax import ast
+from cep.rules.static.typed_facts import FactDeclaration
+from cep.rules.terms import Call, Comparison, Expression, Variable, expression_variables
+
+COMPARED = {"leq": "<=", "lt": "<", "geq": ">=", "gt": ">", "eq": "=", "neq": "!="}
+"""Predicates of older files that compare numbers."""
+CALCULATED = {"plus": "+", "minus": "-", "times": "*", "sum": "+"}
+
+
+def advice(program: LarsProgram, source: Source) -> tuple[Warning, ...]:
+    """All warnings, by their places."""
+    found = [*_kept(program, source), *_windows(program, source), *_names(program, source), *_ahead(program, source)]
+    return tuple(sorted(found, key=lambda each: (each.span is None, each.span, each.message)))
+
+
+def _literals(program: LarsProgram) -> Iterator[LarsLiteral]:
+    for _, literal in atoms(program):
+        if literal is not None:
+            yield literal
+
+
+def _given(program: LarsProgram) -> frozenset[str]:
+    """The predicates that facts say all of."""
+    events = {each.name for each in program.declarations if isinstance(each, ast.EventDeclaration)}
+    facts = {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
+    facts |= {each.head.predicate for each in program.rules if each.head is not None and each.is_fact}
+    return frozenset(facts - events - program.derived)
+
+
+def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
+    """What is asked of all that ever came in."""
+    for each in _literals(program):
+        name, window = each.atom.predicate, each.window
+        if name in program.derived:
+            continue
+        endless = (window is None and each.modality == AT) or (
+            isinstance(window, TimeWindow) and window.ticks >= longest(program.tick)
+        )
+        text = print_literal(each, program.tick)
+        if endless:
+            hint = f"a window says how far back: `{name}{' at T' if each.modality == AT else ''} in [10 min]`"
+            yield Warning(f"`{text}` never expires: each `{name}` is kept for ever", source, each.span, hint, "kept")
+        elif isinstance(window, TupleWindow) and window.by:
+            values = " and ".join(f"`{by}`" for by in window.by)
+            message = f"`{text}` never expires: the last {window.atoms} atoms of each {values} are kept for ever"
+            yield Warning(message, source, each.span, "this is no harm where there are few of them", "kept")
+
+
+def _windows(program: LarsProgram, source: Source) -> Iterator[Warning]:
+    given = _given(program)
+    for each in _literals(program):
+        name, window = each.atom.predicate, each.window
+        if isinstance(window, TimeWindow) and window.ticks == 0 and window.step == 1 and each.modality != AT:
+            yield Warning("this window holds the present tick alone", source, window.span,
+                          f"`{name}` says the same; `[1]` holds the tick before, too", "window")  # fmt: skip
+        if name in given and (window is not None or each.modality == AT):
+            truth = "always" if each.negated else "never"
+            message = f"`{name}` is given by facts, which are in no window: this is {truth} true"
+            yield Warning(message, source, each.span, f"without a window: `{name}`", "window")
+
+
+def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
+    """Predicates that come in as far as the program says, and have nearly the name of another."""
+    if any(isinstance(each, ast.EventDeclaration) for each in program.declarations):
+        return
+    known = program.derived | _given(program)
+    warned: set[str] = set()
+    for each in _literals(program):
+        name = each.atom.predicate
+        if name in known or name in warned:
+            continue
+        warned.add(name)
+        mark = COMPARED.get(name) or CALCULATED.get(name)
+        if mark is not None and len(each.atom.arguments) in (2, 3):
+            hint = f"`18 {mark} V`" if name in COMPARED else f"`Z = X {mark} Y`"
+            yield Warning(f"`{name}` comes in: it compares nothing", source, each.span, hint, "name")
+        elif near := nearest(name, known, SURE):
+            message = f"`{name}` comes in, as no rule derives it"
+            yield Warning(message, source, each.span, f"did you mean `{near}`?", "name")
+
+
+def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
+    """Recursion that may put atoms ever further ahead."""
+    for component in components(program):
+        if not component.recursive:
+            continue
+        for rule in component.rules:
+            if rule.at is not None and _moves(rule, rule.at) and not _bounded(rule, rule.at):
+                assert rule.head is not None, "what is put somewhere is a head"
+                message = f"`{rule.head.predicate}` may be put ever further ahead: it depends on itself"
+                hint = "a bound ends it: `b at S :- b at T, S = T + 1, S < 100.`"
+                yield Warning(message, source, rule.head.span, hint, "ahead")
+
+
+def _moves(rule: LarsRule, at: Expression) -> bool:
+    """Whether a tick is calculated from another."""
+    if isinstance(at, Call):
+        return True
+    return isinstance(at, Variable) and any(
+        isinstance(each, Comparison)
+        and each.operator == "="
+        and any(
+            one == at and isinstance(other, Call) for one, other in ((each.left, each.right), (each.right, each.left))
+        )
+        for each in rule.body
+    )
+
+
+def _bounded(rule: LarsRule, at: Expression) -> bool:
+    """Whether something is compared with it, or a window holds what it is calculated from."""
+    names = set(expression_variables(at))
+    for each in rule.body:
+        if isinstance(each, Comparison) and each.operator == "=" and names & set(expression_variables(each.left)):
+            names |= set(expression_variables(each.right))
+    for each in rule.body:
+        if isinstance(each, Comparison) and each.operator in ("<", "<=", ">", ">="):
+            if names & {*expression_variables(each.left), *expression_variables(each.right)}:
+                return True
+        elif isinstance(each, LarsLiteral) and not each.negated and each.window is not None:
+            inside = [] if each.at is None else expression_variables(each.at)
+            if names.intersection(inside):
+                return True
+    return False
