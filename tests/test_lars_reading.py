@@ -328,10 +328,10 @@ class TreeMaker:
         return TupleWindow(self.random.randint(1, 9), self.random.choice([None, None, ("X",), ("X", "Y_1")]))
 
 
-@pytest.mark.parametrize("seed", seeds(24))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_what_is_printed_is_read_as_the_same(seed: int) -> None:
     maker = TreeMaker(seed)
-    for _ in range(60):
+    for _ in range(30):
         program = maker.program()
         text = print_program(program)
         again = parsed(Source(text), SECOND)
@@ -386,17 +386,18 @@ def test_any_text_is_read_or_refused(seed: int) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a(X) :- b(X), X = " + "(" * 20_000 + "1.", "more than 100 levels of nesting"),
-        ("a(X) :- b(X), X = " + "-" * 20_000 + "1.", "more than 100 levels of nesting"),
-        ("a(X) :- b(X), X = 1" + " + 1" * 20_000 + ".", "more than 200 operators on one another"),
-        ("a(X) :- b(X), X = 1" + " ^ 1" * 20_000 + ".", "more than 100 levels of nesting"),
+        ("a(X) :- b(X), X = " + "(" * 2_000 + "1.", "more than 100 levels of nesting"),
+        ("a(X) :- b(X), X = " + "-" * 2_000 + "1.", "more than 100 levels of nesting"),
+        ("a(X) :- b(X), X = 1" + " + 1" * 2_000 + ".", "more than 200 operators on one another"),
+        ("a(X) :- b(X), X = 1" + " ^ 1" * 2_000 + ".", "more than 100 levels of nesting"),
     ],
+    ids=("parentheses", "signs", "sums", "powers"),
 )
 def test_hostile_texts_are_refused(text: str, message: str) -> None:
     with pytest.raises(CepError, match=message):
         lars(text)
     with pytest.raises(CepError, match="more than 100 levels of nesting"):
-        laser("a :- " + "not(" * 20_000 + "b")
+        laser("a :- " + "not(" * 2_000 + "b")
 
 
 # --- components ---
@@ -433,9 +434,9 @@ def test_a_cycle_through_negation_is_shown(text: str, predicates: tuple[str, ...
 
 
 def test_many_rules_make_no_deep_recursion() -> None:
-    chain = "".join(f"p{n} :- p{n + 1}, not q. " for n in range(3000)) + "p3000 :- not p0. q :- r."
+    chain = "".join(f"p{n} :- p{n + 1}, not q. " for n in range(1000)) + "p1000 :- not p0. q :- r."
     (cyclic,) = [each for each in components(lars(chain)) if each.cyclic]
-    assert cyclic.cyclic is not None and len(cyclic.cyclic.predicates) == 3001
+    assert cyclic.cyclic is not None and len(cyclic.cyclic.predicates) == 1001
 
 
 # --- warnings ---

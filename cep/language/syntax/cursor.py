@@ -31,9 +31,7 @@ class Cursor:
 
     __slots__ = ("_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token")
 
-    def __init__(
-        self, source: Source, test: Callable[[Cursor], Call], begin: int = 0, stop: int | None = None
-    ) -> None:
+    def __init__(self, source: Source, test: Callable[[Cursor], Call], begin: int = 0, stop: int | None = None) -> None:
         self.source = source
         self.test = test
         self._starts = line_starts(source.text)

@@ -126,15 +126,19 @@ def _cycle(inside: list[_Edge]) -> Cycle | None:
     out: dict[str, list[_Edge]] = {}
     for edge in inside:
         out.setdefault(edge.head, []).append(edge)
-    way: dict[str, tuple[_Edge, ...]] = {negative.body: ()}
+    last: dict[str, _Edge | None] = {negative.body: None}  # the edge by which each predicate is reached first
     waiting = deque([negative.body])
-    while negative.head not in way:
-        name = waiting.popleft()
-        for edge in out.get(name, ()):
-            if edge.body not in way:
-                way[edge.body] = (*way[name], edge)
+    while negative.head not in last:
+        for edge in out.get(waiting.popleft(), ()):
+            if edge.body not in last:
+                last[edge.body] = edge
                 waiting.append(edge.body)
-    round = (negative, *way[negative.head])
+    way: list[_Edge] = []
+    step = last[negative.head]
+    while step is not None:
+        way.append(step)
+        step = last[step.head]
+    round = (negative, *reversed(way))
     return Cycle(
         tuple(edge.head for edge in round), tuple(edge.rule for edge in round), tuple(edge.literal for edge in round)
     )
