@@ -1,0 +1,169 @@
+"""Events in a time window of evaluation ticks: `p(X) at T in [5 sec]` of LARS, as what holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cep.core.errors import NOWHERE, Span
+from cep.core.evaluation_ticks import WindowTicks
+from cep.core.literals import say_duration
+from cep.operators.event import Atom
+from cep.operators.holding import KIND
+from cep.operators.supports import FormulaAtom, counted, kept
+from cep.operators.where import decided
+from cep.plan.formula import UNARY, FluentLateness, Formula, Lowering, Names, OverOne
+from cep.plan.node import Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
+from cep.rules.pattern_text import Text
+from cep.rules.terms import Constant, Variable
+
+if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
+    from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
+    from cep.plan.binarise import Binariser, Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import ColumnType, Inference
+
+
+def window_text(window: WindowTicks) -> str:
+    """Over which ticks it goes, as it is shown."""
+    if window.last is None:
+        return "at any tick so far"
+    if not window.last and window.step == 1:
+        return "now"
+    step = f" step {say_duration(window.step * window.tick)}" if window.step > 1 else ""
+    return f"in [{say_duration(window.last * window.tick)}]{step}"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedFormula(OverOne):
+    """An event in a time window: it holds at the ticks whose window it is in. `at`: the variable of its own tick."""
+
+    formula: Formula
+    window: WindowTicks
+    at: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def bound(self) -> Names:
+        return self.formula.bound() | ({self.at} if self.at is not None else frozenset())
+
+    def text(self) -> tuple[str, int]:
+        at = "" if self.at is None else f"at {self.at} "
+        return f"{self.formula.text()[0]} {at}{window_text(self.window)}", UNARY
+
+    def late(self, lateness: FluentLateness) -> int:
+        return self.window.late
+
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
+        atom = self.formula
+        assert isinstance(atom, FormulaAtom), "an event"
+        values = tuple(each for each in atom.arguments if isinstance(each, Variable | Constant))
+        names = tuple(sorted(atom.bound() & keep))
+        at = self.at if self.at in keep else None
+        event = Atom(atom.name, values, None, atom.span)
+        return WindowedEventPattern(event, names, at, self.window, None, self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedEventPattern(Pattern):
+    """An event in a time window, of `names` alone and, where it is named, its tick `at`."""
+
+    event: Atom
+    names: tuple[str, ...]
+    at: str | None
+    window: WindowTicks
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def _every(self) -> tuple[str, ...]:
+        return (*self.names, *([] if self.at is None else [self.at]), KIND)
+
+    def describe(self) -> PatternProperties:
+        return PatternProperties((self.event,), binds=self._every, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        event = self.event.renamed(names)
+        assert isinstance(event, Atom), "it stays one"
+        at = None if self.at is None else names.get(self.at, self.at)
+        return replace(self, event=event, names=kept(names, self.names), at=at)
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        child, inner = self.event.lower(builder, (), None)
+        take = tuple(inner[name] for name in self.names)
+        made = WindowedEvent(child, take, self.at is not None, self.window)
+        node = builder.add(made, self._every, self.span)
+        places = {name: place for place, name in enumerate(self._every)}
+        return decided(builder, node, places, components, self.span), places
+
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.event, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.in_window(self.event, self.names, self.at, self.window, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.of_atom(self.event, bound, at)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedEvent(Node):
+    """Occurrences of an event as what holds while they are in a window. Columns: those at `take`, the tick where it is
+    `numbered`, then what a change is."""
+
+    child: int
+    take: tuple[int, ...]
+    numbered: bool
+    window: WindowTicks
+
+    def describe(self) -> NodeProperties:
+        made = counted("a window", self.take, None)
+        return replace(made, shows=(*made.shows, *([()] if self.numbered else [])))
+
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
+        child = inference.columns[self.child]
+        more = [inference.column("int", False)] * (1 + self.numbered)
+        return (*(child[column] for column in self.take), *more)
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return True
+
+    def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
+        return refused_interval(parts)
+
+    def unbounded(self) -> tuple[str, str] | None:
+        if self.window.last is not None:
+            return None
+        return "what was at any tick is kept for ever", "a window, `p(X) at T in [1 h]`, bounds it"
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        at = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""
+        return Text(f"{sides[0].text}{at} {window_text(self.window)}")
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        last = self.window.last
+        if last is None:
+            return [("remembers", "what has come, for ever")]
+        ticks = "its own tick" if not last else f"tick k for the ticks from k to k + {last}"
+        step = "" if self.window.step == 1 else f", by the last multiple of {self.window.step}"
+        return [("holds", f"an event at {ticks}{step}"), ("forgets", f"after {say_duration((last + 1) * self.window.tick)}")]
+
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
+        from cep.operators.goals.fluents.windowed_event import windowed_event_of
+
+        return windowed_event_of(self, builder)
+
+
+def refused_interval(parts: Sequence[bool]) -> tuple[str, str] | None:
+    """That an atom is at one tick, where an event is no instant."""
+    if parts[0]:
+        return None
+    return "an atom is at one tick, and this event has a start and an end", "`event p(x: int) TIME time.` declares one of instants"
