@@ -1,0 +1,79 @@
+"""The types of predicates of a LARS program: those of input as declared, and what rules make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cep.core.errors import CepError
+from cep.language.dialects.lars.ast import AT, LarsAtom, LarsLiteral, LarsProgram, LarsRule
+from cep.plan.types import grown
+from cep.rules.expressions.checking import check
+from cep.rules.terms import Comparison, Constant, Expression, Variable, expression_variables
+
+Types = dict[str, tuple[str | None, ...]]
+"""Of each predicate the types of its arguments; None: nothing is known."""
+
+
+def column_types(program: LarsProgram, given: Mapping[str, Sequence[str | None]]) -> dict[str, tuple[str, ...]]:
+    """The types of all predicates. `given`: of those that are declared. What is bound by nothing is a string."""
+    found: Types = {name: tuple(types) for name, types in given.items()}
+    for atom in _atoms(program):
+        found.setdefault(atom.predicate, (None,) * len(atom.arguments))
+    changed = True
+    while changed:
+        changed = False
+        for rule in program.rules:
+            if rule.head is None or rule.head.predicate in given:
+                continue
+            known = _variables(rule, found)
+            before = found[rule.head.predicate]
+            made = tuple(_grown(own, _type(each, known)) for own, each in zip(before, rule.head.arguments))
+            changed |= made != before
+            found[rule.head.predicate] = made
+    return {name: tuple("string" if each is None else each for each in types) for name, types in found.items()}
+
+
+def _atoms(program: LarsProgram) -> list[LarsAtom]:
+    heads = [rule.head for rule in program.rules if rule.head is not None]
+    return heads + [each.atom for rule in program.rules for each in rule.body if isinstance(each, LarsLiteral)]
+
+
+def _grown(old: str | None, new: str | None) -> str | None:
+    if old is None or new is None:
+        return old or new
+    return grown(old, new)
+
+
+def _variables(rule: LarsRule, found: Types) -> dict[str, str]:
+    """The types of the variables of a rule, as far as they are known."""
+    known: dict[str, str] = {}
+    for each in rule.body:
+        if isinstance(each, LarsLiteral) and not each.negated:
+            if each.modality == AT and isinstance(each.at, Variable):
+                known[each.at.name] = "int"
+            for argument, type in zip(each.atom.arguments, found[each.atom.predicate]):
+                if isinstance(argument, Variable) and type is not None:
+                    known.setdefault(argument.name, type)
+    size = -1
+    while len(known) > size:
+        size = len(known)
+        for each in rule.body:
+            if not isinstance(each, Comparison) or each.operator != "=":
+                continue
+            for variable, other in ((each.left, each.right), (each.right, each.left)):
+                if isinstance(variable, Variable) and variable.name not in known:
+                    type = _type(other, known)
+                    if type is not None:
+                        known[variable.name] = type
+    return known
+
+
+def _type(expression: Expression, known: Mapping[str, str]) -> str | None:
+    if isinstance(expression, Constant):
+        return expression.type
+    if not known.keys() >= set(expression_variables(expression)):
+        return None
+    try:
+        return check(expression, known).type
+    except CepError:  # it is told where the expression is used
+        return None

@@ -1,0 +1,210 @@
+"""LARS programs, lowered to defined fluents: what holds of a predicate, for the evaluation at each tick.
+
+Time is evaluation time: tick k is a stretch of it (`cep.core.evaluation_ticks`). Of a derived predicate `b` the fluent
+`b` holds while `b` is true now, and `b at`, with one column more, while it is true at the tick that stands there. A
+window over input holds for the ticks that see an atom; rules join, `not` subtracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
+from cep.core.fluents import beside
+from cep.language.dialects.lars.ast import LarsAtom, LarsLiteral, LarsProgram, LarsRule
+from cep.language.dialects.lars.column_types import column_types
+from cep.language.dialects.lars.relations import Relations, fresh
+from cep.language.dialects.lars.strata import refuse_cycles
+from cep.language.fluents import RESERVED
+from cep.language.syntax import ast
+from cep.operators.conjunction import And
+from cep.operators.supports import FormulaAtom
+from cep.operators.where import RestrictedFormula
+from cep.plan.formula import Formula
+from cep.rules.terms import (
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Graph,
+    Predicate,
+    StaticRule,
+    Variable,
+    condition_variables,
+    expression_variables,
+)
+
+INCONSISTENT = "no model"
+"""The fluent that holds at ticks at which a constraint is broken."""
+
+
+def lowered(program: LarsProgram, source: Source) -> ast.SyntaxTree:
+    """The program as a tree of fluents. Raises CepError with all that is wrong."""
+    refuse_cycles(program, source)
+    return _Lowering(program, source).tree()
+
+
+class _Lowering:
+    def __init__(self, program: LarsProgram, source: Source) -> None:
+        self.program, self.source = program, source
+        self.errors = Mistakes()
+        self.events = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
+        given = {name: [each.type for each in event.attributes] for name, event in self.events.items()}
+        self.types = column_types(program, given)
+        self.relations = Relations(program, self.events, self.types)
+        self.made: list[ast.WhileRule] = []
+
+    def tree(self) -> ast.SyntaxTree:
+        self.check()
+        facts = [StaticRule(self.relations.facts_of(rule.head.predicate), rule.head.arguments, (), rule.span)
+                 for rule in self.program.rules if rule.is_fact and rule.head is not None]  # fmt: skip
+        for rule in self.program.rules:
+            if not rule.is_fact:
+                self.rule(rule)
+        derived = [self.declared(name) for name in self.relations.derived]
+        helping, helpers = self.relations.helping()
+        statements = (
+            *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helping
+        )  # fmt: skip
+        return ast.SyntaxTree(statements, self.source, (), frozenset(helpers))
+
+    def check(self) -> None:
+        """Refuse predicates that nothing gives."""
+        for rule in self.program.rules:
+            for each in rule.body:
+                if isinstance(each, LarsLiteral) and each.atom.predicate not in self.relations.known:
+                    self.undeclared(each.atom)
+        if self.errors:
+            raise CepErrors(self.errors)
+
+    def undeclared(self, atom: LarsAtom) -> None:
+        columns = ", ".join(f"x{at + 1}: int" for at in range(len(atom.arguments)))
+        name = f"{atom.predicate}({columns})"
+        self.errors.append(
+            CepError(
+                f"nothing gives `{atom.predicate}`: no rule has it as its head, and it is not declared",
+                self.source,
+                atom.span,
+                f"`event {name} TIME time.` declares what comes in; or a fact, or a rule",
+                "unknown",
+            )
+        )
+
+    def instants(self, statement: ast.Statement) -> ast.Statement:
+        """A declaration, where it says nothing else of an event of instants."""
+        if isinstance(statement, ast.EventDeclaration) and (statement.time, statement.start) == (None, None):
+            return replace(statement, time="time")
+        return statement
+
+    def declared(self, name: str) -> ast.FluentDeclaration:
+        """The fluent of a relation."""
+        return ast.FluentDeclaration(name, self.attributes(name))
+
+    def attributes(self, name: str) -> tuple[ast.AttributeTree, ...]:
+        predicate = self.relations.predicate_of(name)
+        types = self.types.get(predicate, ())
+        columns: list[str] = []
+        for at in range(len(types)):
+            wanted = self.relations.column_names.get(predicate, {}).get(at, f"arg{at + 1}")
+            if wanted in columns or wanted in RESERVED:
+                wanted = f"arg{at + 1}"
+            columns.append(wanted)
+        found = [ast.AttributeTree(column, type) for column, type in zip(columns, types)]
+        if name != predicate:
+            found.append(ast.AttributeTree(beside("at", columns), "int"))
+        return tuple(found)
+
+    # --- rules ---
+
+    def rule(self, rule: LarsRule) -> None:
+        body = self.body(rule)
+        if body is None:
+            return
+        head_span = rule.span if rule.head is None else rule.head.span
+        if rule.head is None:
+            self.relations.constrained = True
+            self.made.append(ast.WhileRule(INCONSISTENT, (), None, (), body, rule.span, head_span))
+            return
+        name = rule.head.predicate
+        arguments, conditions = self.relations.plain(rule.head.arguments)
+        if rule.at is None:
+            own = self.relations.facts_of(name)
+            if name in self.relations.with_facts:
+                conditions = [*conditions, Predicate(own, arguments, True, rule.span)]
+        else:
+            (at,), more = self.relations.plain((rule.at,))
+            conditions += more
+            if not self.relations.is_tick(rule, rule.at):
+                first = fresh("first")
+                body = And((body, self.relations.timeline(first)), (False, False), rule.span)
+                conditions.append(Comparison(">=", at, first, rule.span))
+            name, arguments = self.relations.at(name), (*arguments, at)
+        if conditions:
+            body = RestrictedFormula(body, tuple(conditions), rule.span)
+        self.made.append(ast.WhileRule(name, arguments, None, (), body, rule.span, head_span))
+
+    def body(self, rule: LarsRule) -> Formula | None:
+        """What the body says; None: it is never true."""
+        positive: list[Formula] = []
+        negative: list[Formula] = []
+        conditions: list[Condition] = []
+        for each in rule.body:
+            if isinstance(each, Comparison):
+                conditions.append(each)
+            elif isinstance(each, Graph):
+                names = tuple(Variable(name, each.span) for name in each.variables)
+                conditions.append(Predicate(each.text, names, each.negated, each.span, each))
+            elif self.relations.is_static(each):
+                conditions.append(Predicate(each.atom.predicate, each.atom.arguments, each.negated, each.span))
+            else:
+                formula, more = self.relations.literal(each)
+                if formula is None:
+                    if not each.negated:
+                        return None
+                    continue
+                conditions += more
+                (negative if each.negated else positive).append(formula)
+        made = joined(positive or [self.relations.timeline(fresh("first"))], conditions, rule.span)
+        if negative:
+            made = And((made, *negative), (False, *(True for _ in negative)), rule.span)
+        return made
+
+
+def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span) -> Formula:
+    """Formulas that hold together, with conditions where their variables are known: what is calculated is known before
+    what joins by it."""
+    waiting, rest = list(conditions), list(parts)
+    made = rest.pop(0)
+    known = set(made.bound())
+    while True:
+        ready = [each for each in waiting if condition_is_ready(each, known, last=not rest)]
+        if ready:
+            made = RestrictedFormula(made, tuple(ready), span)
+            waiting = [each for each in waiting if each not in ready]
+            known |= {name for each in ready for name in condition_variables(each)}
+            continue
+        if not rest:
+            return RestrictedFormula(made, tuple(waiting), span) if waiting else made
+        following = next((each for each in rest if each.bound() & known), rest[0])
+        rest.remove(following)
+        made = And((made, following), (False, False), span)
+        known |= following.bound()
+
+
+def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
+    """Whether a condition can be decided, or binds a variable that is calculated."""
+    if not isinstance(condition, Comparison):
+        return last
+    missing = [name for name in dict.fromkeys(condition_variables(condition)) if name not in known]
+    if not missing:
+        return True
+    if condition.operator != "=" or len(missing) > 1:
+        return False
+    sides = ((condition.left, condition.right), (condition.right, condition.left))
+    return any(
+        isinstance(side, Variable) and side.name == missing[0] and missing[0] not in expression_variables(other)
+        for side, other in sides
+    )
+
+

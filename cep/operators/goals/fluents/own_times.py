@@ -1,0 +1,329 @@
+"""What holds between times of a tuple's own: each of its tuples for some evaluation ticks around the tick it names.
+
+goal(F):  changes of F's tuples -> the same, but that none begins before its own time, and each ends after it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.evaluation_ticks import WindowTicks
+from cep.core.fluents import KINDS
+from cep.core.interval_sets import INFINITE, Intervals
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, START, Table, empty, rows
+from cep.core.room import filled_room, roomy
+from cep.core.time import Frontier
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes, put_tuples
+from cep.operators.goals.fluents.changes import Changes, in_order
+from cep.operators.goals.fluents.stretches import held_in, table_of
+from cep.operators.goals.fluents.timers import drop_timer, put_timer
+from cep.operators.goals.keyed_state import NumberedState, Parts
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.lineage import Lineage
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.own_times import OwnTimes
+
+HOLDS, GIVEN, TIMED = 1, 2, 4
+"""Of a tuple: its input holds; it holds, as was given; its own times are among the timers."""
+OPENS, CLOSES = range(2)
+
+
+@njit(linear=True, cache=True)
+def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key, at, kind):  # type: ignore[no-untyped-def]
+    """Takes changes from row `done` on, sorted by code, and the timers up to a code; gives how many changes were taken,
+    how many timers are left and how many changes were made. It stops where `key`, `at` and `kind` have no room for
+    one more. `bounds` and `flags` have a row for each tuple, `heap` room for two timers more a change."""
+    n, made, room = len(slots), 0, len(key)
+    while made < room:
+        if done < n and (waiting == 0 or code[done] <= heap[0, 0]):
+            slot, now = slots[done], code[done]
+            flags[slot, 0] = flags[slot, 0] & ~HOLDS | (HOLDS if begins[done] else 0)
+            done += 1
+            if not flags[slot, 0] & TIMED:
+                flags[slot, 0] |= TIMED
+                for bound in range(2):
+                    if now < bounds[slot, bound] < INFINITE:
+                        put_timer(heap, waiting, bounds[slot, bound], slot)
+                        waiting += 1
+        elif waiting > 0 and heap[0, 0] <= until:
+            now, slot = heap[0, 0], heap[0, 1]
+            waiting = drop_timer(heap, waiting)
+        else:
+            break
+        inside = flags[slot, 0] & HOLDS != 0 and bounds[slot, OPENS] <= now < bounds[slot, CLOSES]
+        if inside != (flags[slot, 0] & GIVEN != 0):
+            flags[slot, 0] ^= GIVEN
+            key[made], at[made], kind[made] = slot, now, 1 if inside else 0
+            made += 1
+    return done, waiting, made
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTimesSpec:
+    """Of an input of so many columns (`columns`) those at `take` are a tuple's, the last of them says what a change is,
+    and `at` of them holds the tick; `window`: for which evaluation ticks; `codes`: which of them hold pool codes;
+    `late`: how late it is given."""
+
+    columns: int
+    take: tuple[int, ...]
+    at: int
+    window: WindowTicks
+    codes: tuple[int, ...]
+    late: int
+
+    @property
+    def width(self) -> int:
+        """How many columns are taken."""
+        return len(self.take)
+
+
+class OwnTimesGoal(NumberedState):
+    """The goal of one OwnTimes node."""
+
+    def __init__(self, spec: OwnTimesSpec, lineage: Lineage | None = None) -> None:
+        self.spec, self.lineage = spec, lineage
+        self.columns = np.arange(spec.width - 1)
+        self.waiting = PendingChanges([spec.width], [spec.width - 1], [spec.late])
+        self._clear()
+
+    def _clear(self) -> None:
+        self.tuples = Keys(self.spec.width - 1)
+        self.flags = np.zeros((0, 1), np.int64)
+        self.bounds = np.zeros((0, 2), np.int64)
+        self.known = 0
+        self.heap = np.empty((0, 2), np.int64)
+        self.timers = 0
+        self.decided = NOTHING
+        self.waiting.clear()
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        until = max(decided(frontier, self.spec.late), self.decided)
+        ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
+        slots, code, begins = in_order(self._slots(table), code, begins)
+        found = self._run(slots, code, begins, until)
+        self.decided = until
+        if not len(found.key):
+            return empty(self.spec.width)
+        made = np.empty((FIRST + self.spec.width, len(found.key)), np.int64)
+        put_tuples(made, FIRST, self.tuples.known, found.key, 0)
+        put_changes(made, FIRST + self.spec.width - 1, found.code, found.begins)
+        if self.lineage is not None:
+            self.lineage.name(made)
+        return made
+
+    def _read_in(self, table: Table) -> Table:
+        take = self.spec.take
+        if take == tuple(range(self.spec.columns)):
+            return table
+        return table[[*range(FIRST), *(FIRST + column for column in take)]]
+
+    def _run(self, slots: Ints, code: Ints, begins: Ints, until: int) -> Changes:
+        if self.timers + 2 * len(slots) > len(self.heap):
+            heap = np.empty((roomy(self.timers + 2 * len(slots), 2 * len(self.heap)), 2), np.int64)
+            heap[: self.timers] = self.heap[: self.timers]
+            self.heap = heap
+        found: list[Ints] = [np.empty((3, 0), np.int64)]
+        done = 0
+        while True:
+            made: Ints = np.empty((3, len(slots) + 1024), np.int64)
+            done, self.timers, count = _clipped(
+                slots, code, begins, done, until, self.bounds, self.flags, self.heap, self.timers, *made
+            )
+            found.append(made[:, :count])
+            if count < made.shape[1]:
+                return Changes(*(found[1] if len(found) == 2 else np.concatenate(found, axis=1)))
+
+    def _slots(self, table: Table, insert: bool = True) -> Ints:
+        slots = self.tuples.slots(table, self.columns, insert, True)
+        count = self.tuples.count
+        if count > self.known:
+            self.flags = filled_room(self.flags, count, 0)
+            self.bounds = filled_room(self.bounds, count, 0)
+            at = self.tuples.known[self.known : count, self.spec.at]
+            self.bounds[self.known : count, OPENS] = self.spec.window.opens(at)
+            self.bounds[self.known : count, CLOSES] = self.spec.window.closes(at)
+            self.known = count
+        return slots
+
+    def _holding(self, flag: int) -> Bools:
+        """Which tuples have it."""
+        return self.flags[: self.known, 0] & flag != 0
+
+    # --- in a recursion ---
+
+    def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
+        self.stretch, self.goes_on, self.opened, self.told = (first, last), goes_on, False, False
+        count = self.known if goes_on else 0
+        self.lost, self.stopped = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        """What ends by its own time, and what the input loses."""
+        count, (first, last) = len(self.lost), self.stretch
+        slots = self._slots(self._read_in(inputs[0]), False)
+        slots = slots[(slots >= 0) & (slots < count)]
+        self.lost[slots] = True
+        touched = np.zeros(count, np.bool_)
+        touched[slots] = True
+        if not self.told:
+            self.told = True
+            touched |= self.bounds[:count, CLOSES] <= last
+        fresh = np.flatnonzero(touched & self._holding(GIVEN)[:count] & ~self.stopped)
+        self.stopped[fresh] = True
+        return table_of(Intervals(fresh, *(np.full(len(fresh), code) for code in (first, last))), self.tuples.known)
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        table = self._read_in(inputs[0])
+        slots = self._slots(table)
+        start, end = table[START].copy(), table[END].copy()
+        if self.goes_on:
+            slots, start, end = self._news(slots, start, end)
+        start = np.maximum(start, self.bounds[slots, OPENS])
+        end = np.minimum(end, self.bounds[slots, CLOSES] - 1)
+        some = start <= end
+        return table_of(Intervals(slots[some], start[some], end[some]), self.tuples.known)
+
+    def _news(self, slots: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+        """Without what goes on anyway; when the stretch begins, with what changes of what the input has held."""
+        count, (first, last) = len(self.lost), self.stretch
+        goes_on = self._holding(GIVEN)[:count] & ~self.stopped
+        old = slots < count
+        old[old] = goes_on[slots[old]]
+        slots, start, end = slots[~old], start[~old], end[~old]
+        if self.opened:
+            return slots, start, end
+        self.opened = True
+        more = np.flatnonzero(self._holding(HOLDS)[:count] & ~self.lost & ~goes_on)
+        return (
+            np.concatenate([slots, more]),
+            np.concatenate([start, np.full(len(more), first)]),
+            np.concatenate([end, np.full(len(more), last)]),
+        )
+
+    def held(self, changes: Table, first: int, last: int) -> Table:
+        """See `cep.operators.goals.contract.KnowsHeld`."""
+        return held_in(changes, self.tuples.known[np.flatnonzero(self._holding(GIVEN))], first, last)
+
+    def next_change(self) -> int:
+        return int(self.heap[0, 0]) if self.timers else INFINITE
+
+    def due(self) -> int | None:
+        found = [] if (waits := self.waiting.due()) is None else [waits]
+        if self.timers:
+            found.append(due(self.next_change(), self.spec.late))
+        return min(found) if found else None
+
+    def pending(self) -> int:
+        return self.waiting.count + self.timers
+
+    def _numbers(self) -> int:
+        return self.tuples.count
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        kept = np.flatnonzero(self._holding(HOLDS))
+        (waiting,) = self.waiting.state()
+        return {
+            "tuples": self.tuples.known[kept],
+            "given": self.flags[kept] & GIVEN,
+            "decided": np.array([[self.decided]], np.int64),
+            "waiting": waiting,
+        }
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        width = self.spec.width
+        arrays = restored(batch, tuples=width - 1, given=1, decided=1, waiting=width + 1)
+        demand(len(arrays["tuples"]) == len(arrays["given"]) and len(arrays["decided"]) == 1)
+        between(arrays["given"], 0, GIVEN + 1)
+        between(arrays["waiting"][:, -1], 0, KINDS)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self._clear()
+        tuples = state["tuples"]
+        table = np.zeros((FIRST + self.spec.width - 1, len(tuples)), np.int64)
+        table[FIRST:] = tuples.T
+        slots = self._slots(table)
+        self.decided = int(state["decided"][0, 0])
+        self.flags[slots, 0] = HOLDS | TIMED | (state["given"][:, 0] & GIVEN)
+        ahead = self.bounds[slots]
+        place, bound = np.nonzero((ahead > self.decided) & (ahead < INFINITE))
+        heap = np.stack([ahead[place, bound], slots[place]], axis=1)
+        self.heap, self.timers = heap[np.lexsort((heap[:, 1], heap[:, 0]))], len(heap)  # sorted, it is a heap
+        self.waiting.become([state["waiting"]])
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        going = keys.going(0, self._placed(state["tuples"]))
+        waits = keys.going(0, self._placed(state["waiting"][:, 1:-1]))
+        made = []
+        for chosen, waiting in (
+            (going, waits),
+            (keys.staying(0, going), keys.staying(0, waits)),
+            (~going, ~waits),
+        ):
+            part = {"tuples": state["tuples"][chosen], "given": state["given"][chosen], "decided": state["decided"]}
+            made.append(part | {"waiting": state["waiting"][waiting]})
+        return Parts.made(*made)
+
+    def _placed(self, tuples: Ints) -> Ints:
+        """Tuples at their places in the input."""
+        table = np.zeros((len(tuples), self.spec.columns), np.int64)
+        table[:, list(self.spec.take[:-1])] = tuples
+        return table
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return super()._put_together(one, other) | {"decided": np.maximum(one["decided"], other["decided"])}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for column in self.spec.codes:
+            for name, before in (("tuples", 0), ("waiting", 1)):
+                if len(arrays[name]):
+                    arrays[name][:, before + column] = codes(arrays[name][:, before + column])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        (table,) = self.waiting.tables
+        return [each for c in self.spec.codes for each in (self.tuples.known[:, c], table[FIRST + c])]
+
+    def coded(self) -> list[Ints]:
+        state = self._state()
+        return [each for c in self.spec.codes for each in (state["tuples"][:, c], state["waiting"][:, 1 + c])]
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        held = int(np.count_nonzero(self._holding(HOLDS)))
+        return held + self.waiting.count, int(self.flags.nbytes + self.bounds.nbytes + self.heap.nbytes + self.tuples.nbytes)
+
+
+def own_times_of(node: OwnTimes, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    types = builder.types(node.child)
+    codes = codes_of([types[column] for column in node.take[:-1]])
+    spec = OwnTimesSpec(len(types), node.take, node.at, node.window, codes, node.late)
+    return OwnTimesGoal(spec, builder.lineage)

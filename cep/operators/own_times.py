@@ -1,0 +1,132 @@
+"""What holds between times of its own: `b at T in [5 sec]` of LARS, of what is derived at ticks T."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cep.core.errors import NOWHERE, Span
+from cep.core.evaluation_ticks import WindowTicks
+from cep.operators.holding import KIND
+from cep.operators.where import decided
+from cep.operators.windowed_event import window_text
+from cep.plan.formula import UNARY, Formula, Lowering, Names, OverOne
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
+    from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
+    from cep.plan.binarise import Binariser, Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTimesFormula(OverOne):
+    """The formula at the evaluation ticks whose window the tick `at`, a variable that it binds, is in."""
+
+    formula: Formula
+    at: str
+    window: WindowTicks
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def text(self) -> tuple[str, int]:
+        return f"{self.formula.text()[0]} at {self.at} {window_text(self.window)}", UNARY
+
+    def written(self) -> list[str]:
+        return [self.at]
+
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
+        inner = lowering.lowered(self.formula, self.formula.bound() & (keep | {self.at}), outside | {self.at})
+        made = OwnTimesPattern(inner, self.at, self.window, lowering.late_of(self.formula), None, self.span)
+        return lowering.projected(made, keep, self)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTimesPattern(Pattern):
+    """A formula between times of its own. `late`: how late it is given."""
+
+    formula: Pattern
+    at: str
+    window: WindowTicks
+    late: int
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternProperties:
+        return PatternProperties((self.formula,), through=(self.formula,), goal=True)
+
+    def renamed(self, names: dict[str, str]) -> Pattern:  # type: ignore[override]
+        return OwnTimesPattern(
+            self.formula.renamed(names), names.get(self.at, self.at), self.window, self.late, self.within, self.span
+        )
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        child, inner = self.formula.lower(builder, (), None)
+        names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
+        take = tuple(inner[name] for name in (*names, KIND))
+        node = builder.add(OwnTimes(child, take, names.index(self.at), self.window, self.late), (*names, KIND), self.span)
+        places = {name: place for place, name in enumerate((*names, KIND))}
+        return decided(builder, node, places, components, self.span), places
+
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.formula, bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.between_own_times(self, self.formula, self.at, self.window, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.lacks(self.formula, bound, at)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTimes(Node):
+    """Tuples of a formula between times of their own, which follow from the tick in the column `at` of those at `take`.
+    Columns: these, the last of which says what a change is."""
+
+    child: int
+    take: tuple[int, ...]
+    at: int
+    window: WindowTicks
+    late: int
+
+    def describe(self) -> NodeProperties:
+        places = tuple((0, column) for column in self.take)
+        return NodeProperties(
+            "a window",
+            "formula",
+            remembers=True,
+            timed=True,
+            shows=(*((each,) for each in places[:-1]), ()),
+            looks=(places[-1], places[self.at]),
+            groups=places[:-1],
+            completes=(0,),
+            meeting=Meeting.GROUPS,
+            changing=(places[-1],),
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
+        return tuple(inference.columns[self.child][column] for column in self.take)
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return True
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return Text(f"({sides[0].text}) at {rendering.names[number][self.at]} {window_text(self.window)}")
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        return [("remembers", "what holds"), ("forgets", "when it ends")]
+
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
+        from cep.operators.goals.fluents.own_times import own_times_of
+
+        return own_times_of(self, builder)
