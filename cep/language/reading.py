@@ -8,6 +8,7 @@ from cep.core.errors import CepError, Source
 from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
 from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
+from cep.language.dialects.lars.programs import read_laser, read_lars
 from cep.language.dialects.rtec.reader import read as read_rtec
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
@@ -16,9 +17,11 @@ from cep.language.syntax.parser import parse
 from cep.language.syntax.parser import too_long as too_long
 from cep.language.syntax.printer import print_program
 
-SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec"}
+SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".lars": "lars"}
 """Dialects by the suffix of a file; any other holds the language of events and fluents."""
-_READERS: Mapping[str, Callable[[Source, int], ast.SyntaxTree]] = {"datalogmtl": read_datalogmtl, "rtec": read_rtec}
+_READERS: Mapping[str, Callable[[Source, int], ast.SyntaxTree]] = {
+    "datalogmtl": read_datalogmtl, "rtec": read_rtec, "lars": read_lars, "laser": read_laser
+}  # fmt: skip
 DIALECTS = tuple(_READERS)
 
 

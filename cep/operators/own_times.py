@@ -96,7 +96,7 @@ class OwnTimes(Node):
     child: int
     take: tuple[int, ...]
     at: int
-    window: WindowTicks
+    ticks: WindowTicks
     late: int
 
     def describe(self) -> NodeProperties:
@@ -121,7 +121,7 @@ class OwnTimes(Node):
         return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        return Text(f"({sides[0].text}) at {rendering.names[number][self.at]} {window_text(self.window)}")
+        return Text(f"({sides[0].text}) at {rendering.names[number][self.at]} {window_text(self.ticks)}")
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         return [("remembers", "what holds"), ("forgets", "when it ends")]

@@ -122,7 +122,7 @@ class WindowedEvent(Node):
     child: int
     take: tuple[int, ...]
     numbered: bool
-    window: WindowTicks
+    ticks: WindowTicks
 
     def describe(self) -> NodeProperties:
         made = counted("a window", self.take, None)
@@ -140,21 +140,21 @@ class WindowedEvent(Node):
         return refused_interval(parts)
 
     def unbounded(self) -> tuple[str, str] | None:
-        if self.window.last is not None:
+        if self.ticks.last is not None:
             return None
         return "what was at any tick is kept for ever", "a window, `p(X) at T in [1 h]`, bounds it"
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         at = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""
-        return Text(f"{sides[0].text}{at} {window_text(self.window)}")
+        return Text(f"{sides[0].text}{at} {window_text(self.ticks)}")
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
-        last = self.window.last
+        last = self.ticks.last
         if last is None:
             return [("remembers", "what has come, for ever")]
         ticks = "its own tick" if not last else f"tick k for the ticks from k to k + {last}"
-        step = "" if self.window.step == 1 else f", by the last multiple of {self.window.step}"
-        return [("holds", f"an event at {ticks}{step}"), ("forgets", f"after {say_duration((last + 1) * self.window.tick)}")]
+        step = "" if self.ticks.step == 1 else f", by the last multiple of {self.ticks.step}"
+        return [("holds", f"an event at {ticks}{step}"), ("forgets", f"after {say_duration((last + 1) * self.ticks.tick)}")]
 
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.windowed_event import windowed_event_of

@@ -14,8 +14,8 @@ from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.fluents import beside
 from cep.language.dialects.lars.ast import LarsAtom, LarsLiteral, LarsProgram, LarsRule
 from cep.language.dialects.lars.column_types import column_types
-from cep.language.dialects.lars.relations import Relations, fresh
-from cep.language.dialects.lars.strata import refuse_cycles
+from cep.language.dialects.lars.components import components
+from cep.language.dialects.lars.relations import Relations
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast
 from cep.operators.conjunction import And
@@ -39,10 +39,11 @@ INCONSISTENT = "no model"
 """The fluent that holds at ticks at which a constraint is broken."""
 
 
-def lowered(program: LarsProgram, source: Source) -> ast.SyntaxTree:
-    """The program as a tree of fluents. Raises CepError with all that is wrong."""
+def lowered(program: LarsProgram, source: Source, absent: bool = False) -> ast.SyntaxTree:
+    """The program as a tree of fluents. `absent`: there may be predicates that nothing gives. Raises CepError with all
+    that is wrong."""
     refuse_cycles(program, source)
-    return _Lowering(program, source).tree()
+    return _Lowering(program, source).tree(absent)
 
 
 class _Lowering:
@@ -55,14 +56,19 @@ class _Lowering:
         self.relations = Relations(program, self.events, self.types)
         self.made: list[ast.WhileRule] = []
 
-    def tree(self) -> ast.SyntaxTree:
-        self.check()
+    def tree(self, absent: bool) -> ast.SyntaxTree:
+        if not absent:
+            self.check()
         facts = [StaticRule(self.relations.facts_of(rule.head.predicate), rule.head.arguments, (), rule.span)
                  for rule in self.program.rules if rule.is_fact and rule.head is not None]  # fmt: skip
-        for rule in self.program.rules:
-            if not rule.is_fact:
-                self.rule(rule)
+        for component in components(self.program):
+            self.relations.cycle = frozenset(component.predicates) if component.recursive else frozenset()
+            for rule in component.rules:
+                if not rule.is_fact:
+                    self.rule(rule)
         derived = [self.declared(name) for name in self.relations.derived]
+        if self.relations.constrained:
+            derived.append(ast.FluentDeclaration(INCONSISTENT, ()))
         helping, helpers = self.relations.helping()
         statements = (
             *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helping
@@ -136,7 +142,7 @@ class _Lowering:
             (at,), more = self.relations.plain((rule.at,))
             conditions += more
             if not self.relations.is_tick(rule, rule.at):
-                first = fresh("first")
+                first = self.relations.fresh("first")
                 body = And((body, self.relations.timeline(first)), (False, False), rule.span)
                 conditions.append(Comparison(">=", at, first, rule.span))
             name, arguments = self.relations.at(name), (*arguments, at)
@@ -165,7 +171,7 @@ class _Lowering:
                     continue
                 conditions += more
                 (negative if each.negated else positive).append(formula)
-        made = joined(positive or [self.relations.timeline(fresh("first"))], conditions, rule.span)
+        made = joined(positive or [self.relations.timeline(self.relations.fresh("first"))], conditions, rule.span)
         if negative:
             made = And((made, *negative), (False, *(True for _ in negative)), rule.span)
         return made
@@ -208,3 +214,24 @@ def condition_is_ready(condition: Condition, known: set[str], last: bool) -> boo
     )
 
 
+
+
+def refuse_cycles(program: LarsProgram, source: Source) -> None:
+    """Raises CepError for each component that goes round through negation."""
+    errors = Mistakes()
+    for each in components(program):
+        if each.cyclic is not None:
+            way = " -> ".join(f"`{name}`" for name in (*each.cyclic.predicates, each.cyclic.predicates[0]))
+            literal = each.cyclic.literals[0]
+            what = "`not`" if literal.negated else "`always`"
+            errors.append(
+                CepError(
+                    f"{way} goes round through {what}: such a component is an answer set program",
+                    source,
+                    literal.span,
+                    f"what is under {what} does not depend on what it defines",
+                    "recursion",
+                )
+            )
+    if errors:
+        raise CepErrors(errors)

@@ -325,5 +325,5 @@ def own_times_of(node: OwnTimes, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take[:-1]])
-    spec = OwnTimesSpec(len(types), node.take, node.at, node.window, codes, node.late)
+    spec = OwnTimesSpec(len(types), node.take, node.at, node.ticks, codes, node.late)
     return OwnTimesGoal(spec, builder.lineage)

@@ -191,5 +191,5 @@ def windowed_event_of(node: WindowedEvent, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
-    spec = PassingSpec(len(types), node.take, node.numbered, codes, node.window.late)
-    return WindowedEventGoal(spec, node.window, builder.lineage)
+    spec = PassingSpec(len(types), node.take, node.numbered, codes, node.ticks.late)
+    return WindowedEventGoal(spec, node.ticks, builder.lineage)

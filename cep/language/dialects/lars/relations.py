@@ -1,0 +1,428 @@
+"""What literals of LARS are as formulas: input in windows, what is derived now and at ticks, every tick of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+from cep.core.evaluation_ticks import WindowTicks
+from cep.language.dialects.lars.ast import (
+    AT,
+    EVERY,
+    NOW,
+    LarsLiteral,
+    LarsProgram,
+    LarsRule,
+    TimeWindow,
+    TupleWindow,
+)
+from cep.language.dialects.lars.windows import longest
+from cep.language.syntax import ast
+from cep.operators.conjunction import And
+from cep.operators.each_tick import EachTickFormula
+from cep.operators.either import Or
+from cep.operators.first_tick import FirstTickFormula
+from cep.operators.grouping import AggregatedFormula
+from cep.operators.last_atoms import LastAtomsFormula
+from cep.operators.own_times import OwnTimesFormula
+from cep.operators.supports import FormulaAtom
+from cep.operators.temporal import MetricFormula, MetricInterval
+from cep.operators.where import RestrictedFormula
+from cep.operators.windowed_event import WindowedFormula
+from cep.plan.formula import Formula
+from cep.rules.static.typed_facts import FactDeclaration
+from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Constant, Expression, Predicate, Variable
+
+FIRST_TICK, CLOCK = "first tick", "tick now"
+"""The fluents of the first tick, from it on, and of each tick while it is now."""
+BEGINS = "stream begins"
+"""The event that says when a stream begins, of those who say so beside its atoms."""
+
+
+class Relations:
+    """The relations of a program. `events`: what comes in; `types`: of the arguments of predicates."""
+
+    def __init__(
+        self, program: LarsProgram, events: Mapping[str, ast.EventDeclaration], types: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.program, self.events, self.types = program, events, types
+        self.tick = program.tick
+        self.predicates = program.derived
+        self.facts = {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
+        self.facts |= {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
+        self.with_facts = self.facts & (self.predicates | events.keys())
+        self.placed = {each.head.predicate for each in program.rules if each.head is not None and each.at is not None}
+        self.plainly = {
+            each.head.predicate for each in program.rules if each.head is not None and each.at is None and each.body
+        }
+        self.known = self.predicates | self.facts | events.keys()
+        self.column_names = self._column_names()
+        self.constrained = any(rule.head is None for rule in program.rules)
+        self._asks_first = self._asks_clock = False
+        self.cycle: frozenset[str] = frozenset()
+        """The predicates that the rule in hand and it define each other by."""
+        self._filled: dict[int, None] = {}
+        self._numbers = count(1)
+
+    def _column_names(self) -> dict[str, dict[int, str]]:
+        """Attributes are called as the variables of the first head."""
+        found: dict[str, dict[int, str]] = {}
+        for rule in self.program.rules:
+            if rule.head is not None and rule.head.predicate not in found:
+                found[rule.head.predicate] = {
+                    at: each.name.lower()
+                    for at, each in enumerate(rule.head.arguments)
+                    if isinstance(each, Variable) and each.name.strip("_")
+                }
+        return found
+
+    # --- names ---
+
+    @property
+    def derived(self) -> list[str]:
+        """The fluents of derived predicates."""
+        names = [name for name in dict.fromkeys(self._heads()) if name in self.predicates]
+        return [each for name in names for each in (name, *([self.at(name)] if name in self.placed else []))]
+
+    def _heads(self) -> list[str]:
+        return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
+
+    @staticmethod
+    def at(name: str) -> str:
+        """The fluent of what is derived at ticks."""
+        return f"{name} at"
+
+    @staticmethod
+    def predicate_of(name: str) -> str:
+        return name.removesuffix(" at")
+
+    def facts_of(self, name: str) -> str:
+        """The static predicate of the facts of a predicate."""
+        return f"{name} fact" if name in self.with_facts else name
+
+    def fresh(self, name: str) -> Variable:
+        """A variable that nobody writes."""
+        return Variable(f"{name}'{next(self._numbers)}")
+
+    def plain(self, arguments: Sequence[Expression]) -> tuple[tuple[Expression, ...], list[Condition]]:
+        """Variables and constants for arguments, and what makes the calculated ones of them."""
+        made: list[Expression] = []
+        conditions: list[Condition] = []
+        for each in arguments:
+            if isinstance(each, Call):
+                own = self.fresh("value")
+                conditions.append(Comparison("=", own, each, each.span))
+                each = own
+            made.append(each)
+        return tuple(made), conditions
+
+    def is_tick(self, rule: LarsRule, at: Expression) -> bool:
+        """Whether an expression is a tick of the timeline for certain: one that the body found an atom at."""
+        if not isinstance(at, Variable):
+            return False
+        return any(
+            isinstance(each, LarsLiteral) and not each.negated and each.modality == AT and each.at == at
+            for each in rule.body
+        )
+
+    # --- literals ---
+
+    def is_static(self, literal: LarsLiteral) -> bool:
+        """Whether it asks facts alone."""
+        name = literal.atom.predicate
+        return literal.modality == NOW and name in self.facts and name not in self.with_facts
+
+    def literal(self, literal: LarsLiteral) -> tuple[Formula | None, list[Condition]]:
+        """A literal as a formula, without its `not`, and what its `at` is calculated from; None: it is never true."""
+        name = literal.atom.predicate
+        if name not in self.predicates and name not in self.events:
+            return None, []
+        at, conditions = self._at(literal)
+        formula = self._derived(literal, at) if name in self.predicates else self._input(literal, at)
+        return formula, conditions
+
+    def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
+        """The variable for the tick of AT: that which is written, where it stands alone."""
+        if literal.modality != AT:
+            return None, []
+        assert literal.at is not None, "AT has a tick"
+        if isinstance(literal.at, Variable) and literal.at.name != "_" and literal.at not in literal.atom.arguments:
+            return literal.at, []
+        own = self.fresh("tick")
+        if literal.at == Variable("_"):
+            return own, []
+        return own, [Comparison("=", own, literal.at, literal.span)]
+
+    def atom(self, literal: LarsLiteral, name: str | None = None, *more: Expression) -> FormulaAtom:
+        """The atom of a literal, perhaps of another relation, with further arguments."""
+        own = literal.atom
+        return FormulaAtom(name or own.predicate, (*own.arguments, *more), span=own.span)
+
+    def distinct(self, literal: LarsLiteral) -> LarsLiteral:
+        """With a variable for each `_`."""
+        arguments = tuple(self.fresh("any") if each == Variable("_") else each for each in literal.atom.arguments)
+        return replace(literal, atom=replace(literal.atom, arguments=arguments))
+
+    def window(self, literal: LarsLiteral, first: int = 0) -> WindowTicks:
+        """The ticks for which an atom at a tick is in the window of a literal; `first`: from so many later on."""
+        if literal.modality == NOW:
+            return WindowTicks(self.tick, 0, 0)
+        match literal.window:
+            case TimeWindow(ticks, step) if ticks < longest(self.tick):
+                return WindowTicks(self.tick, first, ticks, step)
+            case TimeWindow(_, step) if step > 1:
+                return WindowTicks(self.tick, first, None, step)
+            case _:
+                return WindowTicks(self.tick, first, None)
+
+    # --- what comes in ---
+
+    def _input(self, literal: LarsLiteral, at: Variable | None) -> Formula:
+        span = literal.span
+        if isinstance(literal.window, TupleWindow):
+            return self._tuples(literal, literal.window, at)
+        if literal.modality == EVERY:
+            return self._every_input(self.distinct(literal))
+        name = None if at is None else at.name
+        made = WindowedFormula(self.atom(literal), self.window(literal), name, span)
+        return self._or_fact(literal, made)
+
+    def _or_fact(self, literal: LarsLiteral, made: Formula) -> Formula:
+        name = literal.atom.predicate
+        if literal.modality != NOW or name not in self.with_facts:
+            return made
+        literal = self.distinct(literal)
+        fact = Predicate(self.facts_of(name), literal.atom.arguments, False, literal.span)
+        given = RestrictedFormula(self.timeline(self.fresh("first")), (fact,), literal.span)
+        return Or((made, given), literal.span)
+
+    def _every_input(self, literal: LarsLiteral) -> Formula:
+        """□ of input: it has been there for so long, or since the first tick."""
+        window, span = literal.window, literal.span
+        assert isinstance(window, TimeWindow), "the other windows are elsewhere"
+        if window.step > 1:
+            own = self.fresh("tick")
+            rows = WindowedFormula(self.atom(literal), self.window(literal), own.name, span)
+            return self._all_of(literal, rows, self._points(literal))
+        now = WindowedFormula(self.atom(literal), WindowTicks(self.tick), None, span)
+        if not window.ticks:
+            return now
+        reach = MetricInterval(0, window.ticks * self.tick, "[]")
+        long = MetricFormula("HISTORICALLY", (now,), reach, span)
+        at_first = And((now, self.at_first()), (False, False), span)
+        since = And((now, MetricFormula("SINCE", (now, at_first), reach, span)), (False, False), span)
+        return Or((long, since), span)
+
+    # --- windows of tuples ---
+
+    def _tuples(self, literal: LarsLiteral, window: TupleWindow, at: Variable | None) -> Formula:
+        if literal.modality != EVERY:
+            return self._last(self.distinct(literal), window, at)
+        return self._every_tuple(self.distinct(literal), window)
+
+    def _last(self, literal: LarsLiteral, window: TupleWindow, at: Variable | None, oldest: bool = False) -> Formula:
+        """The atoms in a window of tuples. `oldest`: the oldest of it where it is full."""
+        names = list(self.events) if window.by is None else [literal.atom.predicate]
+        arrivals = self._arrivals(names)
+        by: tuple[int, ...] = ()
+        if window.by is not None:
+            by = tuple(literal.atom.arguments.index(Variable(name)) for name in dict.fromkeys(window.by))
+        name = None if at is None else at.name
+        return LastAtomsFormula(
+            self.atom(literal), arrivals, window.atoms, by, self.tick, name, oldest, literal.span
+        )
+
+    def _every_tuple(self, literal: LarsLiteral, window: TupleWindow) -> Formula:
+        """□ over the last atoms: the atom now, and as often in the window as that has ticks from its oldest on."""
+        span = literal.span
+        own, number, oldest, first = (self.fresh(name) for name in ("tick", "number", "oldest", "first"))
+        keys = window.by or ()
+        now = OwnTimesFormula(self._last(literal, window, own), own.name, WindowTicks(self.tick), span)
+        inner = self.fresh("tick")
+        rows = self._last(literal, window, inner)
+        here = And((now, self._counted(literal, rows, number)), (False, False), span)
+        full = self._full(literal, window, oldest, keys)
+        filled = RestrictedFormula(
+            And((here, full), (False, False), span), (self._spans(number, own, oldest),), span
+        )
+        since_first = RestrictedFormula(
+            And((here, self.timeline(first)), (False, False), span), (self._spans(number, own, first),), span
+        )
+        not_full = And(
+            (since_first, self._full(literal, window, self.fresh("oldest"), keys)), (False, True), span
+        )
+        return Or((filled, not_full), span)
+
+    def _full(self, literal: LarsLiteral, window: TupleWindow, oldest: Variable, keys: Sequence[str]) -> Formula:
+        """The tick of the oldest atom of a full window, of any predicate, or of that of the literal by its keys."""
+        if window.by is None:
+            arrivals = self._arrivals(list(self.events))
+            return LastAtomsFormula(None, arrivals, window.atoms, (), self.tick, oldest.name, True, literal.span)
+        arguments = tuple(
+            each if isinstance(each, Variable) and each.name in keys else self.fresh("any")
+            for each in literal.atom.arguments
+        )
+        asked = replace(literal, atom=replace(literal.atom, arguments=arguments))
+        return self._last(asked, window, oldest, True)
+
+    def _arrivals(self, names: Sequence[str]) -> tuple[FormulaAtom, ...]:
+        return tuple(
+            FormulaAtom(name, tuple(self.fresh("any") for _ in self.events[name].attributes))
+            for name in names
+            if name != BEGINS
+        )
+
+    @staticmethod
+    def _spans(number: Variable, last: Variable, first: Expression) -> Comparison:
+        """So many ticks from the first to the last."""
+        return Comparison("=", number, Call("+", (Call("-", (last, first)), Constant(1, "int"))))
+
+    def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
+        """How many rows there are of the values of a literal."""
+        by = tuple(dict.fromkeys(each for each in literal.atom.arguments if isinstance(each, Variable)))
+        return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
+
+    # --- what is derived ---
+
+    def _derived(self, literal: LarsLiteral, at: Variable | None) -> Formula:
+        name, span = literal.atom.predicate, literal.span
+        if literal.modality == NOW:
+            return self._or_fact(literal, self.atom(literal))
+        window = literal.window
+        stepped = isinstance(window, TimeWindow) and window.step > 1
+        if literal.modality == EVERY:
+            return self._every_derived(self.distinct(literal), stepped)
+        literal = self.distinct(literal)
+        own = at or self.fresh("tick")
+        if at is None and not stepped:  # at some tick: at any before, or now
+            parts: list[Formula] = []
+            if name in self.placed:
+                placed = self.atom(literal, self.at(name), own)
+                parts.append(OwnTimesFormula(placed, own.name, self.window(literal), span))
+            parts.append(self.atom(literal))
+            return parts[0] if len(parts) == 1 else Or(tuple(parts), span)
+        rows = self._rows(literal, own)
+        if window is None and not stepped:
+            return rows
+        return OwnTimesFormula(rows, own.name, self.window(literal), span)
+
+    def _rows(self, literal: LarsLiteral, at: Variable) -> Formula:
+        """What is derived at ticks, now included."""
+        name = literal.atom.predicate
+        parts: list[Formula] = []
+        if name in self.placed:
+            parts.append(self.atom(literal, self.at(name), at))
+        if name in self.cycle:  # what goes round is joined with the ticks, which do not
+            self._asks_clock = True
+            clock = FormulaAtom(CLOCK, (at,), span=literal.span)
+            parts.append(And((self.atom(literal), clock), (False, False), literal.span))
+        elif name in self.plainly:
+            parts.append(EachTickFormula(self.atom(literal), at.name, self.tick, literal.span))
+        return parts[0] if len(parts) == 1 else Or(tuple(parts), literal.span)
+
+    def _every_derived(self, literal: LarsLiteral, stepped: bool) -> Formula:
+        """□ of what is derived: now, and at as many ticks before as the window has."""
+        span, name = literal.span, literal.atom.predicate
+        window = literal.window
+        assert isinstance(window, TimeWindow), "windows of tuples hold what comes in"
+        own = self.fresh("tick")
+        if stepped:
+            rows = OwnTimesFormula(self._rows(literal, own), own.name, self.window(literal), span)
+            return self._all_of(literal, rows, self._points(literal))
+        now = self.atom(literal)
+        if not window.ticks:
+            return now
+        at_first = And((now, self.at_first()), (False, False), span)
+        if name not in self.placed:
+            return at_first
+        placed = self.atom(literal, self.at(name), own)
+        before = OwnTimesFormula(placed, own.name, self.window(literal, 1), span)
+        number = self.fresh("number")
+        self._filled[window.ticks] = None
+        self._asks_first = True
+        filled = FormulaAtom(filled_name(window.ticks), (number,), span=span)
+        parts = (now, self._counted(literal, before, number), filled)
+        return Or((And(parts, (False, False, False), span), at_first), span)
+
+    def _all_of(self, literal: LarsLiteral, rows: Formula, points: tuple[Formula, Variable]) -> Formula:
+        """Where there are as many rows as points."""
+        formula, number = points
+        return And((self._counted(literal, rows, number), formula), (False, False), literal.span)
+
+    def _points(self, literal: LarsLiteral) -> tuple[Formula, Variable]:
+        """How many ticks the window of a literal has that goes by steps, and the variable for it."""
+        window, span = literal.window, literal.span
+        assert isinstance(window, TimeWindow), "the other windows are elsewhere"
+        own, number, first, last = (self.fresh(name) for name in ("tick", "number", "first", "last"))
+        step = Constant(window.step, "int")
+        begins = Call("max", (first, Call("-", (last, Constant(window.ticks, "int")))))
+        conditions = (
+            Comparison("=", last, Call("*", (Call("//", (own, step)), step))),
+            Comparison(">=", last, first),
+            self._spans(number, last, begins),
+        )
+        ticks = EachTickFormula(self.timeline(first), own.name, self.tick, span)
+        return RestrictedFormula(ticks, conditions, span), number
+
+    # --- the timeline ---
+
+    def timeline(self, first: Variable) -> Formula:
+        """From the first tick on, which it binds."""
+        self._asks_first = True
+        return FormulaAtom(FIRST_TICK, (first,))
+
+    def at_first(self) -> Formula:
+        """At the first tick alone."""
+        first = self.fresh("first")
+        return OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick))
+
+    def helping(self) -> tuple[list[ast.Statement], list[str]]:
+        """What only helps to say what a program means, and its names."""
+        made: list[ast.Statement] = []
+        number = ast.AttributeTree("number", "int")
+        for name in self.derived:
+            if name != self.predicate_of(name):
+                made.append(self._at_now(self.predicate_of(name)))
+        for ticks in self._filled:
+            made.append(ast.FluentDeclaration(filled_name(ticks), (number,)))
+            made += self._filled_rules(ticks)
+        names = [FIRST_TICK, CLOCK, *map(filled_name, self._filled)]
+        if self._asks_clock:
+            ticks = EachTickFormula(self.timeline(Variable("First")), "At", self.tick)
+            made.append(ast.FluentDeclaration(CLOCK, (number,)))
+            made.append(ast.WhileRule(CLOCK, (Variable("At"),), None, (), ticks))
+        if self._asks_first:
+            at = Variable("At")
+            events = tuple(
+                FormulaAtom(name, tuple(Variable("_") for _ in event.attributes)) for name, event in self.events.items()
+            )
+            formula = FirstTickFormula(events, at.name, self.tick)
+            made.append(ast.FluentDeclaration(FIRST_TICK, (number,)))
+            made.append(ast.WhileRule(FIRST_TICK, (at,), None, (), formula))
+        return made, names
+
+    def _at_now(self, name: str) -> ast.WhileRule:
+        """What is derived at a tick is so, when that is now."""
+        arguments = tuple(Variable(f"X{at + 1}") for at in range(len(self.types[name])))
+        at = Variable("At")
+        formula = FormulaAtom(self.at(name), (*arguments, at))
+        return ast.WhileRule(name, arguments, None, (), OwnTimesFormula(formula, at.name, WindowTicks(self.tick)))
+
+    def _filled_rules(self, ticks: int) -> list[ast.Statement]:
+        """How many ticks before now a window of so many has: from the first tick on one more at each."""
+        name, first, at, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
+        opening = OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick, 1, ticks - 1))
+        each = EachTickFormula(opening, at.name, self.tick)
+        condition = Comparison("=", number, Call("-", (at, first)))
+        made: list[ast.Statement] = []
+        if ticks > 1:
+            made.append(ast.WhileRule(name, (number,), None, (), RestrictedFormula(each, (condition,))))
+        whole = OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick, ticks, None))
+        made.append(ast.WhileRule(name, (Constant(ticks, "int"),), None, (), whole))
+        return made
+
+
+def filled_name(ticks: int) -> str:
+    """The fluent that says how many ticks before now a window of so many has."""
+    return f"ticks before now of {ticks}"

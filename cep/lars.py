@@ -1,0 +1,203 @@
+"""LARS programs on streams of atoms as text: what is derived at each tick.
+
+```python
+from cep.lars import answers
+
+for tick, models in answers("high :- alpha [2].", [(0, ["alpha"])], last=4):
+    print(tick, [sorted(model) for model in models])
+```
+
+Source of the meaning: Beck, Eiter and Folie, *Ticker* (2017), Definition 4; `docs/lars.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+import polars as pl
+
+from cep.compile import CompileOptions, ReadProgram
+from cep.core.errors import CepError, Source
+from cep.core.fluents import HOLDS
+from cep.engine import Engine
+from cep.events import Iri, Value
+from cep.language.dialects.lars.ast import LarsProgram
+from cep.language.dialects.lars.lowering import INCONSISTENT, lowered
+from cep.language.dialects.lars.reader import atom as read_atom
+from cep.language.dialects.lars.reader import read
+from cep.language.dialects.lars.relations import BEGINS
+from cep.language.dialects.lars.tokens import LarsCursor
+from cep.language.syntax import ast
+from cep.plan.types import grown
+from cep.rules.printing import print_expression
+from cep.rules.terms import Constant, StaticRule
+
+Stream = Iterable[tuple[int, Sequence[str]]]
+Atom = tuple[str, tuple[Constant, ...]]
+TICK = 1
+"""Microseconds of a tick here: times are ticks."""
+_SYMBOL = re.compile(r"[a-z][A-Za-z0-9_]*")
+_COLUMNS = {"int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean, "string": pl.String, "iri": pl.String}
+
+
+def answers(
+    program: str,
+    stream: Stream,
+    *,
+    facts: Iterable[str] | None = None,
+    first: int | None = None,
+    last: int | None = None,
+    models: int = 1,
+) -> Iterator[tuple[int, list[frozenset[str]]]]:
+    """Tick by tick the answer streams of a program: each the set of derived atoms, facts left out, as `q(1)` if true now
+    and `q(1)@3` at another tick.
+
+    `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. `first`: the
+    first tick of the stream, by default that of its first atoms; `last`: the last tick that is asked, by default that
+    of its last. `models`: how many answer streams at most, 0: all. Raises CepError.
+    """
+    return _Run(program, [] if facts is None else list(facts), stream, first, last).answers()
+
+
+class _Run:
+    def __init__(self, program: str, facts: Sequence[str], stream: Stream, first: int | None, last: int | None) -> None:
+        self.read_atoms: dict[str, Atom] = {}
+        source = Source(program, "<program>")
+        self.program = read(source, TICK)
+        given = [(tick, [self.atom(each) for each in atoms]) for tick, atoms in stream]
+        self.facts = [self.atom(each) for each in facts]
+        self.first = given[0][0] if first is None and given else first
+        self.last = given[-1][0] if last is None and given else last
+        if self.first is None or self.last is None:
+            return
+        self.stream = [(tick, atoms) for tick, atoms in given if self.first <= tick <= self.last]
+        self.types = self._types(given)
+        tree = lowered(self._declared(), source, absent=True)
+        more = tuple(StaticRule(name, values) for name, values in self.facts)
+        tree = replace(tree, statements=(*tree.statements, *more))
+        options = CompileOptions(dialect="lars", tick=TICK)
+        compiled = ReadProgram(program, "<program>", "lars", TICK, tree).compiled(options)
+        self.engine = Engine(compiled, lateness=None, until=self.last)
+        self.fixed = {self.text(name, [each.value for each in values]) for name, values in self.facts}
+        self.fixed |= {
+            self.text(rule.head.predicate, [each.value for each in rule.head.arguments if isinstance(each, Constant)])
+            for rule in self.program.rules
+            if rule.is_fact and rule.head is not None
+        }
+
+    def atom(self, text: str) -> Atom:
+        """An atom of the stream, whose arguments are constants."""
+        found = self.read_atoms.get(text)
+        if found is None:
+            cursor = LarsCursor(Source(text, "<atom>"), TICK)
+            made = read_atom(cursor)
+            values = tuple(each for each in made.arguments if isinstance(each, Constant))
+            if cursor.token.kind != "end" or len(values) < len(made.arguments):
+                raise CepError(f"`{text}` is no atom", hint="an atom of a stream is `alpha(3)` or `rtm50`", code="syntax")
+            self.read_atoms[text] = found = (made.predicate, values)
+        return found
+
+    def _types(self, given: Sequence[tuple[int, Sequence[Atom]]]) -> dict[str, tuple[str, ...]]:
+        """The types of the columns of what comes in."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, values in dict.fromkeys(each for _, atoms in given for each in atoms):
+            types = tuple(each.type for each in values)
+            before = found.setdefault(name, types)
+            if len(before) != len(types):
+                raise CepError(
+                    f"`{name}` has {len(before)} arguments in the stream, and {len(types)} as well",
+                    hint="a predicate has one number of arguments",
+                    code="arity",
+                )
+            found[name] = tuple(map(grown, before, types))
+        for name in found.keys() & self.program.derived:
+            raise CepError(f"`{name}` is derived, and does not come in", hint="another name for one of them", code="unknown")
+        return found
+
+    def _declared(self) -> LarsProgram:
+        """The program with declarations of what comes in."""
+        declared = {each.name for each in self.program.declarations if isinstance(each, ast.EventDeclaration)}
+        made = [
+            ast.EventDeclaration(name, tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(types)))
+            for name, types in self.types.items()
+            if name not in declared
+        ]
+        begins = ast.EventDeclaration(BEGINS, ())
+        return replace(self.program, declarations=(*self.program.declarations, *made, begins))
+
+    def answers(self) -> Iterator[tuple[int, list[frozenset[str]]]]:
+        if self.first is None or self.last is None:
+            return
+        self.engine.receive(self._tables())
+        begin: dict[int, list[str]] = {}
+        end: dict[int, list[str]] = {}
+        for name, schema in self.engine.outputs.items():
+            assert schema.fluent is not None and schema.fluent.part == HOLDS, "rules define fluents"
+        for name, table in self.engine.close().items():
+            for text, since, until in self._held(name, table):
+                begin.setdefault(since, []).append(text)
+                if until is not None:
+                    end.setdefault(until, []).append(text)
+        now: set[str] = set()
+        for tick in range(self.first, self.last + 1):
+            now.difference_update(end.get(tick, ()))
+            now.update(begin.get(tick, ()))
+            yield tick, [] if INCONSISTENT in now else [frozenset(now)]
+
+    def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[str, int, int | None]]:
+        """Atoms as text, and from which tick on they are in the answer, and from which on not."""
+        assert self.first is not None, "there is a stream"
+        predicate = name.removesuffix(" at")
+        columns = [table[each.name].to_list() for each in self.engine.outputs[name].attributes]
+        for row, (since, until) in enumerate(zip(table["start"].to_list(), table["end"].to_list(), strict=True)):
+            values = [column[row] for column in columns]
+            at = values.pop() if predicate != name else None
+            text = self.text(predicate, values)
+            if text in self.fixed:
+                continue
+            if at is None:
+                yield text, since, until
+                continue
+            if since < at:
+                yield f"{text}@{at}", since, at if until is None else min(at, until)
+            if until is None or until > at + 1:
+                yield f"{text}@{at}", max(since, at + 1), until
+
+    def _tables(self) -> dict[str, pl.DataFrame]:
+        """The stream as tables of events."""
+        assert self.first is not None, "there is a stream"
+        rows: dict[str, list[tuple[int, int, tuple[Constant, ...]]]] = {}
+        position = count(1)
+        for tick, atoms in self.stream:
+            for name, values in atoms:
+                rows.setdefault(name, []).append((tick, next(position), values))
+        made = {BEGINS: pl.DataFrame({"time": [self.first], "@order": [0]})}
+        for name, found in rows.items():
+            schema = self.engine.inputs.get(name)
+            if schema is None:
+                continue
+            columns: dict[str, pl.Series] = {
+                "time": pl.Series([tick for tick, _, _ in found], dtype=pl.Int64),
+                "@order": pl.Series([place for _, place, _ in found], dtype=pl.Int64),
+            }
+            for at, attribute in enumerate(schema.attributes):
+                values = [row[2][at].value for row in found]
+                columns[attribute.name] = pl.Series(values, dtype=_COLUMNS.get(attribute.type), strict=False)
+            made[name] = pl.DataFrame(columns)
+        return {name: table for name, table in made.items() if name in self.engine.inputs}
+
+    @staticmethod
+    def text(name: str, values: Sequence[Value | None]) -> str:
+        """`q(1, a, "A b")`."""
+        return f"{name}({', '.join(map(_value, values))})" if values else name
+
+
+def _value(value: Value | None) -> str:
+    if isinstance(value, Iri):
+        return f"<{value}>"
+    if isinstance(value, str):
+        return value if _SYMBOL.fullmatch(value) else print_expression(Constant(value, "string"))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,188 @@
+"""Tick by tick: goal(F) gives each of F's tuples at every evaluation tick at which it holds, with the tick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.evaluation_ticks import WindowTicks
+from cep.core.fluents import KINDS
+from cep.core.interval_sets import FAR, INFINITE
+from cep.core.relation import FIRST, Table
+from cep.core.time import Frontier
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due
+from cep.operators.goals.fluents.changes import Changes
+from cep.operators.goals.fluents.passing_supports import QUEUES
+from cep.operators.goals.fluents.stretches import stretch_of
+from cep.operators.goals.fluents.windowed_event import PassingGoal, PassingSpec
+from cep.operators.goals.keyed_state import Parts
+from cep.operators.goals.keys import Keys
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.each_tick import EachTick
+
+
+class EachTickGoal(PassingGoal):
+    """The goal of one EachTick node. `take`: the columns of its input, the last of which says what a change is."""
+
+    def __init__(self, spec: PassingSpec, kind: int, tick: int) -> None:
+        self.window = WindowTicks(tick)
+        self.taken = [*range(FIRST), *(FIRST + column for column in (*spec.take, kind))]
+        width = len(spec.take)
+        self.waiting = PendingChanges([width + 1], [width], [spec.late])
+        self.inner = np.arange(width)
+        super().__init__(spec)
+
+    def _clear(self) -> None:
+        super()._clear()
+        self.holding = Keys(len(self.spec.take))
+        self.held: Ints = np.empty(0, np.int64)
+        self.next = NOTHING
+        self.waiting.clear()
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        until = decided(frontier, self.spec.late)
+        ((table, code, begins),) = self.waiting.take([inputs[0][self.taken]], frontier)
+        last = until if until < INFINITE else max(2 * frontier.latest + 1, self.next - 1)
+        if len(code) or (len(self.held) and last >= self._opening()):
+            slots = self.holding.slots(table, self.inner, True, True)
+            self._expand(Changes(slots, code, begins), max(until, last))
+            self._keep(slots, code, begins)
+            if until < INFINITE:
+                self.next = max(self.next, until + 1)
+            else:
+                self.next, self.held = INFINITE, self.held[:0]
+        elif until < INFINITE:
+            self.next = max(self.next, until + 1)
+        return self._pass_on(frontier)
+
+    def _opening(self) -> int:
+        """The code of the next tick that is to come."""
+        width = 2 * self.window.tick
+        return -(-max(self.next, -FAR) // width) * width
+
+    def _expand(self, changes: Changes, until: int) -> None:
+        """The ticks up to a code that are new, of all that holds."""
+        first = max(self.next, -FAR)
+        found = stretch_of(changes, self.held, first, until)
+        width = 2 * self.window.tick
+        since, last = -(-np.maximum(found.start, first) // width), np.minimum(found.end, until) // width
+        counts = np.maximum(last - since + 1, 0)
+        ends = np.cumsum(counts)
+        at = np.repeat(since - ends + counts, counts) + np.arange(int(ends[-1]) if len(ends) else 0)
+        order = np.argsort(at, kind="stable")
+        at, keys = at[order], np.repeat(found.key, counts)[order]
+        made = np.empty((FIRST + self.spec.columns, len(at)), np.int64)
+        made[FIRST:-1], made[-1] = self.holding.known[keys].T, at
+        slots = self.tuples.slots(made, self.columns, True, True)
+        self.passing.put(self.window.opens(at), slots, True)
+        self.passing.put(self.window.closes(at), slots, False)
+
+    def _keep(self, slots: Ints, code: Ints, begins: Ints) -> None:
+        """What holds after changes."""
+        order = np.lexsort((code, slots))
+        slots, begins = slots[order], begins[order]
+        latest = np.append(slots[1:] != slots[:-1], True) if len(slots) else np.zeros(0, np.bool_)
+        kept = np.setdiff1d(self.held, slots)
+        self.held = np.union1d(kept, slots[latest & (begins == 1)])
+
+    def due(self) -> int | None:
+        found = [each for each in (super().due(), self.waiting.due()) if each is not None]
+        if len(self.held):
+            found.append(due(self._opening(), self.spec.late))
+        return min(found, default=None)
+
+    def pending(self) -> int:
+        return super().pending() + self.waiting.count + len(self.held)
+
+    def _numbers(self) -> int:
+        return max(self.tuples.count, self.holding.count)
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        (waiting,) = self.waiting.state()
+        more = {"holding": self.holding.known[self.held], "next": np.array([[self.next]], np.int64), "waiting": waiting}
+        return super()._state() | more
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        own = dict.fromkeys(("held", *QUEUES), 1 + self.spec.columns)
+        width = len(self.spec.take)
+        arrays = restored(batch, holding=width, next=1, waiting=width + 2, **own)
+        self._demand(arrays)
+        demand(len(arrays["next"]) == 1)
+        between(arrays["waiting"][:, -1], 0, KINDS)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        super()._become({name: state[name] for name in ("held", *QUEUES)})
+        table = np.zeros((FIRST + len(self.spec.take), len(state["holding"])), np.int64)
+        table[FIRST:] = state["holding"].T
+        self.held = np.unique(self.holding.slots(table, self.inner, True, True))
+        self.next = int(state["next"][0, 0])
+        self.waiting.become([state["waiting"]])
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        own = super()._taken_apart({name: state[name] for name in ("held", *QUEUES)}, keys)
+        holds = keys.going(0, self._placed(state["holding"]))
+        waits = keys.going(0, self._placed(state["waiting"][:, 1:-1]))
+        parts = []
+        for part, holding, waiting in (
+            (own.going, holds, waits),
+            (own.staying, keys.staying(0, holds), keys.staying(0, waits)),
+            (own.others, ~holds, ~waits),
+        ):
+            more = {"holding": state["holding"][holding], "waiting": state["waiting"][waiting], "next": state["next"]}
+            parts.append(part | more)
+        return Parts.made(*parts)
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return super()._put_together(one, other) | {"next": np.maximum(one["next"], other["next"])}
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(super().recoded(state, codes))
+        for column in self.spec.codes:
+            for name, before in (("holding", 0), ("waiting", 1)):
+                if len(arrays[name]):
+                    arrays[name][:, before + column] = codes(arrays[name][:, before + column])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        (table,) = self.waiting.tables
+        more = [each for c in self.spec.codes for each in (self.holding.known[:, c], table[FIRST + c])]
+        return [*super().codes(), *more]
+
+    def coded(self) -> list[Ints]:
+        state = self._state()
+        more = [each for c in self.spec.codes for each in (state["holding"][:, c], state["waiting"][:, 1 + c])]
+        return [*super().coded(), *more]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        count, weight = super().size
+        return count + len(self.held) + self.waiting.count, weight + int(self.holding.nbytes)
+
+
+def each_tick_of(node: EachTick, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    types = builder.types(node.child)
+    *take, kind = node.take
+    codes = codes_of([types[column] for column in take])
+    return EachTickGoal(PassingSpec(len(types), tuple(take), True, codes, node.late), kind, node.tick)

@@ -1,0 +1,227 @@
+"""The last atoms by arrival: each that comes takes the place of one that came so many before.
+
+goal(E, A):  of all arrivals A those of E as tuples, perhaps with their ticks, while they are among the last
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.evaluation_ticks import WindowTicks
+from cep.core.kernels import njit
+from cep.core.relation import FIRST, ORDER, START, Table, contiguous, rows
+from cep.core.room import filled_room, roomy
+from cep.core.time import Frontier
+from cep.operators.goals.coded_columns import codes_of
+from cep.operators.goals.contract import (
+    Arrays,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.passing_supports import QUEUES
+from cep.operators.goals.fluents.windowed_event import PassingGoal, PassingSpec
+from cep.operators.goals.keyed_state import Parts
+from cep.operators.goals.keys import Keys
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.last_atoms import LastAtoms
+
+HEAD, TAIL, SIZE = range(3)
+"""Of a key: its oldest and its latest atom, and how many there are."""
+NEXT, TUPLE = range(2)
+"""Of an atom: the next of its key; its tuple, -1: it is none of those that are asked for."""
+C_USED, C_FREE = range(2)
+
+
+@njit(linear=True, cache=True)
+def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, closing):  # type: ignore[no-untyped-def]
+    """Atoms with their keys, tuples (-1: none) and codes, in order. Gives how many rows (code, tuple) of `opening` and
+    of `closing` were written: one an atom at most, for which they have room, as `pool` has for the atoms and `of_keys`
+    for the keys."""
+    begun = ended = 0
+    for i in range(len(keys)):
+        key = keys[i]
+        row = counts[C_FREE]
+        if row >= 0:
+            counts[C_FREE] = pool[row, NEXT]
+        else:
+            row = counts[C_USED]
+            counts[C_USED] += 1
+        pool[row, NEXT], pool[row, TUPLE] = -1, slots[i]
+        if of_keys[key, SIZE] > 0:
+            pool[of_keys[key, TAIL], NEXT] = row
+        else:
+            of_keys[key, HEAD] = row
+        of_keys[key, TAIL] = row
+        of_keys[key, SIZE] += 1
+        if not oldest and slots[i] >= 0:
+            opening[begun, 0], opening[begun, 1] = code[i], slots[i]
+            begun += 1
+        full = of_keys[key, SIZE] == atoms
+        if of_keys[key, SIZE] > atoms:
+            gone = of_keys[key, HEAD]
+            of_keys[key, HEAD] = pool[gone, NEXT]
+            of_keys[key, SIZE] -= 1
+            if pool[gone, TUPLE] >= 0:
+                closing[ended, 0], closing[ended, 1] = code[i], pool[gone, TUPLE]
+                ended += 1
+            pool[gone, NEXT] = counts[C_FREE]
+            counts[C_FREE] = gone
+            full = True
+        if oldest and full:
+            first = pool[of_keys[key, HEAD], TUPLE]
+            if first >= 0:
+                opening[begun, 0], opening[begun, 1] = code[i], first
+                begun += 1
+    return begun, ended
+
+
+@njit(linear=True, cache=True)
+def _kept(of_keys, count, pool, found):  # type: ignore[no-untyped-def]
+    """The atoms of the keys, key by key in order: rows (key, tuple) into `found`, which has room for all; how many."""
+    made = 0
+    for key in range(count):
+        row = of_keys[key, HEAD]
+        for _ in range(of_keys[key, SIZE]):
+            found[made, 0], found[made, 1] = key, pool[row, TUPLE]
+            made += 1
+            row = pool[row, NEXT]
+    return made
+
+
+class LastAtomsGoal(PassingGoal):
+    """The goal of one LastAtoms node. `by`: the columns of arrivals that are their key, `key_codes`: of these, which
+    hold pool codes; `every`: all arrivals are asked for."""
+
+    def __init__(
+        self,
+        spec: PassingSpec,
+        atoms: int,
+        by: tuple[int, ...],
+        key_codes: tuple[int, ...],
+        window: WindowTicks,
+        oldest: bool,
+    ) -> None:
+        self.atoms, self.oldest, self.window = atoms, oldest, window
+        self.by, self.key_codes = np.array(by, np.int64), key_codes
+        super().__init__(spec)
+
+    def _clear(self) -> None:
+        super()._clear()
+        self.keys = Keys(len(self.by))
+        self.of_keys = np.zeros((0, 3), np.int64)
+        self.pool = np.empty((0, 2), np.int64)
+        self.counts = np.array([0, -1], np.int64)
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        own, every = (contiguous(table) for table in inputs)
+        if rows(every):
+            slots = np.full(rows(every), -1)
+            at = every[START] // self.window.tick
+            order = np.argsort(every[ORDER], kind="stable")
+            mine = order[np.searchsorted(every[ORDER], own[ORDER], sorter=order)]
+            slots[mine] = self._slots(own, at[mine])
+            opening, closing = self._arrive(self.keys.slots(every, self.by, True, True), slots, self.window.opens(at))
+            self.passing.put(opening[:, 0], opening[:, 1], True)
+            self.passing.put(closing[:, 0], closing[:, 1], False)
+        return self._pass_on(frontier)
+
+    def _arrive(self, keys: Ints, slots: Ints, code: Ints) -> tuple[Ints, Ints]:
+        self.of_keys = filled_room(self.of_keys, self.keys.count, 0)
+        needed = int(self.counts[0]) + len(keys)
+        if needed > len(self.pool):
+            pool = np.empty((roomy(needed, 2 * len(self.pool)), 2), np.int64)
+            pool[: self.counts[0]] = self.pool[: self.counts[0]]
+            self.pool = pool
+        opening, closing = (np.empty((len(keys), 2), np.int64) for _ in range(2))
+        begun, ended = _arrived(
+            keys, slots, code, self.atoms, self.oldest, self.of_keys, self.pool, self.counts, opening, closing
+        )
+        return opening[:begun], closing[:ended]
+
+    def _numbers(self) -> int:
+        return max(self.tuples.count, self.keys.count)
+
+    # --- state ---
+
+    def _content(self) -> tuple[Ints, Ints]:
+        """Keys and tuples of the atoms that are among the last."""
+        found = np.empty((int(self.of_keys[:, SIZE].sum()), 2), np.int64)
+        _kept(self.of_keys, self.keys.count, self.pool, found)
+        return found[:, 0], found[:, 1]
+
+    def _state(self) -> Arrays:
+        keys, slots = self._content()
+        there = (slots >= 0)[:, None]
+        tuples = np.zeros((len(slots), self.spec.columns), np.int64)
+        tuples[there[:, 0]] = self.tuples.known[slots[there[:, 0]]]
+        return super()._state() | {"last": np.concatenate([self.keys.known[keys], there, tuples], axis=1)}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        own = dict.fromkeys(("held", *QUEUES), 1 + self.spec.columns)
+        arrays = restored(batch, last=len(self.by) + 1 + self.spec.columns, **own)
+        self._demand(arrays)
+        between(arrays["last"][:, len(self.by)], 0, 2)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        super()._become({name: state[name] for name in ("held", *QUEUES)})
+        last, width = state["last"], len(self.by)
+        table = np.zeros((FIRST + width, len(last)), np.int64)
+        table[FIRST:] = last[:, :width].T
+        keys = self.keys.slots(table, np.arange(width), True, True)
+        slots = np.full(len(last), -1)
+        there = last[:, width] == 1
+        slots[there] = self._named(last[there, width + 1 :])
+        self._arrive(keys, slots, np.zeros(len(last), np.int64))
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        """All of it is in one place."""
+        return Parts.made(state, {name: each[:0] for name, each in state.items()}, dict(state))
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(super().recoded(state, codes))
+        last, width = arrays["last"], len(self.by)
+        there = last[:, width] == 1 if len(last) else np.zeros(0, np.bool_)
+        for column in self.key_codes:
+            last[:, column] = codes(last[:, column])
+        for column in self.spec.codes:
+            last[there, width + 1 + column] = codes(last[there, width + 1 + column])
+        return to_arrow(arrays)
+
+    def codes(self) -> list[Ints]:
+        return [*super().codes(), *(self.keys.known[:, column] for column in self.key_codes)]
+
+    def coded(self) -> list[Ints]:
+        state = self._state()
+        last, width = state["last"], len(self.by)
+        there = last[last[:, width] == 1]
+        found = [state[name][:, 1 + column] for name in ("held", *QUEUES) for column in self.spec.codes]
+        found += [last[:, column] for column in self.key_codes]
+        return [*found, *(there[:, width + 1 + column] for column in self.spec.codes)]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        count, weight = super().size
+        return count + int(self.of_keys[:, SIZE].sum()), weight + int(self.pool.nbytes + self.of_keys.nbytes)
+
+
+def last_atoms_of(node: LastAtoms, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    types, others = builder.types(node.left), builder.types(node.right)
+    codes = codes_of([types[column] for column in node.take])
+    window = WindowTicks(node.tick, 0, None)
+    spec = PassingSpec(len(types), node.take, node.numbered, codes, window.late)
+    key_codes = codes_of([others[column] for column in node.by])
+    return LastAtomsGoal(spec, node.atoms, node.by, key_codes, window, node.oldest)

@@ -1,0 +1,196 @@
+"""The last atoms by arrival: `p(X) at T in [3 #]` of LARS, a window of tuples, as what holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.event import Atom
+from cep.operators.holding import KIND
+from cep.operators.supports import FormulaAtom, kept
+from cep.operators.tick_atoms import TickAtoms
+from cep.operators.where import decided
+from cep.plan.formula import UNARY, FluentLateness, Formula, Lowering, Names, OverSeveral
+from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.pattern import Pattern, PatternProperties
+from cep.rules.pattern_text import Text
+from cep.rules.terms import Constant, Variable
+
+if TYPE_CHECKING:
+    from cep.explain.formulas import FormulaExtent, FormulaReader
+    from cep.explain.gaps import FormulaGaps, Gap
+    from cep.explain.judging import BoundValues
+    from cep.explain.matching import Attempt, Matcher
+    from cep.operators.build import GoalBuilder
+    from cep.operators.goals.contract import Goal
+    from cep.plan.binarise import Binariser, Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import ColumnType, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class LastAtomsFormula(OverSeveral):
+    """An event while it is among the last `atoms` of the `arrivals` by arrival, equal ones of a tick as one; `formula`
+    None: any of them. `by`: of those that are equal in these arguments, of one event alone. `at`: the variable of its
+    tick; `oldest`: while it is the oldest of so many. `tick`: microseconds of one."""
+
+    formula: Formula | None
+    arrivals: tuple[Formula, ...]
+    atoms: int
+    by: tuple[int, ...]
+    tick: int
+    at: str | None = None
+    oldest: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def inside(self) -> tuple[Formula, ...]:
+        return self.arrivals if self.formula is None else (self.formula, *self.arrivals)
+
+    def over(self, parts: tuple[Formula, ...]) -> Formula:
+        if self.formula is None:
+            return replace(self, arrivals=parts)
+        return replace(self, formula=parts[0], arrivals=parts[1:])
+
+    def bound(self) -> Names:
+        own = frozenset[str]() if self.formula is None else self.formula.bound()
+        return own | (frozenset() if self.at is None else {self.at})
+
+    def text(self) -> tuple[str, int]:
+        at = "" if self.at is None else f" at {self.at}"
+        return f"{'_' if self.formula is None else self.formula.text()[0]}{at} in [{self.atoms} #]", UNARY
+
+    def late(self, lateness: FluentLateness) -> int:
+        return self.tick - 1
+
+    def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
+        own = None if self.formula is None else _atom(self.formula)
+        names = () if self.formula is None else tuple(sorted(self.formula.bound() & keep))
+        at = self.at if self.at in keep or (self.oldest and self.formula is None) else None
+        arrivals = tuple(map(_atom, self.arrivals))
+        made = LastAtomsPattern(own, arrivals, names, at, self.atoms, self.by, self.tick, self.oldest, None, self.span)
+        return lowering.projected(made, keep, self)
+
+
+def _atom(formula: Formula) -> Atom:
+    assert isinstance(formula, FormulaAtom), "an event"
+    values = tuple(each for each in formula.arguments if isinstance(each, Variable | Constant))
+    return Atom(formula.name, values, None, formula.span)
+
+
+@dataclass(frozen=True, slots=True)
+class LastAtomsPattern(Pattern):
+    """`event` among the last of the `arrivals`, of `names` alone and, where it is named, its tick `at`."""
+
+    event: Atom | None
+    arrivals: tuple[Atom, ...]
+    names: tuple[str, ...]
+    at: str | None
+    atoms: int
+    by: tuple[int, ...]
+    tick: int
+    oldest: bool
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def _every(self) -> tuple[str, ...]:
+        return (*self.names, *([] if self.at is None else [self.at]), KIND)
+
+    def describe(self) -> PatternProperties:
+        own = self.arrivals if self.event is None else (self.event, *self.arrivals)
+        return PatternProperties(own, binds=self._every, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        event = None if self.event is None else self.event.renamed(names)
+        at = None if self.at is None else names.get(self.at, self.at)
+        assert event is None or isinstance(event, Atom), "it stays one"
+        return replace(self, event=event, names=kept(names, self.names), at=at)
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        right = self._arriving(builder)
+        left, take = right, ()
+        if self.event is not None:
+            scanned, inner = self.event.lower(builder, (), None)
+            left = builder.add(TickAtoms(scanned, self.tick), tuple(inner), self.span)
+            take = tuple(inner[name] for name in self.names)
+        made = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest)
+        node = builder.add(made, self._every, self.span)
+        places = {name: place for place, name in enumerate(self._every)}
+        return decided(builder, node, places, components, self.span), places
+
+    def _arriving(self, builder: Binariser) -> int:
+        """The node of all arrivals, of one event with its arguments."""
+        from cep.operators.either import Union
+
+        made: int | None = None
+        for atom in self.arrivals:
+            scanned, inner = atom.lower(builder, (), None)
+            one = builder.add(TickAtoms(scanned, self.tick), tuple(inner), self.span)
+            made = one if made is None else builder.add(Union(made, one, (), ()), (), self.span)
+        assert made is not None, "an event arrives"
+        return made
+
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.event or self.arrivals[0], bound)
+
+    def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
+        return reader.among_last(self, self.event, self.arrivals, bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.of_atom(self.event or self.arrivals[0], bound, at)
+
+
+@dataclass(frozen=True, slots=True)
+class LastAtoms(Node):
+    """Occurrences of the left while they are among the last `atoms` of the right, of which they are some; `by`: columns
+    of the right, of those that are equal in them. Columns: those of the left at `take`, the tick where it is
+    `numbered`, then what a change is. `oldest`: while they are the oldest of so many."""
+
+    left: int
+    right: int
+    take: tuple[int, ...]
+    numbered: bool
+    atoms: int
+    by: tuple[int, ...]
+    tick: int
+    oldest: bool
+
+    def describe(self) -> NodeProperties:
+        more = ((),) * (1 + self.numbered)
+        return NodeProperties(
+            "a window",
+            "formula",
+            remembers=True,
+            shows=(*(((0, column),) for column in self.take), *more),
+            looks=tuple((1, column) for column in self.by),
+            completes=(0,),
+            meeting=Meeting.GROUPS,
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
+        left = inference.columns[self.left]
+        more = [inference.column("int", False)] * (1 + self.numbered)
+        return (*(left[column] for column in self.take), *more)
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return True
+
+    def by_order(self, types: Sequence[str]) -> bool:
+        return True
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        at = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""
+        return Text(f"{sides[0].text}{at} in [{self.atoms} #]")
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        holds = "while it is the oldest of them" if self.oldest else "until so many others have come"
+        return [("holds", holds), ("remembers", f"the last {self.atoms} atoms"), ("forgets", "what came before")]
+
+    def goal(self, builder: GoalBuilder, number: int) -> Goal:
+        from cep.operators.goals.fluents.last_atoms import last_atoms_of
+
+        return last_atoms_of(self, builder)
