@@ -35,6 +35,9 @@ class EachTickFormula(OverOne):
     tick: int
     span: Span = field(default=NOWHERE, compare=False)
 
+    def written(self) -> list[str]:
+        return [self.at]
+
     def bound(self) -> Names:
         return self.formula.bound() | {self.at}
 

@@ -40,6 +40,9 @@ class FirstTickFormula(OverSeveral):
     tick: int
     span: Span = field(default=NOWHERE, compare=False)
 
+    def written(self) -> list[str]:
+        return [self.at]
+
     def bound(self) -> Names:
         return frozenset({self.at})
 

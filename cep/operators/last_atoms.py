@@ -53,6 +53,9 @@ class LastAtomsFormula(OverSeveral):
             return replace(self, arrivals=parts)
         return replace(self, formula=parts[0], arrivals=parts[1:])
 
+    def written(self) -> list[str]:
+        return [] if self.at is None else [self.at]
+
     def bound(self) -> Names:
         own = frozenset[str]() if self.formula is None else self.formula.bound()
         return own | (frozenset() if self.at is None else {self.at})
@@ -115,7 +118,7 @@ class LastAtomsPattern(Pattern):
         left, take = right, ()
         if self.event is not None:
             scanned, inner = self.event.lower(builder, (), None)
-            left = builder.add(TickAtoms(scanned, self.tick), tuple(inner), self.span)
+            left = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)
             take = tuple(inner[name] for name in self.names)
         made = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest)
         node = builder.add(made, self._every, self.span)
@@ -129,7 +132,7 @@ class LastAtomsPattern(Pattern):
         made: int | None = None
         for atom in self.arrivals:
             scanned, inner = atom.lower(builder, (), None)
-            one = builder.add(TickAtoms(scanned, self.tick), tuple(inner), self.span)
+            one = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)
             made = one if made is None else builder.add(Union(made, one, (), ()), (), self.span)
         assert made is not None, "an event arrives"
         return made

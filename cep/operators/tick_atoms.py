@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.operators.windowed_event import refused_interval
@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TickAtoms(Node):
-    """Occurrences of its part, of those of one tick that are equal the first. `tick`: microseconds."""
+    """Occurrences of its part, of those of one tick that are equal the first. `tick`: microseconds; `width`: the columns of
+    its part."""
 
     child: int
     tick: int
+    width: int = field(default=0, compare=False)
 
     def describe(self) -> NodeProperties:
+        shows = tuple(((0, column),) for column in range(self.width))
         return NodeProperties(
-            "a tick", "filter", remembers=True, completes=(0,), meeting=Meeting.GROUPS, selects=True, shows=()
+            "a tick", "filter", remembers=True, completes=(0,), meeting=Meeting.GROUPS, selects=True, shows=shows,
+            groups=tuple((0, column) for column in range(self.width)),
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -50,6 +50,9 @@ class WindowedFormula(OverOne):
     at: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
+    def written(self) -> list[str]:
+        return [] if self.at is None else [self.at]
+
     def bound(self) -> Names:
         return self.formula.bound() | ({self.at} if self.at is not None else frozenset())
 

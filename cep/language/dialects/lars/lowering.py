@@ -7,12 +7,12 @@ window over input holds for the ticks that see an atom; rules join, `not` subtra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.fluents import beside
-from cep.language.dialects.lars.ast import LarsAtom, LarsLiteral, LarsProgram, LarsRule
+from cep.language.dialects.lars.ast import NOW, LarsAtom, LarsLiteral, LarsProgram, LarsRule
 from cep.language.dialects.lars.column_types import column_types
 from cep.language.dialects.lars.components import components
 from cep.language.dialects.lars.relations import Relations
@@ -22,6 +22,7 @@ from cep.operators.conjunction import And
 from cep.operators.supports import FormulaAtom
 from cep.operators.where import RestrictedFormula
 from cep.plan.formula import Formula
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import (
     Comparison,
     Condition,
@@ -48,12 +49,14 @@ def lowered(program: LarsProgram, source: Source, absent: bool = False) -> ast.S
 
 class _Lowering:
     def __init__(self, program: LarsProgram, source: Source) -> None:
-        self.program, self.source = program, source
+        self.source = source
         self.errors = Mistakes()
         self.events = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
         given = {name: [each.type for each in event.attributes] for name, event in self.events.items()}
-        self.types = column_types(program, given)
-        self.relations = Relations(program, self.events, self.types)
+        self.written = program
+        self.program = living(program, self.events)
+        self.types = column_types(self.program, given)
+        self.relations = Relations(self.program, self.events, self.types)
         self.made: list[ast.WhileRule] = []
 
     def tree(self, absent: bool) -> ast.SyntaxTree:
@@ -77,9 +80,10 @@ class _Lowering:
 
     def check(self) -> None:
         """Refuse predicates that nothing gives."""
-        for rule in self.program.rules:
+        known = self.relations.known | self.written.derived
+        for rule in self.written.rules:
             for each in rule.body:
-                if isinstance(each, LarsLiteral) and each.atom.predicate not in self.relations.known:
+                if isinstance(each, LarsLiteral) and each.atom.predicate not in known:
                     self.undeclared(each.atom)
         if self.errors:
             raise CepErrors(self.errors)
@@ -175,6 +179,30 @@ class _Lowering:
         if negative:
             made = And((made, *negative), (False, *(True for _ in negative)), rule.span)
         return made
+
+
+def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
+    """The program without rules that are never true: they ask what nothing gives, or facts in windows, or what only
+    such rules derive."""
+    facts = {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
+    facts |= {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
+    derived: set[str] = set()
+    kept: dict[int, LarsRule] = {}
+
+    def is_there(literal: LarsLiteral) -> bool:
+        name = literal.atom.predicate
+        return name in events or name in derived or (literal.modality == NOW and name in facts)
+
+    while True:
+        before = len(kept)
+        for number, rule in enumerate(program.rules):
+            positive = [each for each in rule.body if isinstance(each, LarsLiteral) and not each.negated]
+            if number not in kept and all(map(is_there, positive)):
+                kept[number] = rule
+                if rule.head is not None and not rule.is_fact:
+                    derived.add(rule.head.predicate)
+        if len(kept) == before:
+            return replace(program, rules=tuple(kept[number] for number in sorted(kept)))
 
 
 def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span) -> Formula:

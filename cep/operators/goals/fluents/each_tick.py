@@ -63,7 +63,7 @@ class EachTickGoal(PassingGoal):
         last = until if until < INFINITE else max(2 * frontier.latest + 1, self.next - 1)
         if len(code) or (len(self.held) and last >= self._opening()):
             slots = self.holding.slots(table, self.inner, True, True)
-            self._expand(Changes(slots, code, begins), max(until, last))
+            self._expand(Changes(slots, code, begins), last)
             self._keep(slots, code, begins)
             if until < INFINITE:
                 self.next = max(self.next, until + 1)
