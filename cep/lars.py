@@ -28,7 +28,7 @@ from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.lowering import INCONSISTENT, lowered
 from cep.language.dialects.lars.reader import atom as read_atom
 from cep.language.dialects.lars.reader import read
-from cep.language.dialects.lars.relations import BEGINS
+from cep.language.dialects.lars.relations import BEGINS, predicate_of
 from cep.language.dialects.lars.tokens import LarsCursor
 from cep.language.syntax import ast
 from cep.plan.types import grown
@@ -39,6 +39,7 @@ Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
 TICK = 1
 """Microseconds of a tick here: times are ticks."""
+_NONE = f"{INCONSISTENT}(0)"
 _SYMBOL = re.compile(r"[a-z][A-Za-z0-9_]*")
 _COLUMNS = {"int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean, "string": pl.String, "iri": pl.String}
 
@@ -145,12 +146,12 @@ class _Run:
         for tick in range(self.first, self.last + 1):
             now.difference_update(end.get(tick, ()))
             now.update(begin.get(tick, ()))
-            yield tick, [] if INCONSISTENT in now else [frozenset(now)]
+            yield tick, [] if _NONE in now else [frozenset(now)]
 
     def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[str, int, int | None]]:
         """Atoms as text, and from which tick on they are in the answer, and from which on not."""
         assert self.first is not None, "there is a stream"
-        predicate = name.removesuffix(" at")
+        predicate = predicate_of(name)
         columns = [table[each.name].to_list() for each in self.engine.outputs[name].attributes]
         for row, (since, until) in enumerate(zip(table["start"].to_list(), table["end"].to_list(), strict=True)):
             values = [column[row] for column in columns]

@@ -15,7 +15,7 @@ from cep.core.fluents import beside
 from cep.language.dialects.lars.ast import NOW, LarsAtom, LarsLiteral, LarsProgram, LarsRule
 from cep.language.dialects.lars.column_types import column_types
 from cep.language.dialects.lars.components import components
-from cep.language.dialects.lars.relations import Relations
+from cep.language.dialects.lars.relations import Relations, predicate_of
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast
 from cep.operators.conjunction import And
@@ -36,8 +36,8 @@ from cep.rules.terms import (
     expression_variables,
 )
 
-INCONSISTENT = "no model"
-"""The fluent that holds at ticks at which a constraint is broken."""
+INCONSISTENT = "answer streams"
+"""The fluent that holds at ticks at which a constraint is broken, with their number, 0."""
 
 
 def lowered(program: LarsProgram, source: Source, absent: bool = False) -> ast.SyntaxTree:
@@ -70,9 +70,14 @@ class _Lowering:
                 if not rule.is_fact:
                     self.rule(rule)
         derived = [self.declared(name) for name in self.relations.derived]
-        if self.relations.constrained:
-            derived.append(ast.FluentDeclaration(INCONSISTENT, ()))
         helping, helpers = self.relations.helping()
+        if self.relations.constrained:
+            derived.append(ast.FluentDeclaration(INCONSISTENT, (ast.AttributeTree("models", "int"),)))
+            for each in list(derived[:-1]):
+                own = self.relations.now(each.name)
+                derived.append(replace(each, name=own))
+                helpers.append(own)
+                self.made.append(self.allowed(each.name, len(each.attributes)))
         statements = (
             *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helping
         )  # fmt: skip
@@ -112,7 +117,7 @@ class _Lowering:
         return ast.FluentDeclaration(name, self.attributes(name))
 
     def attributes(self, name: str) -> tuple[ast.AttributeTree, ...]:
-        predicate = self.relations.predicate_of(name)
+        predicate = predicate_of(name)
         types = self.types.get(predicate, ())
         columns: list[str] = []
         for at in range(len(types)):
@@ -125,6 +130,13 @@ class _Lowering:
             found.append(ast.AttributeTree(beside("at", columns), "int"))
         return tuple(found)
 
+    def allowed(self, name: str, width: int) -> ast.WhileRule:
+        """What is given of a fluent: that of it which no constraint forbids."""
+        arguments = tuple(Variable(f"X{at + 1}") for at in range(width))
+        broken = FormulaAtom(INCONSISTENT, (Variable("_"),))
+        formula = And((FormulaAtom(self.relations.now(name), arguments), broken), (False, True))
+        return ast.WhileRule(name, arguments, None, (), formula)
+
     # --- rules ---
 
     def rule(self, rule: LarsRule) -> None:
@@ -133,8 +145,8 @@ class _Lowering:
             return
         head_span = rule.span if rule.head is None else rule.head.span
         if rule.head is None:
-            self.relations.constrained = True
-            self.made.append(ast.WhileRule(INCONSISTENT, (), None, (), body, rule.span, head_span))
+            none = Constant(0, "int", rule.span)
+            self.made.append(ast.WhileRule(INCONSISTENT, (none,), None, (), body, rule.span, head_span))
             return
         name = rule.head.predicate
         arguments, conditions = self.relations.plain(rule.head.arguments)
@@ -149,7 +161,8 @@ class _Lowering:
                 first = self.relations.fresh("first")
                 body = And((body, self.relations.timeline(first)), (False, False), rule.span)
                 conditions.append(Comparison(">=", at, first, rule.span))
-            name, arguments = self.relations.at(name), (*arguments, at)
+            arguments = (*arguments, at)
+        name = self.relations.now(name) if rule.at is None else self.relations.at(name)
         if conditions:
             body = RestrictedFormula(body, tuple(conditions), rule.span)
         self.made.append(ast.WhileRule(name, arguments, None, (), body, rule.span, head_span))

@@ -36,6 +36,10 @@ from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Consta
 
 FIRST_TICK, CLOCK = "first tick", "tick now"
 """The fluents of the first tick, from it on, and of each tick while it is now."""
+AT_TICKS = " at"
+"""The end of the names of fluents of what is derived at ticks."""
+UNCONSTRAINED = "whatever is forbidden"
+"""The end of the names of fluents that hold where constraints are broken, too."""
 BEGINS = "stream begins"
 """The event that says when a stream begins, of those who say so beside its atoms."""
 
@@ -83,19 +87,18 @@ class Relations:
     def derived(self) -> list[str]:
         """The fluents of derived predicates."""
         names = [name for name in dict.fromkeys(self._heads()) if name in self.predicates]
-        return [each for name in names for each in (name, *([self.at(name)] if name in self.placed else []))]
+        return [each for name in names for each in (name, *([at_ticks(name)] if name in self.placed else []))]
 
     def _heads(self) -> list[str]:
         return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
 
-    @staticmethod
-    def at(name: str) -> str:
-        """The fluent of what is derived at ticks."""
-        return f"{name} at"
+    def now(self, name: str) -> str:
+        """The fluent of what is derived of a predicate and true now; with constraints, whether they hold or not."""
+        return f"{name} {UNCONSTRAINED}" if self.constrained else name
 
-    @staticmethod
-    def predicate_of(name: str) -> str:
-        return name.removesuffix(" at")
+    def at(self, name: str) -> str:
+        """The fluent of what is derived at ticks."""
+        return self.now(at_ticks(name))
 
     def facts_of(self, name: str) -> str:
         """The static predicate of the facts of a predicate."""
@@ -157,7 +160,9 @@ class Relations:
     def atom(self, literal: LarsLiteral, name: str | None = None, *more: Expression) -> FormulaAtom:
         """The atom of a literal, perhaps of another relation, with further arguments."""
         own = literal.atom
-        return FormulaAtom(name or own.predicate, (*own.arguments, *more), span=own.span)
+        if name is None:
+            name = self.now(own.predicate) if own.predicate in self.predicates else own.predicate
+        return FormulaAtom(name, (*own.arguments, *more), span=own.span)
 
     def distinct(self, literal: LarsLiteral) -> LarsLiteral:
         """With a variable for each `_`."""
@@ -382,8 +387,8 @@ class Relations:
         made: list[ast.Statement] = []
         number = ast.AttributeTree("number", "int")
         for name in self.derived:
-            if name != self.predicate_of(name):
-                made.append(self._at_now(self.predicate_of(name)))
+            if (predicate := predicate_of(name)) != name:
+                made.append(self._at_now(predicate))
         for ticks in self._filled:
             made.append(ast.FluentDeclaration(filled_name(ticks), (number,)))
             made += self._filled_rules(ticks)
@@ -407,7 +412,7 @@ class Relations:
         arguments = tuple(Variable(f"X{at + 1}") for at in range(len(self.types[name])))
         at = Variable("At")
         formula = FormulaAtom(self.at(name), (*arguments, at))
-        return ast.WhileRule(name, arguments, None, (), OwnTimesFormula(formula, at.name, WindowTicks(self.tick)))
+        return ast.WhileRule(self.now(name), arguments, None, (), OwnTimesFormula(formula, at.name, WindowTicks(self.tick)))
 
     def _filled_rules(self, ticks: int) -> list[ast.Statement]:
         """How many ticks before now a window of so many has: from the first tick on one more at each."""
@@ -421,6 +426,16 @@ class Relations:
         whole = OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick, ticks, None))
         made.append(ast.WhileRule(name, (Constant(ticks, "int"),), None, (), whole))
         return made
+
+
+def at_ticks(name: str) -> str:
+    """The fluent of what is derived of a predicate at ticks, as it is given."""
+    return f"{name}{AT_TICKS}"
+
+
+def predicate_of(name: str) -> str:
+    """The predicate that a fluent is of, as it is given."""
+    return name.removesuffix(AT_TICKS)
 
 
 def filled_name(ticks: int) -> str:
