@@ -173,14 +173,19 @@ class DialectOptions:
         str | None,
         Option(
             metavar="DIALECT",
-            autocompletion=completions.one_of("datalogmtl", "rtec"),
-            help="What the rules are written in: datalogmtl (files `.dmtl`), rtec (`.prolog`); by default what the "
-            "suffix says.",
+            autocompletion=completions.one_of("datalogmtl", "rtec", "lars", "laser"),
+            help="What the rules are written in: datalogmtl (files `.dmtl`), rtec (`.prolog`), lars (`.lars`), laser; by "
+            "default what the suffix says.",
         ),
     ] = None
     tick: Annotated[
         str | None,
-        Option(metavar="DURATION", help="How long the number 1 is in the rules and records of a dialect: 1ms; 1s."),
+        Option(
+            "--tick",
+            "--clock",
+            metavar="DURATION",
+            help="How long the number 1 is in the rules and records of a dialect: 1ms; 1s.",
+        ),
     ] = None
 
     @property

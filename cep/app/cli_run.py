@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cep.app import cli_spark
+from cep.app.answer_modes import ALL, INTERVALS, NEW
 from cep.app.command_line import takes
 from cep.app.opening import ProgramSource, open_batches
 from cep.app.run_options import RunOptions
@@ -26,6 +27,7 @@ from cep.core.logs import objects
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from cep.app.answer_rows import AnswerRows
     from cep.app.conflicts import OutputGuard
     from cep.app.knowledge_updates import KnowledgeUpdates
     from cep.core.schema import Schema
@@ -100,6 +102,9 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
                     {n: t for n, t in changes.items() if n in source.shown}
                 )
                 writer.write(worded(versions.numbered(changes, engine.stable)))
+            elif source.rows is not None:
+                source.rows.see({} if batch is None else batch.tables)
+                writer.write(source.rows.take(tables, engine.watermark, source.rows.tick - 1))
             else:
                 writer.write(clipped(tables, schemas, *stretch))
 
@@ -124,7 +129,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
 @dataclass(frozen=True, slots=True)
 class _Sourced:
     """A program and its input. `shown`: the events to be written, `derived`: with the columns of their changes;
-    `found`: the inputs."""
+    `found`: the inputs; `rows`: what makes rows of answers of changes."""
 
     engine: Engine
     shown: Mapping[str, Schema]
@@ -132,6 +137,7 @@ class _Sourced:
     batches: Iterator[Batch]
     changes: KnowledgeUpdates
     found: Sequence[Input]
+    rows: AnswerRows | None = None
 
 
 @contextmanager
@@ -155,7 +161,7 @@ def _sourced(options: RunOptions) -> _Sourced:
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
         explain=options.sink.explain,
-        changes=options.sink.changes,
+        changes=options.output_mode != INTERVALS,
         start=since,
         until=until,
         revise=options.revised,
@@ -167,6 +173,13 @@ def _sourced(options: RunOptions) -> _Sourced:
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     derived = shown = selected(engine.outputs, options.sink.only)
+    rows = None
+    if options.output_mode in (ALL, NEW):
+        from cep.app.answer_rows import AnswerRows
+        from cep.core.literals import SECOND
+
+        rows = AnswerRows(shown, options.output_mode, options.sink.output_every, options.dialect.ticks or SECOND)
+        derived = rows.outputs
     if engine.withdraws:
         derived = as_written(derived, versions=is_topic(options.sink.output))
     found = find(options.source.inputs, engine.inputs, options.source.format)
@@ -187,7 +200,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     batches = open_batches(read, options.source.batch, schemas, silence, lost)
     if engine.revises:
         batches = changes_of(batches)
-    return _Sourced(engine, shown, derived, batches, changes, found)
+    return _Sourced(engine, shown, derived, batches, changes, found, rows)
 
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter:
@@ -209,7 +222,7 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
             raise refuse("--output-format rtec: clauses have no place for what led to them", "`--output-format jsonl`")
         return RtecWriter(options.sink.output, source.derived, tick_of(source.engine.inputs), opening)
     if rdf is not None:
-        if options.sink.changes:
+        if options.output_mode != INTERVALS:
             raise refuse("--changes: RDF has intervals", "without it, those that still hold have no end")
         return RdfWriter(options.sink.output, source.shown, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 from typer import Option
 
 from cep.app import completions
+from cep.app.answer_modes import ALL, CHANGES, INTERVALS, MODES, NEW
 from cep.app.cli_help import OUTPUT, WATCHING
 from cep.app.cli_options import (
     BatchSize,
@@ -23,6 +24,7 @@ from cep.app.cli_options import (
 from cep.app.command_line import option_values
 from cep.app.durations import duration, instant, refuse, refuse_longer_lateness
 from cep.core.logs import LOGS, Log
+from cep.language.reading import dialect_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,19 @@ class SinkOptions:
     changes: Annotated[
         bool, Option(help="Of fluents write each beginning and end when it is known, not the intervals.")
     ] = False
+    output_mode: Annotated[
+        str | None,
+        Option(
+            metavar="MODE",
+            autocompletion=completions.one_of(*MODES),
+            help="Of fluents: changes, which is what LARS gives; all, what holds at each tick; new, what holds and did "
+            "not at the tick before; intervals.",
+        ),
+    ] = None
+    output_every: Annotated[
+        str | None,
+        Option(metavar="WHEN", help="With all and new, when: at a `signal`, at a `change`, `5s`; by default each tick."),
+    ] = None
     since: Annotated[
         str | None,
         Option("--from", metavar="TIME", help="Write what lies at or after it: 2013-02-09T03:00. Fluents are cut."),
@@ -203,6 +218,26 @@ class RunOptions:
             if value:
                 raise refuse(f"{option} is for Spark", "add `--on spark`")
         return False
+
+    @property
+    def output_mode(self) -> str:
+        """What is written of fluents. CepError: it is none of the modes, or does not go with the rest."""
+        lars = dialect_of(str(self.rules), self.dialect.dialect) in ("lars", "laser")
+        cut = self.sink.since is not None or self.sink.until is not None
+        mode = self.sink.output_mode
+        if mode is None:
+            mode = CHANGES if self.sink.changes or (lars and not cut) else INTERVALS
+        elif mode not in MODES:
+            raise refuse(f"--output-mode: `{mode}` is no mode", f"the modes are {', '.join(MODES)}")
+        elif self.sink.changes and mode != CHANGES:
+            raise refuse(f"--changes, and --output-mode {mode}", "one of them")
+        if mode != INTERVALS and cut:
+            raise refuse(f"--output-mode {mode}: --from and --until cut intervals", "`--output-mode intervals`")
+        if mode in (ALL, NEW) and not lars:
+            raise refuse(f"--output-mode {mode}: this program has no ticks", "`--changes`, or a program of LARS")
+        if self.sink.output_every is not None and mode not in (ALL, NEW):
+            raise refuse("--output-every is for answers at ticks", "`--output-mode all` or `--output-mode new`")
+        return mode
 
     @property
     def revised(self) -> int | None:

@@ -1,0 +1,6 @@
+"""What is written of fluents, and when."""
+
+ALL, NEW, CHANGES, INTERVALS = "all", "new", "changes", "intervals"
+MODES = (CHANGES, ALL, NEW, INTERVALS)
+SIGNAL, CHANGE = "signal", "change"
+"""When answers are written: at ticks with input, at those at which something changes."""

@@ -1,0 +1,113 @@
+"""Answers of LARS programs as rows: at each tick all that holds, or what holds and did not before; out of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.app.answer_modes import CHANGE, NEW, SIGNAL
+from cep.app.durations import duration, refuse
+from cep.core.fluents import EDGE
+from cep.core.schema import Schema
+from cep.core.time import BEGINNING, END_OF_TIME
+
+Ints = NDArray[np.int64]
+Frames = Mapping[str, pl.DataFrame]
+_SINCE, _UNTIL, _TURN = "@since", "@until", "@turn"
+
+
+class AnswerRows:
+    """`schemas`: of the fluents whose changes come; `mode`: ALL or NEW; `every`: when answers are written, None: at every
+    tick; `tick`: microseconds. `outputs`: the schemas of what is written, instants. Raises CepError."""
+
+    def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:
+        self.schemas, self.mode, self.tick = schemas, mode, tick
+        self.outputs = {name: replace(each, fluent=None, point=True) for name, each in schemas.items()}
+        self.every = every
+        self._width = tick
+        if every not in (None, SIGNAL, CHANGE):
+            self._width = duration(every, "--output-every")
+            if not self._width or self._width % tick:
+                raise refuse(f"--output-every: `{every}` is no number of ticks", "`signal`, `change`, or `5s`")
+        self._open: dict[str, pl.DataFrame] = {}
+        self._signals: Ints = np.empty(0, np.int64)
+        self._first: int | None = None
+        self._done = BEGINNING
+
+    def see(self, tables: Frames) -> None:
+        """Input has come."""
+        times = [table["time" if "time" in table.columns else "start"].drop_nulls() for table in tables.values()]
+        found = np.concatenate([each.cast(pl.Int64).to_numpy() for each in times] or [self._signals[:0]])
+        ticks = np.unique(found // self.tick * self.tick)
+        if len(ticks):
+            self._first = int(ticks[0]) if self._first is None else min(self._first, int(ticks[0]))
+            self._signals = np.union1d(self._signals, ticks)
+
+    def take(self, changes: Frames, watermark: int, late: int) -> dict[str, pl.DataFrame]:
+        """Rows of changes up to a watermark, which are known so late."""
+        if self._first is None:
+            return {}
+        end = int(self._signals[-1]) if len(self._signals) else self._done
+        known = end if watermark >= END_OF_TIME else (watermark - late) // self.tick * self.tick
+        at = self._times(max(self._done + 1, self._first), known, changes)
+        found = {}
+        for name in self.schemas:
+            rows = self._rows(name, changes.get(name), at)
+            if rows is not None and rows.height:
+                found[name] = rows
+        self._done = max(self._done, known)
+        self._signals = self._signals[self._signals >= known]
+        return found
+
+    def _times(self, after: int, until: int, changes: Frames) -> Ints:
+        """When answers are written."""
+        if self.every == SIGNAL:
+            return self._signals[(self._signals >= after) & (self._signals <= until)]
+        if self.every == CHANGE:
+            found = [each["time"].drop_nulls().to_numpy() for each in changes.values()]
+            times = np.unique(np.concatenate([*found, self._signals[:0]]))
+            return times[(times >= after) & (times <= until)]
+        first = -(-after // self._width) * self._width
+        return np.arange(first, until + 1, self._width)
+
+    def _rows(self, name: str, changes: pl.DataFrame | None, at: Ints) -> pl.DataFrame | None:
+        """What holds of a fluent at these times, or begins to."""
+        names = [each.name for each in self.schemas[name].attributes]
+        held = self._open.get(name)
+        if changes is not None:
+            since = pl.col("time").fill_null(BEGINNING)
+            begins = changes.filter(pl.col(EDGE) == "begins").select(*names, since.alias(_SINCE))
+            ends = changes.filter(pl.col(EDGE) == "ends").select(*names, pl.col("time").alias(_UNTIL))
+            begins = begins if held is None else pl.concat([held, begins])
+            held = begins.sort(_SINCE).with_columns(_turn(names))
+            ends = ends.sort(_UNTIL).with_columns(_turn(names))
+            held = held.join(ends, on=[*names, _TURN], how="left", nulls_equal=True).drop(_TURN)
+            self._open[name] = held.filter(pl.col(_UNTIL).is_null()).drop(_UNTIL)
+        elif held is not None:
+            held = held.with_columns(pl.lit(None, pl.Int64).alias(_UNTIL))
+        if held is None or not held.height or not len(at):
+            return None
+        since, until = held[_SINCE].to_numpy(), held[_UNTIL].fill_null(END_OF_TIME).to_numpy()
+        first = np.searchsorted(at, since)
+        last = np.searchsorted(at, until)
+        if self.mode == NEW:
+            begun = (first < len(at)) & (first < last)
+            begun[begun] = at[first[begun]] == since[begun]
+            last = np.where(begun, first + 1, first)
+        counts = last - first
+        ends_at = np.cumsum(counts)
+        times = at[np.repeat(first - ends_at + counts, counts) + np.arange(int(ends_at[-1]))]
+        rows = held[np.repeat(np.arange(held.height), counts)].select(names)
+        time = pl.Series("start", times)
+        return pl.DataFrame([time, time.alias("end"), *rows.get_columns()])
+
+
+def _turn(names: Iterable[str]) -> pl.Expr:
+    """How many rows of a tuple came before each."""
+    names = list(names)
+    each = pl.int_range(pl.len())
+    return (each.over(names) if names else each).alias(_TURN)
