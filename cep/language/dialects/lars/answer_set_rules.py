@@ -1,0 +1,423 @@
+"""The rules of a LARS program behind a cycle through negation, as the text of an answer set program.
+
+What the rest of a body asks becomes rules of its own, without such cycles: their heads, `asks.3` for instance, are what
+the solver is given. Under the FLP reduct, which LARS is defined by, and under the solver's these rules say the same:
+what is asked in a window grows with what is derived, whether by ◇, □ or @, and `not` stands before it as a whole. So
+each such literal is an atom of its own, `w3`, with a rule of it (Faber, Leone, Pfeifer, 2004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from cep.language.dialects.lars.ast import (
+    AT,
+    EVERY,
+    NOW,
+    SOME,
+    BodyLiteral,
+    LarsAtom,
+    LarsLiteral,
+    LarsProgram,
+    LarsRule,
+    TimeWindow,
+)
+from cep.operators.answer_sets import AnswerSetRules, AskedWindow, Calculation, DerivedPredicate, symbol_text
+from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
+
+ASKED = "asks."
+"""With this the names of predicates begin that say what the solver is given."""
+BEGUN = f"{ASKED}begun"
+"""What is true at every tick from the first of the stream on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProgram:
+    """A program in two parts. `rest`: what has no cycle through negation, with a rule for each predicate of `inputs`,
+    the relations that `rules` ask; `BEGUN` among them is the first. `names`: of the predicates that `rules` derive."""
+
+    rest: LarsProgram
+    rules: AnswerSetRules
+    inputs: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def split(program: LarsProgram) -> SplitProgram | None:
+    """The program with its cycles through negation, and all that hangs on them, set apart; None: it has none."""
+    names = beyond_cycles(program)
+    if not names:
+        return None
+    writer = _Writer(program, {name: number for number, name in enumerate(sorted(names))})
+    mine = [rule for rule in program.rules if rule.head is None or rule.head.predicate in names]
+    for rule in mine:
+        writer.rule(rule)
+    others = [rule for rule in program.rules if rule not in mine]
+    rest = replace(program, rules=(*others, *writer.asking))
+    return SplitProgram(rest, writer.written(), (BEGUN, *(each.head.predicate for each in writer.asking if each.head)),
+                        tuple(sorted(names)))  # fmt: skip
+
+
+def beyond_cycles(program: LarsProgram) -> frozenset[str]:
+    """The predicates on a cycle through `not`, or through `always` of what is derived, and those that ask them."""
+    derived = program.derived
+    asks: dict[str, set[str]] = {name: set() for name in derived}
+    crossing: set[tuple[str, str]] = set()
+    for rule in program.rules:
+        for each in rule.body if rule.head is not None else ():
+            if isinstance(each, LarsLiteral) and each.atom.predicate in derived:
+                assert rule.head is not None, "of a rule with a head"
+                asks[rule.head.predicate].add(each.atom.predicate)
+                if each.negated or each.modality == EVERY:
+                    crossing.add((rule.head.predicate, each.atom.predicate))
+    reached = {name: _reached(name, asks) for name in derived}
+    cyclic = {name for name, other in crossing if name in reached[other] or name == other}
+    return frozenset(name for name in derived if name in cyclic or reached[name] & cyclic)
+
+
+def _reached(name: str, asks: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        new = asks[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+@dataclass
+class _Writer:
+    """`numbers`: of the predicates that the solver derives."""
+
+    program: LarsProgram
+    numbers: dict[str, int]
+    lines: list[str] = field(default_factory=list)
+    asking: list[LarsRule] = field(default_factory=list)
+    widths: list[int] = field(default_factory=lambda: [0])
+    windows: list[AskedWindow] = field(default_factory=list)
+    calculations: list[Calculation] = field(default_factory=list)
+    aside: int = 0
+    clocked: bool = False
+
+    def __post_init__(self) -> None:
+        mine = [rule for rule in self.program.rules if rule.head is not None and rule.head.predicate in self.numbers]
+        heads = [(rule, rule.head) for rule in mine if rule.head is not None]
+        self.timed = {head.predicate for rule, head in heads if rule.at is not None}
+        self.given = {head.predicate for rule, head in heads if rule.is_fact}
+        self.arities = {head.predicate: len(head.arguments) for _, head in heads}
+
+    def written(self) -> AnswerSetRules:
+        derived = tuple(DerivedPredicate(name, self.arities[name], name in self.timed) for name in sorted(self.numbers))
+        for number, each in enumerate(derived):
+            self.lines.append(f"#show d{number}/{each.arity + each.timed}.")
+        text = "".join(f"{line}\n" for line in self.lines)
+        asked = tuple(self.windows)
+        return AnswerSetRules(text, tuple(self.widths), derived, asked, tuple(self.calculations), self.clocked)
+
+    def rule(self, rule: LarsRule) -> None:
+        if rule.is_fact and rule.head is not None:
+            head = rule.head
+            values = [symbol_text(each.value) for each in head.arguments if isinstance(each, Constant)]
+            assert len(values) == len(head.arguments), "a fact is of constants"
+            self.lines.append(f"{_call(f'g{self.numbers[head.predicate]}', values)}.")
+            return
+        _RuleText(self, rule).write()
+
+    def asked(self, variables: Sequence[str], body: Sequence[BodyLiteral], rule: LarsRule) -> str:
+        """The input of these columns that says for which values this is true."""
+        head = LarsAtom(f"{ASKED}{len(self.widths)}", tuple(Variable(name) for name in variables), rule.span)
+        self.asking.append(LarsRule(head, None, tuple(body), rule.span))
+        self.widths.append(len(variables))
+        return f"i{len(self.widths) - 1}"
+
+    def window(self, window: TimeWindow) -> int:
+        asked = AskedWindow(window.ticks, window.step)
+        if asked not in self.windows:
+            self.windows.append(asked)
+        return self.windows.index(asked)
+
+
+class _RuleText:
+    """One rule on its way."""
+
+    def __init__(self, writer: _Writer, rule: LarsRule) -> None:
+        self.writer, self.rule = writer, rule
+        self.body: list[str] = []
+        self.places: dict[str, str] = {}
+        self.made = 0
+        self.mine = [each for each in rule.body if isinstance(each, LarsLiteral) and self._is_mine(each)]
+        self.ticks = {each.at.name for each in rule.body if isinstance(each, LarsLiteral) and isinstance(each.at, Variable)}
+
+    def _is_mine(self, literal: LarsLiteral) -> bool:
+        return literal.atom.predicate in self.writer.numbers
+
+    def write(self) -> None:
+        others = [each for each in self.rule.body if each not in self.mine]
+        positive = [each for each in others if not isinstance(each, Comparison) and not each.negated]
+        denied = [each for each in others if not isinstance(each, Comparison) and each.negated]
+        compared = [each for each in others if isinstance(each, Comparison)]
+        known = {name for each in positive for name in _bound(each)}
+        positive, calculated = self._calls_apart(positive, known)
+        compared = _assigned(compared, known)
+        groups = _connected(positive)
+        left: list[Comparison] = list(calculated)
+        for each in compared:
+            home = self._home(groups, each)
+            home.append(each) if home is not None else left.append(each)
+        outside: list[LarsLiteral | Graph] = []
+        for other in denied:
+            home = self._home(groups, other)
+            home.append(other) if home is not None else outside.append(other)
+        wanted = self._wanted(left, outside) | _shared(groups)
+        for group in groups:
+            names = sorted({name for each in group for name in _names(each)} & wanted)
+            self.body.append(_call(self.writer.asked(names, group, self.rule), [self._place(name) for name in names]))
+        for comparison in left:
+            self._comparison(comparison)
+        for other in outside:
+            self._denied(other)
+        for literal in self.mine:
+            self._own(literal)
+        head = self._head()
+        begun = self.body or ["i0"]
+        self.writer.lines.append(f"{head} :- {', '.join(begun)}.".lstrip())
+
+    def _wanted(self, left: Iterable[Comparison], outside: Iterable[LarsLiteral | Graph]) -> set[str]:
+        wanted = {name for each in (*left, *outside, *self.mine) for name in _names(each)}
+        if self.rule.head is not None:
+            wanted |= {name for each in self.rule.head.arguments for name in expression_variables(each)}
+        return wanted | set([] if self.rule.at is None else expression_variables(self.rule.at))
+
+    @staticmethod
+    def _home(groups: list[list[BodyLiteral]], each: BodyLiteral) -> list[BodyLiteral] | None:
+        """The group that binds all its variables, or all that one of them is calculated of."""
+        needed = [set(_names(each))]
+        if isinstance(each, Comparison) and each.operator == "=":
+            sides = ((each.left, each.right), (each.right, each.left))
+            needed += [set(expression_variables(other)) for one, other in sides if isinstance(one, Variable)]
+        for names in needed:
+            for group in groups:
+                if names <= {name for other in group for name in _names(other)}:
+                    return group
+        return None
+
+    def _calls_apart(
+        self, positive: list[BodyLiteral], known: set[str]
+    ) -> tuple[list[BodyLiteral], list[Comparison]]:
+        """The literals, with a variable of its own for what is calculated of values that none of them binds."""
+        made, equal = [], []
+        for each in positive:
+            if not isinstance(each, LarsLiteral):
+                made.append(each)
+                continue
+            terms: list[Expression] = []
+            for term in (*each.atom.arguments, *([] if each.at is None else [each.at])):
+                if isinstance(term, Call) and not set(expression_variables(term)) <= known:
+                    name = self._fresh()
+                    if term is each.at:
+                        self.ticks.add(name)
+                    equal.append(Comparison("=", Variable(name), term, term.span))
+                    term = Variable(name)
+                terms.append(term)
+            at = None if each.at is None else terms.pop()
+            made.append(replace(each, atom=replace(each.atom, arguments=tuple(terms)), at=at))
+        return made, equal
+
+    def _fresh(self) -> str:
+        self.made += 1
+        return f"Calculated.{self.made}"
+
+    def _place(self, name: str) -> str:
+        return self.places.setdefault(name, f"V{len(self.places)}")
+
+    def _term(self, expression: Expression) -> str:
+        """A value in the text; what is calculated is a variable of its own."""
+        match expression:
+            case Variable("_"):
+                return "_"
+            case Variable(name):
+                return self._place(name)
+            case Constant(value):
+                return symbol_text(value)
+            case call:
+                place = self._place(self._fresh())
+                self.body.append(f"{place} = {self._calculated(call)}")
+                return place
+
+    def _calculated(self, of: Expression | Comparison) -> str:
+        names = sorted(set(_names(of) if isinstance(of, Comparison) else expression_variables(of)))
+        ticks = frozenset(self.ticks & set(names))
+        self.writer.calculations.append(Calculation(tuple(names), of, ticks, of.span))
+        values = [str(len(self.writer.calculations) - 1), *map(self._place, names)]
+        return f"@c({', '.join(values)})"
+
+    def _comparison(self, each: Comparison) -> None:
+        sides = (each.left, each.right)
+        simple = all(isinstance(side, Variable | Constant) for side in sides)
+        if simple and each.operator in ("=", "!="):
+            self.body.append(f"{self._term(each.left)} {each.operator} {self._term(each.right)}")
+            return
+        if each.operator == "=":
+            for variable, other in (sides, sides[::-1]):
+                if isinstance(variable, Variable):
+                    self.body.append(f"{self._place(variable.name)} = {self._calculated(other)}")
+                    if set(expression_variables(other)) <= self.ticks:
+                        self.ticks.add(variable.name)
+                    return
+        self.body.append(f"{self._calculated(each)} = 1")
+
+    def _denied(self, each: LarsLiteral | Graph) -> None:
+        """`not` of what the solver does not derive, of values that it does."""
+        if isinstance(each, Graph):
+            asked: BodyLiteral = replace(each, negated=False)
+            names = list(dict.fromkeys(each.variables))
+            terms = [self._place(name) for name in names]
+        else:
+            terms, plain = self._plain(each)
+            asked, names = plain, list(dict.fromkeys(_names(plain)))
+        self.body.append(f"not {_call(self.writer.asked(names, [asked], self.rule), terms)}")
+
+    def _plain(self, each: LarsLiteral) -> tuple[list[str], LarsLiteral]:
+        """The literal, not negated, with a variable for all that is calculated; the values of its variables."""
+        arguments: list[Expression] = []
+        values: dict[str, str] = {}
+        for term in (*each.atom.arguments, *([] if each.at is None else [each.at])):
+            if isinstance(term, Call):
+                place = self._term(term)
+                name = next(name for name, known in self.places.items() if known == place)
+                term = Variable(name)
+            if isinstance(term, Variable) and term.name != "_":
+                values[term.name] = self._place(term.name)
+            arguments.append(term)
+        at = None if each.at is None else arguments.pop()
+        plain = replace(each, atom=replace(each.atom, arguments=tuple(arguments)), at=at, negated=False)
+        return list(values.values()), plain
+
+    def _own(self, each: LarsLiteral) -> None:
+        """What the solver derives itself: an atom of the text, or one of its own with a rule."""
+        plainly = not each.negated and each.modality != EVERY
+        if plainly and each.atom.predicate not in self.writer.given:
+            terms = [self._term(term) for term in each.atom.arguments]
+            at = None if each.at is None else self._term(each.at)
+            self.body += self._true(each, terms, at, f"A{self.made}x{len(self.body)}")
+            return
+        values, plain = self._plain(each)
+        inner = _RuleText(self.writer, self.rule)
+        names = dict.fromkeys(name for name in _names(plain))
+        places = [inner._place(name) for name in names]
+        terms = [
+            f"L{number}" if term == Variable("_") else inner._term(term)
+            for number, term in enumerate(plain.atom.arguments)
+        ]
+        at = None if plain.at is None else inner._term(plain.at)
+        own = _call(f"a{self.writer.aside}", places)
+        self.writer.aside += 1
+        self.writer.lines.append(f"{own} :- {', '.join(inner._true(plain, terms, at, 'A'))}.")
+        if each.modality == NOW and each.atom.predicate in self.writer.given:
+            self.writer.lines.append(f"{own} :- {_call(f'g{self.writer.numbers[each.atom.predicate]}', terms)}.")
+        self.body.append(f"{'not ' if each.negated else ''}{_call(own.partition('(')[0], values)}")
+
+    def _true(self, each: LarsLiteral, terms: list[str], at: str | None, fresh: str) -> list[str]:
+        """When it is true, its `not` aside. `fresh`: a variable that is no other's."""
+        writer, name = self.writer, f"d{self.writer.numbers[each.atom.predicate]}"
+        window = each.window
+        assert window is None or isinstance(window, TimeWindow), "windows of tuples are over what comes in"
+        if each.atom.predicate not in writer.timed:
+            found = [_call(name, terms)]
+            if each.modality == AT:
+                writer.clocked = True
+                found.append(f"now({at})")
+            if isinstance(window, TimeWindow) and window.step > 1:
+                found.append(f"n{writer.window(window)}")
+            if isinstance(window, TimeWindow) and each.modality == EVERY and window.ticks:
+                found.append(f"o{writer.window(window)}")
+            return found
+        writer.clocked = True
+        if each.modality == NOW:
+            return [_call(name, [*terms, fresh]), f"now({fresh})"]
+        if window is None:
+            return [_call(name, [*terms, at or fresh])]
+        first, last = f"{fresh}F", f"{fresh}L"
+        asked = f"w{writer.window(window)}({first}, {last})"
+        if each.modality == EVERY:
+            whole = f"{_call(name, [*terms, fresh])} : {fresh} = {first}..{last}"
+            return [asked, f"{first} <= {last}", _call(name, [*terms, last]), whole]
+        tick = at if each.modality == AT and at is not None else fresh
+        assert each.modality in (SOME, AT), "asked in a window"
+        return [_call(name, [*terms, tick]), asked, f"{first} <= {tick}", f"{tick} <= {last}"]
+
+    def _head(self) -> str:
+        head, writer = self.rule.head, self.writer
+        if head is None:
+            return ""
+        terms = [self._term(each) for each in head.arguments]
+        number = writer.numbers[head.predicate]
+        if self.rule.at is not None:
+            tick = self._term(self.rule.at)
+            self.body += ["first(First)", f"{tick} >= First"]
+            writer.clocked = True
+            return _call(f"d{number}", [*terms, tick])
+        if head.predicate in writer.given:
+            self.body.append(f"not {_call(f'g{number}', terms)}")
+        if head.predicate in writer.timed:
+            self.body.append("now(Now)")
+            writer.clocked = True
+            terms = [*terms, "Now"]
+        return _call(f"d{number}", terms)
+
+
+def _call(name: str, terms: Sequence[str]) -> str:
+    return f"{name}({', '.join(terms)})" if terms else name
+
+
+def _names(each: BodyLiteral) -> list[str]:
+    """The variables of a literal, in order, with repetitions."""
+    match each:
+        case LarsLiteral():
+            terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
+            return [name for term in terms for name in expression_variables(term)]
+        case Comparison(_, left, right):
+            return expression_variables(left) + expression_variables(right)
+        case Graph():
+            return list(each.variables)
+
+
+def _bound(each: BodyLiteral) -> list[str]:
+    """The variables that a positive literal binds."""
+    if isinstance(each, LarsLiteral):
+        terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
+        return [term.name for term in terms if isinstance(term, Variable) and term.name != "_"]
+    return _names(each)
+
+
+def _assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
+    """Comparisons, those first that bind a variable of what is known; what they bind is known then."""
+    waiting = list(compared)
+    ordered: list[Comparison] = []
+    while True:
+        for each in waiting:
+            for one, other in ((each.left, each.right), (each.right, each.left)):
+                binds = each.operator == "=" and isinstance(one, Variable) and set(expression_variables(other)) <= known
+                if binds and isinstance(one, Variable) and each not in ordered:
+                    known.add(one.name)
+                    ordered.append(each)
+        if not any(each in waiting for each in ordered):
+            return [*ordered, *waiting]
+        waiting = [each for each in waiting if each not in ordered]
+
+
+def _shared(groups: list[list[BodyLiteral]]) -> set[str]:
+    """The variables that more than one group has."""
+    names = [name for group in groups for name in {name for each in group for name in _names(each)}]
+    return {name for name in names if names.count(name) > 1}
+
+
+def _connected(literals: Iterable[BodyLiteral]) -> list[list[BodyLiteral]]:
+    """Literals in groups that have no variable in common."""
+    groups: list[list[BodyLiteral]] = []
+    for each in literals:
+        names = set(_names(each))
+        joined = [group for group in groups if names & {name for other in group for name in _names(other)}]
+        groups = [group for group in groups if not any(group is other for other in joined)]
+        groups.append([*(other for group in joined for other in group), each])
+    return groups

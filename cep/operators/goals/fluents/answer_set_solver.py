@@ -1,0 +1,309 @@
+"""Answer sets by clingo: the only module that knows it.
+
+solve(facts, last):  the answer set nearest to the last one, or all of them
+
+Facts that come and go are externals of one grounding, which serves as long as nothing comes that it does not know
+(Gebser, Kaminski, Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that ask the tick are grounded
+anew each time. What is found depends on the facts and on those that were grounded, never on earlier searches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import CepError
+from cep.events import Iri, Value
+from cep.operators.answer_sets import AnswerSetRules
+
+if TYPE_CHECKING:
+    from clingo import Control, SolveResult, Symbol
+
+Row = tuple[Value, ...]
+Fact = tuple[int, Row]
+"""The number of an input, and its values."""
+Derived = tuple[int, Row, int | None]
+"""The number of a derived predicate, its values, and its tick; None: it is true now."""
+Calculate = Callable[[int, Row], Value]
+"""What a calculation comes to, by its number; None: to nothing."""
+
+CONFLICTS = 20_000
+"""How long a better answer set is looked for, in conflicts of the search."""
+MOST = 10_000
+"""How many answer sets are told at most."""
+ENDLESS = 1_000_000
+"""After how many calculations the rules are taken to go on without end."""
+RANKED = 30_000
+"""So many atoms have a place in the order that decides between answer sets equally near (clingo: 16 bits)."""
+_HOLDS_ALL = 8
+"""Facts are grounded anew without those that are gone when these are so many times as many as those that are true."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolverLimits:
+    """`seconds`: of one search, None: any; `conflicts`, `most`: as CONFLICTS and MOST."""
+
+    seconds: float | None = None
+    conflicts: int = CONFLICTS
+    most: int = MOST
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`answers`: those that were found, sorted; `late`: the search was given up before there was any."""
+
+    answers: tuple[frozenset[Derived], ...]
+    late: bool = False
+
+
+class AnswerSetSolver:
+    """The answer sets of rules. `written`: how a derived atom is told, which decides between equals."""
+
+    def __init__(
+        self, rules: AnswerSetRules, calculate: Calculate, written: Callable[[Derived], str], limits: SolverLimits
+    ) -> None:
+        required()
+        self.rules, self.calculate, self.written, self.limits = rules, calculate, written, limits
+        self.known: dict[Fact, None] = {}
+        """The facts that are grounded, in the order in which they came."""
+        self._grounded: _Grounding | None = None
+
+    def solve(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int, every: bool) -> Found:
+        """At tick `now` of a stream that began at `first`: the answer set nearest to `last`, or all. CepError: they are
+        more than are told, or the rules go on without end."""
+        grounded = self._grounding(facts, first, now)
+        grounded.assign(facts, last)
+        return grounded.all() if every else grounded.nearest(last)
+
+    def _grounding(self, facts: frozenset[Fact], first: int, now: int) -> _Grounding:
+        if self.rules.follows_ticks:
+            self._grounded = None
+            return _Grounding(self, sorted(facts, key=_order), first, now)
+        new = [each for each in facts if each not in self.known]
+        if new:
+            if len(self.known) > _HOLDS_ALL * len(facts) + 256:
+                self.known, new = {}, list(facts)
+            self.known |= dict.fromkeys(sorted(new, key=_order))
+            self._grounded = None
+        if self._grounded is None:
+            self._grounded = _Grounding(self, list(self.known), first, now)
+        return self._grounded
+
+
+def _order(fact: Fact) -> tuple[int, list[tuple[str, str]]]:
+    return fact[0], [(type(each).__name__, str(each)) for each in fact[1]]
+
+
+@dataclass
+class _Grounding:
+    """Rules, grounded with facts of which some are true at a time."""
+
+    solver: AnswerSetSolver
+    given: list[Fact]
+    first: int
+    now: int
+    control: Control = field(init=False)
+
+    def __post_init__(self) -> None:
+        clingo = required()
+        rules = self.solver.rules
+        options = ["--heuristic=Domain", "--forget-on-step=15", "--warn=none"]
+        self.control = clingo.Control(options, logger=lambda *_: None, message_limit=0)
+        self.control.add("base", [], rules.text + self._ticks())
+        self.facts: dict[Fact, int] = {}
+        with self.control.backend() as backend:
+            for number, row in self.given:
+                atom = backend.add_atom(clingo.Function(f"i{number}", [_symbol(each) for each in row]))
+                if rules.follows_ticks:
+                    backend.add_rule([atom])
+                else:
+                    backend.add_external(atom)
+                    self.facts[number, row] = atom
+        self._ground()
+        self._measure(clingo)
+        self.assigned: set[Fact] = set()
+        self.last: set[Derived] = set()
+
+    def _ticks(self) -> str:
+        """The facts that are about the tick."""
+        rules = self.solver.rules
+        found = ["i0."]
+        if rules.clocked:
+            found.append(f"now({self.now}). first({self.first}).")
+        for number, window in enumerate(rules.windows):
+            first, last = window.span(self.first, self.now)
+            found.append(f"w{number}({first}, {last}).")
+            found += [f"n{number}."] if first <= self.now <= last else []
+            found += [f"o{number}."] if first == self.now == last else []
+        return " ".join(found)
+
+    def _ground(self) -> None:
+        calculations = _Calculations(self.solver)
+        try:
+            self.control.ground([("base", [])], context=calculations)
+        except Exception:
+            if calculations.failed is not None:
+                raise calculations.failed from None
+            raise
+
+    def _measure(self, clingo: Any) -> None:
+        """Tell the solver what distance from the last answer set is, and which of equally near ones comes first."""
+        atoms: dict[Derived, int] = {}
+        for number, each in enumerate(self.solver.rules.derived):
+            for atom in self.control.symbolic_atoms.by_signature(f"d{number}", each.arity + each.timed):
+                values = [_value(argument) for argument in atom.symbol.arguments]
+                tick = values.pop() if each.timed else self.now
+                assert isinstance(tick, int), "ticks are whole numbers"
+                atoms[number, tuple(values), None if tick == self.now else tick] = atom.literal
+        self.atoms = {each: atoms[each] for each in sorted(atoms, key=self.solver.written)}
+        self.was: dict[Derived, int] = {}
+        with self.control.backend() as backend:
+            changed = []
+            for rank, (each, literal) in enumerate(self.atoms.items()):
+                self.was[each] = before = backend.add_atom()
+                backend.add_external(before)
+                changed.append((backend.add_atom(), 1))
+                backend.add_rule([changed[-1][0]], [literal, -before])
+                backend.add_rule([changed[-1][0]], [before, -literal])
+                if rank < RANKED:
+                    place = RANKED - rank
+                    backend.add_heuristic(literal, clingo.backend.HeuristicType.True_, place, place, [])
+            backend.add_minimize(0, changed)
+
+    def assign(self, facts: frozenset[Fact], last: frozenset[Derived]) -> None:
+        if self.facts:
+            for each in self.assigned ^ facts:
+                self.control.assign_external(self.facts[each], each in facts)
+            self.assigned = set(facts)
+        known = {each for each in last if each in self.was}
+        for atom in self.last ^ known:
+            self.control.assign_external(self.was[atom], atom in known)
+        self.last = known
+
+    def nearest(self, last: frozenset[Derived]) -> Found:
+        limits = self.solver.limits
+        found, proved = self._best("opt", limits.conflicts)
+        if found is None and not proved:
+            found, proved = self._best("ignore", None)
+        if found is None:
+            return Found((), not proved)
+        distance = len(found ^ self.last)
+        if distance and proved:
+            least, _ = self._best(f"enum,{distance}", limits.conflicts)
+            found = found if least is None else least
+        return Found((found,))
+
+    def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
+        """The last answer set that a search finds, and whether it came to its end."""
+        settings: Any = self.control.configuration.solve
+        settings.opt_mode, settings.models = mode, 0 if mode == "opt" else 1
+        settings.solve_limit = "umax" if conflicts is None else str(conflicts)
+        found: list[frozenset[Derived]] = []
+        result = self._searched(lambda model: found.append(self._read(model)))
+        ended = not result.interrupted and (mode != "opt" or bool(result.exhausted))
+        return (found[-1] if found else None), ended
+
+    def _searched(self, tell: Callable[[Any], None]) -> SolveResult:
+        """Search for answer sets, for so long as the limits allow."""
+        seconds = self.solver.limits.seconds
+        if seconds is None:
+            return self.control.solve(on_model=tell)
+        with self.control.solve(on_model=tell, async_=True) as search:
+            if not search.wait(seconds):
+                search.cancel()
+            return search.get()
+
+    def _read(self, model: Any) -> frozenset[Derived]:
+        return frozenset(each for each, literal in self.atoms.items() if model.is_true(literal))
+
+    def all(self) -> Found:
+        limits = self.solver.limits
+        settings: Any = self.control.configuration.solve
+        settings.opt_mode, settings.models, settings.solve_limit = "ignore", limits.most + 1, "umax"
+        found: list[frozenset[Derived]] = []
+        self.control.solve(on_model=lambda model: found.append(self._read(model)))
+        if len(found) > limits.most:
+            raise CepError(
+                f"there are more than {limits.most} answer streams at tick {self.now}",
+                hint="`--models 1` gives one of them; constraints, `:- a, b.`, leave fewer",
+                code="answers",
+            )
+        return Found(tuple(sorted(found, key=lambda answer: sorted(map(self.solver.written, answer)))))
+
+
+class _Calculations:
+    """What the grounder calls: `@c(number, ..)`."""
+
+    def __init__(self, solver: AnswerSetSolver) -> None:
+        self.solver = solver
+        self.count = 0
+        self.failed: CepError | None = None
+
+    def c(self, number: Symbol, *arguments: Symbol) -> Symbol | list[Symbol]:
+        self.count += 1
+        calculation = self.solver.rules.calculations[number.number]
+        if self.count > ENDLESS:
+            self.failed = CepError(
+                "this rule goes on without end: it derives what it calculates from again",
+                calculation.span,
+                hint="bound it, as in `T < 100`",
+                code="endless",
+            )
+            raise self.failed
+        try:
+            value = self.solver.calculate(number.number, tuple(_value(each) for each in arguments))
+        except CepError as error:
+            self.failed = error
+            raise
+        return [] if value is None else _symbol(value)
+
+
+def required() -> Any:
+    """The solver. CepError: it is not installed."""
+    try:
+        import clingo
+        import clingo.backend
+    except ImportError:
+        raise CepError(
+            "negation goes in circles here, which takes a solver that is not installed",
+            hint="pip install 'semcep[lars]'",
+            code="solver",
+        ) from None
+    return clingo
+
+
+def _symbol(value: Value) -> Symbol:
+    """As `symbol_text` writes it."""
+    from clingo import Function, Number, String
+
+    match value:
+        case bool():
+            return Function("b", [Number(int(value))])
+        case int():
+            return Number(value) if abs(value) < 2**31 else Function("l", [String(str(value))])
+        case float():
+            return _symbol(int(value)) if value.is_integer() else Function("f", [String(repr(value))])
+        case Iri():
+            return Function("r", [String(str(value))])
+        case _:
+            return String(str(value))
+
+
+def _value(symbol: Symbol) -> Value:
+    from clingo import SymbolType
+
+    if symbol.type == SymbolType.Number:
+        return symbol.number
+    if symbol.type == SymbolType.String:
+        return symbol.string
+    inside = symbol.arguments[0]
+    match symbol.name:
+        case "b":
+            return bool(inside.number)
+        case "l":
+            return int(inside.string)
+        case "f":
+            return float(inside.string)
+        case _:
+            return Iri(inside.string)
