@@ -79,8 +79,15 @@ class Maker:
         self.random.shuffle(body)
         if name is None:
             return LarsRule(None, None, tuple(body))
-        arguments = tuple(self.term(bound) for _ in range(DERIVED[name]))
+        arguments = tuple(self.calculated(bound) for _ in range(DERIVED[name]))
         return LarsRule(LarsAtom(name, arguments), self.put(bound), tuple(body))
+
+    def calculated(self, bound: dict[str, str]) -> Expression:
+        """A value of a head."""
+        found = self.term(bound)
+        if self.numbers and isinstance(found, Variable) and self.random.random() < 0.1:
+            return Call(self.random.choice("+-*"), (found, constant(1)))
+        return found
 
     def choice(self) -> list[LarsRule]:
         """`w(X) :- .., not o(X). o(X) :- .., not w(X).`, where the denied may be asked in windows, too."""
@@ -125,10 +132,7 @@ class Maker:
             bound[name] = "value"
             return Variable(name)
         if known and chance < 0.85:
-            each = Variable(self.random.choice(known))
-            if self.numbers and not fresh and self.random.random() < 0.15:
-                return Call(self.random.choice("+-*"), (each, constant(1)))
-            return each
+            return Variable(self.random.choice(known))
         if fresh and chance < 0.9:
             return Variable("_")
         return self.constant()
@@ -271,7 +275,7 @@ def expression_text(expression: Expression) -> str:
             return value_text(value)
         case Call(function, (one, two)):
             sign = {"mod": "%", "**": "^", "//": "/"}.get(function, function)
-            return f"({expression_text(one)} {sign} {expression_text(two)})"
+            return f"{expression_text(one)} {sign} {expression_text(two)}"
     raise AssertionError(expression)
 
 

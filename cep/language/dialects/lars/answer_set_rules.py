@@ -8,7 +8,7 @@ each such literal is an atom of its own, `w3`, with a rule of it (Faber, Leone, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cep.language.dialects.lars.ast import (
@@ -43,12 +43,16 @@ class SplitProgram:
     names: tuple[str, ...]
 
 
-def split(program: LarsProgram) -> SplitProgram | None:
+Types = Callable[[LarsRule], Mapping[str, str]]
+"""Of the variables of a rule the types, as far as they are known."""
+
+
+def split(program: LarsProgram, types: Types = lambda _: {}) -> SplitProgram | None:
     """The program with its cycles through negation, and all that hangs on them, set apart; None: it has none."""
     names = beyond_cycles(program)
     if not names:
         return None
-    writer = _Writer(program, {name: number for number, name in enumerate(sorted(names))})
+    writer = _Writer(program, {name: number for number, name in enumerate(sorted(names))}, types)
     mine = [rule for rule in program.rules if rule.head is None or rule.head.predicate in names]
     for rule in mine:
         writer.rule(rule)
@@ -91,6 +95,7 @@ class _Writer:
 
     program: LarsProgram
     numbers: dict[str, int]
+    types: Types
     lines: list[str] = field(default_factory=list)
     asking: list[LarsRule] = field(default_factory=list)
     widths: list[int] = field(default_factory=lambda: [0])
@@ -145,6 +150,7 @@ class _RuleText:
         self.body: list[str] = []
         self.places: dict[str, str] = {}
         self.made = 0
+        self.types = writer.types(rule)
         self.mine = [each for each in rule.body if isinstance(each, LarsLiteral) and self._is_mine(each)]
         self.ticks = {each.at.name for each in rule.body if isinstance(each, LarsLiteral) and isinstance(each.at, Variable)}
 
@@ -246,8 +252,8 @@ class _RuleText:
 
     def _calculated(self, of: Expression | Comparison) -> str:
         names = sorted(set(_names(of) if isinstance(of, Comparison) else expression_variables(of)))
-        ticks = frozenset(self.ticks & set(names))
-        self.writer.calculations.append(Calculation(tuple(names), of, ticks, of.span))
+        types = tuple("int" if name in self.ticks else self.types.get(name, "any") for name in names)
+        self.writer.calculations.append(Calculation(tuple(names), types, of, of.span))
         values = [str(len(self.writer.calculations) - 1), *map(self._place, names)]
         return f"@c({', '.join(values)})"
 

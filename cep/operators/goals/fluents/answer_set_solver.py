@@ -32,7 +32,7 @@ CONFLICTS = 20_000
 """How long a better answer set is looked for, in conflicts of the search."""
 MOST = 10_000
 """How many answer sets are told at most."""
-ENDLESS = 1_000_000
+ENDLESS = 100_000
 """After how many calculations the rules are taken to go on without end."""
 RANKED = 30_000
 """So many atoms have a place in the order that decides between answer sets equally near (clingo: 16 bits)."""
@@ -42,11 +42,12 @@ _HOLDS_ALL = 8
 
 @dataclass(frozen=True, slots=True)
 class SolverLimits:
-    """`seconds`: of one search, None: any; `conflicts`, `most`: as CONFLICTS and MOST."""
+    """`seconds`: of one search, None: any; the others as they are described above."""
 
     seconds: float | None = None
     conflicts: int = CONFLICTS
     most: int = MOST
+    endless: int = ENDLESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class _Calculations:
     def c(self, number: Symbol, *arguments: Symbol) -> Symbol | list[Symbol]:
         self.count += 1
         calculation = self.solver.rules.calculations[number.number]
-        if self.count > ENDLESS:
+        if self.count > self.solver.limits.endless:
             self.failed = CepError(
                 "this rule goes on without end: it derives what it calculates from again",
                 calculation.span,

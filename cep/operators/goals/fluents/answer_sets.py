@@ -1,0 +1,372 @@
+"""Answer sets at each tick: goal(F) takes what rules ask and gives what they derive, whenever either changes.
+
+One search serves all ticks over which what is asked is the same. Rules that ask the tick are searched at every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.fluents import KINDS
+from cep.core.interval_sets import INFINITE
+from cep.core.relation import FIRST, Column, Table, bits, empty
+from cep.core.schema import CODED
+from cep.core.stable_order import stable_order
+from cep.core.time import Frontier
+from cep.core.values import MISSING, Pool
+from cep.events import Value
+from cep.operators.answer_sets import COUNTED, GIVEN_FIRST, AnswerSetRules, AnswerSetTables, Calculation
+from cep.operators.goals.contract import (
+    Arrays,
+    Goal,
+    Ints,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver, Derived, Fact, Row, SolverLimits
+from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
+from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.lineage import Lineage
+from cep.rules.expressions.checking import check, check_comparison
+from cep.rules.expressions.evaluate import compile_expression
+from cep.rules.printing import print_argument
+from cep.rules.terms import Comparison, Constant
+
+if TYPE_CHECKING:
+    from cep.operators.answer_sets import AnswerSets
+    from cep.operators.build import GoalBuilder
+
+Line = tuple[int, ...]
+"""A row of whole numbers, as the engine has it."""
+BEGUN, SEARCHED = range(2)
+"""Of the clock: the first tick of the stream, and the last code up to which all is searched; NOTHING before."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSetSpec:
+    """Of an input of so many columns (`width`) those at `take` are a row that is asked, and `kind` says what a change
+    is; `every`: all answer sets are given."""
+
+    width: int
+    take: tuple[int, ...]
+    kind: int
+    rules: AnswerSetRules
+    tables: AnswerSetTables
+    every: bool
+    late: int
+
+    @property
+    def given(self) -> int:
+        """How many columns a row has that is given."""
+        return GIVEN_FIRST + len(self.tables.given_types)
+
+
+class AnswerSetGoal(KeyedState):
+    """The goal of one AnswerSets node."""
+
+    def __init__(self, spec: AnswerSetSpec, pool: Pool, limits: SolverLimits, lineage: Lineage | None = None) -> None:
+        self.spec, self.pool, self.limits, self.lineage = spec, pool, limits, lineage
+        self.waiting = PendingChanges([spec.width], [spec.kind], [spec.late])
+        self.calculate = calculator(spec.rules.calculations, pool)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.solver = AnswerSetSolver(self.spec.rules, self.calculate, self._written, self.limits)
+        self.asked: dict[Line, Fact] = {}
+        """What is asked now; the first input, without columns, says that the stream has begun."""
+        self.lines: dict[Fact, Line] = {}
+        """The rows of the facts that the solver knows."""
+        self.given: set[Line] = set()
+        self.last: frozenset[Derived] = frozenset()
+        self.clock = [NOTHING, NOTHING]
+        self.waiting.clear()
+
+    # --- steps ---
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        ((table, code, begins),) = self.waiting.take(inputs, frontier)
+        until = decided(frontier, self.spec.late)
+        rows = table[[FIRST + column for column in self.spec.take]].T
+        order = stable_order(code)
+        made: list[tuple[int, int, Line]] = []
+        for now, at in self._instants(code[order], until):
+            for row in order[at]:
+                self._take(tuple(rows[row].tolist()), bool(begins[row]), now)
+            if self.clock[BEGUN] != NOTHING:
+                made += [(now, begun, line) for begun, line in self._changes(now)]
+            self.clock[SEARCHED] = now
+        return self._table(made)
+
+    def _instants(self, code: Ints, until: int) -> Iterator[tuple[int, slice]]:
+        """The codes at which to search, and the changes of each, which are sorted."""
+        at, ticks = 0, 2 * self.spec.tables.tick
+        while True:
+            following = int(code[at]) if at < len(code) else INFINITE
+            timed = self._next_tick()
+            if at == len(code) and until >= INFINITE:
+                return  # at the end of the input time stops
+            now = min(following, timed)
+            if now > until or now >= INFINITE:
+                return
+            last = int(np.searchsorted(code, now, "right")) if now == following else at
+            yield now // ticks * ticks if self.spec.rules.follows_ticks else now, slice(at, last)
+            at = last
+
+    def _next_tick(self) -> int:
+        """The code of the next tick at which time alone may change something."""
+        if not self.spec.rules.follows_ticks or self.clock[BEGUN] == NOTHING:
+            return INFINITE
+        ticks = 2 * self.spec.tables.tick
+        return (self.clock[SEARCHED] // ticks + 1) * ticks
+
+    def _take(self, line: Line, begins: bool, now: int) -> None:
+        if not begins:
+            self.asked.pop(line, None)
+            return
+        self.asked[line] = fact = self._fact(line)
+        self.lines[fact] = line
+        if fact[0] == 0 and self.clock[BEGUN] == NOTHING:
+            self.clock[BEGUN] = now // (2 * self.spec.tables.tick)
+
+    def _changes(self, now: int) -> Iterator[tuple[bool, Line]]:
+        """What ends and begins at a code."""
+        tick = now // (2 * self.spec.tables.tick)
+        facts = frozenset(fact for fact in self.asked.values() if fact[0])
+        found = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)
+        if len(self.lines) > 2 * (len(self.solver.known) + len(self.asked)) + 256:
+            kept = {*self.solver.known, *self.asked.values()}
+            self.lines = {fact: line for fact, line in self.lines.items() if fact in kept}
+        if found.late:
+            return
+        if found.answers:
+            self.last = found.answers[0]
+        given = set(self._lines(found.answers))
+        yield from ((False, line) for line in sorted(self.given - given))
+        yield from ((True, line) for line in sorted(given - self.given))
+        self.given = given
+
+    def _lines(self, answers: Sequence[frozenset[Derived]]) -> Iterator[Line]:
+        """The rows of answer sets, and how many there are."""
+        yield (COUNTED, len(answers), 0, *self._encoded(filler_values(self.spec.tables.given_types)))
+        for number, answer in enumerate(answers):
+            for each in answer:
+                yield self._line(each, number if self.spec.every else 0)
+
+    def _line(self, each: Derived, number: int) -> Line:
+        predicate, values, tick = each
+        places = filler_values(self.spec.tables.given_types)
+        for place, value in zip(self.spec.tables.given[predicate], values, strict=True):
+            places[place] = value
+        return (2 * predicate + (tick is not None), tick or 0, number, *self._encoded(places))
+
+    def _encoded(self, values: Sequence[Value]) -> list[int]:
+        types = self.spec.tables.given_types
+        return [int(column_of([value], type, self.pool)[0]) for value, type in zip(values, types, strict=True)]
+
+    def _fact(self, line: Line) -> Fact:
+        tables = self.spec.tables
+        return line[0], tuple(
+            value_of(line[1 + place], tables.asked_types[place], self.pool) for place in tables.asked[line[0]]
+        )
+
+    def _written(self, each: Derived) -> str:
+        name = self.spec.rules.derived[each[0]].name
+        values = ", ".join(map(text_of, each[1]))
+        atom = f"{name}({values})" if values else name
+        return atom if each[2] is None else f"{atom}@{each[2]}"
+
+    def _table(self, made: Sequence[tuple[int, int, Line]]) -> Table:
+        if not made:
+            return empty(self.spec.given + 1)
+        table = np.empty((FIRST + self.spec.given + 1, len(made)), np.int64)
+        table[FIRST:-1] = np.array([line for _, _, line in made], np.int64).T
+        code, begins = (np.array([each[at] for each in made], np.int64) for at in range(2))
+        put_changes(table, FIRST + self.spec.given, code, begins)
+        if self.lineage is not None:
+            self.lineage.name(table)
+        return table
+
+    def due(self) -> int | None:
+        times = [self.waiting.due()]
+        following = self._next_tick()
+        if following < INFINITE:
+            times.append(due(following, self.spec.late))
+        return min((each for each in times if each is not None), default=None)
+
+    def pending(self) -> int:
+        return 2 * self.waiting.count + len(self.given)
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        """What is asked goes when it ends."""
+
+    # --- state ---
+
+    def _state(self) -> Arrays:
+        """What is asked, what waits, what is given, the last answer set, and what the solver knows, in its order."""
+        last = [self._line(each, 0) for each in sorted(self.last, key=self._written)]
+        known = [self.lines[fact] for fact in self.solver.known]
+        return {
+            "asked": _matrix(list(self.asked), len(self.spec.take)),
+            "waiting": self.waiting.state()[0],
+            "given": _matrix(sorted(self.given), self.spec.given),
+            "last": _matrix(last, self.spec.given),
+            "known": _matrix(known, len(self.spec.take)),
+            "clock": np.array([self.clock], np.int64),
+        }
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        asked, given = len(self.spec.take), self.spec.given
+        arrays = restored(batch, asked=asked, waiting=self.spec.width + 1, given=given, last=given, known=asked, clock=2)
+        between(arrays["waiting"][:, 1 + self.spec.kind], 0, KINDS)
+        for name in ("asked", "known"):
+            between(arrays[name][:, 0], 0, len(self.spec.rules.inputs))
+        between(arrays["last"][:, 0], 0, 2 * len(self.spec.rules.derived))
+        demand(len(arrays["clock"]) == 1)
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self._clear()
+        for line in map(tuple, state["known"].tolist()):
+            fact = self._fact(line)
+            self.lines[fact] = line
+            self.solver.known[fact] = None
+        for line in map(tuple, state["asked"].tolist()):
+            self.asked[line] = fact = self._fact(line)
+            self.lines[fact] = line
+        self.given = set(map(tuple, state["given"].tolist()))
+        self.last = frozenset(self._derived(line) for line in state["last"].tolist())
+        self.clock = state["clock"][0].tolist()
+        self.waiting.become([state["waiting"]])
+
+    def _derived(self, line: Sequence[int]) -> Derived:
+        predicate, pinned = divmod(line[0], 2)
+        tables = self.spec.tables
+        values = (
+            value_of(line[GIVEN_FIRST + place], tables.given_types[place], self.pool) for place in tables.given[predicate]
+        )
+        return predicate, tuple(values), line[1] if pinned else None
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        """All of it belongs to every key."""
+        return Parts(lambda: state, lambda: state, lambda: {name: each[:0] for name, each in state.items()})
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return one if len(one["clock"]) else other
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for name, columns in self._coded_columns().items():
+            for column in columns if len(arrays[name]) else ():
+                arrays[name][:, column] = codes(arrays[name][:, column])
+        return to_arrow(arrays)
+
+    def _coded_columns(self) -> dict[str, list[int]]:
+        tables, take = self.spec.tables, self.spec.take
+        asked = [1 + place for place, type in enumerate(tables.asked_types) if type in CODED]
+        given = [GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED]
+        waiting = [1 + take[column] for column in asked]
+        return {"asked": asked, "known": asked, "waiting": waiting, "given": given, "last": given}
+
+    def codes(self) -> list[Ints]:
+        state = self._state()
+        return [state[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
+
+    def coded(self) -> list[Ints]:
+        return self.codes()
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        count = len(self.asked) + len(self.given) + self.waiting.count
+        return count, 100 * count + 100 * len(self.solver.known)
+
+
+def _matrix(lines: Sequence[Line], width: int) -> Ints:
+    return np.array(lines, np.int64).reshape(len(lines), width)
+
+
+# --- values ---
+
+
+def filler_values(types: Sequence[str]) -> list[Value]:
+    """What stands at places that a row does not use."""
+    fillers: dict[str, Value] = {"string": "", "float": 0.0, "bool": False}
+    return [fillers.get(type, 0) for type in types]
+
+
+def value_of(number: int, type: str, pool: Pool) -> Value:
+    """A value of the engine as one of Python."""
+    if type in CODED:
+        return pool.value(number)
+    if type == "float":
+        return float(np.int64(number).view(np.float64))
+    return bool(number) if type == "bool" else number
+
+
+def column_of(values: Sequence[Any], type: str, pool: Pool) -> Column:
+    """Values of Python as a column of the engine, in which floats are their bits."""
+    if type in CODED:
+        return pool.encode_values(values)
+    if type == "float":
+        return bits(np.array(values, np.float64))
+    return np.array(values, np.int64)
+
+
+def text_of(value: Value) -> str:
+    """A value as it stands in an atom."""
+    return str(value) if not isinstance(value, str) else print_argument(Constant(value, "string"))
+
+
+def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int, Row], Value]:
+    """What calculations come to, by number and values."""
+    known: dict[tuple[int, Row], Value] = {}
+    compiled = []
+    for each in calculations:
+        types = dict(zip(each.variables, each.types, strict=True))
+        typed = check_comparison(each.of, types) if isinstance(each.of, Comparison) else check(each.of, types)
+        compiled.append((each, typed.type, compile_expression(typed, pool)))
+
+    def calculate(number: int, values: Row) -> Value:
+        key = (number, values)
+        if key not in known:
+            each, type, evaluate = compiled[number]
+            columns = {
+                name: np.array([value], np.float64) if type == "float" else column_of([value], type, pool)
+                for name, type, value in zip(each.variables, each.types, values, strict=True)
+            }
+            found = evaluate(columns, 1)
+            if len(known) > 100_000:
+                known.clear()
+            known[key] = _single(found, type, pool)
+        return known[key]
+
+    return calculate
+
+
+def _single(column: Column, type: str, pool: Pool) -> Value:
+    """The value of a column of one row; None: it is missing."""
+    if column.dtype == np.float64:
+        return None if np.isnan(column[0]) else float(column[0])
+    number = int(column[0])
+    if number == MISSING:
+        return None
+    return value_of(number, type, pool) if column.dtype != np.bool_ else int(number)
+
+
+def answer_sets_of(node: AnswerSets, builder: GoalBuilder) -> Goal:
+    """The goal of a node."""
+    width = len(builder.types(node.child))
+    spec = AnswerSetSpec(width, node.take, node.kind, node.rules, node.tables, node.every, node.late)
+    return AnswerSetGoal(spec, builder.pool, SolverLimits(node.seconds), builder.lineage)
