@@ -24,6 +24,7 @@ from cep.core.errors import CepError, Source
 from cep.core.fluents import HOLDS
 from cep.engine import Engine
 from cep.events import Iri, Value
+from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.lowering import INCONSISTENT, lowered
 from cep.language.dialects.lars.reader import atom as read_atom
@@ -60,11 +61,13 @@ def answers(
     first tick of the stream, by default that of its first atoms; `last`: the last tick that is asked, by default that
     of its last. `models`: how many answer streams at most, 0: all. Raises CepError.
     """
-    return _Run(program, [] if facts is None else list(facts), stream, first, last).answers()
+    return _Run(program, [] if facts is None else list(facts), stream, first, last, models).answers()
 
 
 class _Run:
-    def __init__(self, program: str, facts: Sequence[str], stream: Stream, first: int | None, last: int | None) -> None:
+    def __init__(
+        self, program: str, facts: Sequence[str], stream: Stream, first: int | None, last: int | None, models: int
+    ) -> None:
         self.read_atoms: dict[str, Atom] = {}
         source = Source(program, "<program>")
         self.program = read(source, TICK)
@@ -76,7 +79,7 @@ class _Run:
             return
         self.stream = [(tick, atoms) for tick, atoms in given if self.first <= tick <= self.last]
         self.types = self._types(given)
-        tree = lowered(self._declared(), source, absent=True)
+        tree = lowered(self._declared(), source, True, AnswerSetOptions(models))
         more = tuple(StaticRule(name, values) for name, values in self.facts)
         tree = replace(tree, statements=(*tree.statements, *more))
         options = CompileOptions(dialect="lars", tick=TICK)

@@ -25,7 +25,7 @@ def column_types(program: LarsProgram, given: Mapping[str, Sequence[str | None]]
         for rule in program.rules:
             if rule.head is None or rule.head.predicate in given:
                 continue
-            known = _variables(rule, found)
+            known = variable_types(rule, found)
             before = found[rule.head.predicate]
             made = tuple(_grown(own, _type(each, known)) for own, each in zip(before, rule.head.arguments))
             changed |= made != before
@@ -44,7 +44,7 @@ def _grown(old: str | None, new: str | None) -> str | None:
     return grown(old, new)
 
 
-def _variables(rule: LarsRule, found: Types) -> dict[str, str]:
+def variable_types(rule: LarsRule, found: Mapping[str, Sequence[str | None]]) -> dict[str, str]:
     """The types of the variables of a rule, as far as they are known."""
     known: dict[str, str] = {}
     for each in rule.body:

@@ -12,8 +12,10 @@ from dataclasses import replace
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.fluents import beside
+from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
+from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions, AnswerSetStatements
 from cep.language.dialects.lars.ast import NOW, LarsAtom, LarsLiteral, LarsProgram, LarsRule
-from cep.language.dialects.lars.column_types import column_types
+from cep.language.dialects.lars.column_types import column_types, variable_types
 from cep.language.dialects.lars.components import components
 from cep.language.dialects.lars.relations import Relations, predicate_of
 from cep.language.fluents import RESERVED
@@ -40,15 +42,16 @@ INCONSISTENT = "answer streams"
 """The fluent that holds at ticks at which a constraint is broken, with their number, 0."""
 
 
-def lowered(program: LarsProgram, source: Source, absent: bool = False) -> ast.SyntaxTree:
-    """The program as a tree of fluents. `absent`: there may be predicates that nothing gives. Raises CepError with all
-    that is wrong."""
-    refuse_cycles(program, source)
-    return _Lowering(program, source).tree(absent)
+def lowered(
+    program: LarsProgram, source: Source, absent: bool = False, options: AnswerSetOptions | None = None
+) -> ast.SyntaxTree:
+    """The program as a tree of fluents. `absent`: there may be predicates that nothing gives; `options`: of answer sets.
+    Raises CepError with all that is wrong."""
+    return _Lowering(program, source, options or AnswerSetOptions()).tree(absent)
 
 
 class _Lowering:
-    def __init__(self, program: LarsProgram, source: Source) -> None:
+    def __init__(self, program: LarsProgram, source: Source, options: AnswerSetOptions) -> None:
         self.source = source
         self.errors = Mistakes()
         self.events = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
@@ -58,6 +61,25 @@ class _Lowering:
         self.types = column_types(self.program, given)
         self.relations = Relations(self.program, self.events, self.types)
         self.made: list[ast.WhileRule] = []
+        self.answer_sets: AnswerSetStatements | None = None
+        parts = split(self.program, lambda rule: variable_types(rule, self.types))
+        if parts is not None:
+            self._set_apart(parts, given, options)
+
+    def _set_apart(
+        self, parts: SplitProgram, given: Mapping[str, Sequence[str | None]], options: AnswerSetOptions
+    ) -> None:
+        """Lower the part without cycles through negation; the rest are answer sets."""
+        whole = self.relations
+        self.program = living(parts.rest, self.events)
+        self.types |= {name: types for name, types in column_types(parts.rest, given).items() if name not in self.types}
+        self.relations = Relations(self.program, self.events, self.types)
+        self.relations.column_names |= whole.column_names
+        self.relations.constrained = True
+        timeline = self.relations.timeline(self.relations.fresh("first"))
+        self.answer_sets = AnswerSetStatements(
+            parts, self.types, self.relations, options, INCONSISTENT, timeline
+        )
 
     def tree(self, absent: bool) -> ast.SyntaxTree:
         if not absent:
@@ -70,7 +92,12 @@ class _Lowering:
                 if not rule.is_fact:
                     self.rule(rule)
         derived = [self.declared(name) for name in self.relations.derived]
+        solved: list[ast.Statement] = []
+        if self.answer_sets is not None:
+            solved = [*self.answer_sets.statements(), *map(self.solved, self.answer_sets.fluents)]
         helping, helpers = self.relations.helping()
+        if self.answer_sets is not None:
+            helpers += self.answer_sets.helpers
         if self.relations.constrained:
             derived.append(ast.FluentDeclaration(INCONSISTENT, (ast.AttributeTree("models", "int"),)))
             for each in list(derived[:-1]):
@@ -79,7 +106,7 @@ class _Lowering:
                 helpers.append(own)
                 self.made.append(self.allowed(each.name, len(each.attributes)))
         statements = (
-            *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helping
+            *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helping, *solved
         )  # fmt: skip
         return ast.SyntaxTree(statements, self.source, (), frozenset(helpers))
 
@@ -116,6 +143,11 @@ class _Lowering:
         """The fluent of a relation."""
         return ast.FluentDeclaration(name, self.attributes(name))
 
+    def solved(self, name: str) -> ast.FluentDeclaration:
+        """The fluent of a relation that answer sets give."""
+        assert self.answer_sets is not None, "there are some"
+        return ast.FluentDeclaration(name, self.answer_sets.attributes(self.attributes(name)))
+
     def attributes(self, name: str) -> tuple[ast.AttributeTree, ...]:
         predicate = predicate_of(name)
         types = self.types.get(predicate, ())
@@ -133,7 +165,7 @@ class _Lowering:
     def allowed(self, name: str, width: int) -> ast.WhileRule:
         """What is given of a fluent: that of it which no constraint forbids."""
         arguments = tuple(Variable(f"X{at + 1}") for at in range(width))
-        broken = FormulaAtom(INCONSISTENT, (Variable("_"),))
+        broken = FormulaAtom(INCONSISTENT, (Constant(0, "int"),))
         formula = And((FormulaAtom(self.relations.now(name), arguments), broken), (False, True))
         return ast.WhileRule(name, arguments, None, (), formula)
 
@@ -253,26 +285,3 @@ def condition_is_ready(condition: Condition, known: set[str], last: bool) -> boo
         isinstance(side, Variable) and side.name == missing[0] and missing[0] not in expression_variables(other)
         for side, other in sides
     )
-
-
-
-
-def refuse_cycles(program: LarsProgram, source: Source) -> None:
-    """Raises CepError for each component that goes round through negation."""
-    errors = Mistakes()
-    for each in components(program):
-        if each.cyclic is not None:
-            way = " -> ".join(f"`{name}`" for name in (*each.cyclic.predicates, each.cyclic.predicates[0]))
-            literal = each.cyclic.literals[0]
-            what = "`not`" if literal.negated else "`always`"
-            errors.append(
-                CepError(
-                    f"{way} goes round through {what}: such a component is an answer set program",
-                    source,
-                    literal.span,
-                    f"what is under {what} does not depend on what it defines",
-                    "recursion",
-                )
-            )
-    if errors:
-        raise CepErrors(errors)

@@ -1,0 +1,174 @@
+"""Answer sets among the fluents of a LARS program: what the solver is asked, what it gives, and whose atoms that are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cep.core.errors import NOWHERE, Span
+from cep.core.fluents import beside
+from cep.events import Iri
+from cep.language.dialects.lars.answer_set_rules import BEGUN, SplitProgram
+from cep.language.dialects.lars.relations import Relations, at_ticks
+from cep.language.syntax import ast
+from cep.operators.answer_sets import COUNTED, GIVEN_FIRST, AnswerSetFormula, AnswerSetTables
+from cep.operators.supports import FormulaAtom
+from cep.plan.formula import Formula
+from cep.rules.terms import Constant, Expression, Variable
+
+ASKS, GIVES = "what is asked", "what is given"
+"""The fluents of what the solver is asked, and of what it gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSetOptions:
+    """`models`: 1, of several answer streams the one nearest to the last; 0: all. `seconds`: for how long a search may
+    go on, None: any."""
+
+    models: int = 1
+    seconds: float | None = None
+
+    @property
+    def every(self) -> bool:
+        return self.models == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Places by type, and of each relation those of its columns."""
+
+    types: tuple[str, ...]
+    of: tuple[tuple[int, ...], ...]
+
+
+def placed(relations: Sequence[Sequence[str]]) -> Placed:
+    """Relations, by the types of their columns, in one table: each has of a type as many places as it needs."""
+    types: list[str] = []
+    made = []
+    for columns in relations:
+        free = list(range(len(types)))
+        own = []
+        for type in columns:
+            place = next((each for each in free if types[each] == type), None)
+            if place is None:
+                types.append(type)
+                place = len(types) - 1
+            else:
+                free.remove(place)
+            own.append(place)
+        made.append(tuple(own))
+    return Placed(tuple(types), tuple(made))
+
+
+class AnswerSetStatements:
+    """`types`: of the arguments of all predicates, those of `parts.inputs`, too. `inconsistent`: the fluent that holds
+    where there is no answer stream; `timeline`: what holds from the first tick on."""
+
+    def __init__(
+        self,
+        parts: SplitProgram,
+        types: Mapping[str, Sequence[str]],
+        relations: Relations,
+        options: AnswerSetOptions,
+        inconsistent: str,
+        timeline: Formula,
+    ) -> None:
+        self.parts, self.options, self.inconsistent, self.timeline = parts, options, inconsistent, timeline
+        self.relations = relations
+        self.asked = placed([() if name == BEGUN else types[name] for name in parts.inputs])
+        self.given = placed([types[name] for name in parts.names])
+        self.tables = AnswerSetTables(self.asked.types, self.asked.of, self.given.types, self.given.of, relations.tick)
+
+    @property
+    def helpers(self) -> list[str]:
+        """The fluents that only help."""
+        return [ASKS, GIVES, *self.parts.inputs[1:]]
+
+    @property
+    def fluents(self) -> list[str]:
+        """Those of the predicates that the solver derives."""
+        pairs = zip(self.parts.names, self.parts.rules.derived, strict=True)
+        return [fluent for name, each in pairs for fluent in (name, at_ticks(name))[: 1 + each.timed]]
+
+    def statements(self) -> list[ast.Statement]:
+        made: list[ast.Statement] = [_declared(ASKS, ("int", *self.asked.types))]
+        for number, name in enumerate(self.parts.inputs):
+            if name != BEGUN and name not in self.relations.predicates:
+                continue  # it is never true
+            own = [Variable(f"X{at}") for at in range(len(self.asked.of[number]))]
+            formula = self.timeline if name == BEGUN else FormulaAtom(self.relations.now(name), tuple(own))
+            places: list[Expression] = [_filler(type) for type in self.asked.types]
+            for place, variable in zip(self.asked.of[number], own, strict=True):
+                places[place] = variable
+            made.append(_rule(ASKS, (Constant(number, "int"), *places), formula))
+        columns = ("int",) * GIVEN_FIRST + self.given.types
+        asks = [f"A{at}" for at in range(1 + len(self.asked.types))]
+        gives = [f"G{at}" for at in range(len(columns))]
+        atom = FormulaAtom(ASKS, tuple(map(Variable, asks)))
+        options = self.options
+        found = AnswerSetFormula(
+            atom, tuple(asks), tuple(gives), self.parts.rules, self.tables, options.every, options.seconds
+        )
+        made += [_declared(GIVES, columns), _rule(GIVES, tuple(map(Variable, gives)), found)]
+        count = Variable("Count") if options.every else Constant(0, "int")
+        made.append(_rule(self.inconsistent, (count,), self._given(COUNTED, count, (), ())))
+        for number, each in enumerate(self.parts.rules.derived):
+            made += self._derived(number, each.timed)
+        return made
+
+    def _derived(self, number: int, timed: bool) -> list[ast.Statement]:
+        """The rules of a predicate: now, and at ticks."""
+        name, places = self.parts.names[number], self.given.of[number]
+        own = tuple(Variable(f"X{at}") for at in range(len(places)))
+        model = (Variable("Model"),) if self.options.every else ()
+        made: list[ast.Statement] = [
+            _rule(name, (*own, *model), self._given(2 * number, Variable("_"), places, (*own, *model)))
+        ]
+        if timed:
+            at = Variable("At")
+            given = self._given(2 * number + 1, at, places, (*own, *model))
+            made.append(_rule(at_ticks(name), (*own, at, *model), given))
+        return made
+
+    def _given(
+        self, number: int, at: Expression, places: Sequence[int], variables: Sequence[Variable]
+    ) -> FormulaAtom:
+        arguments: list[Expression] = [Variable("_") for _ in range(GIVEN_FIRST + len(self.given.types))]
+        arguments[:2] = [Constant(number, "int"), at]
+        for place, variable in zip(places, variables):
+            arguments[GIVEN_FIRST + place] = variable
+        if len(variables) > len(places):
+            arguments[2] = variables[-1]
+        named = [Variable(f"Any{at}") if each == Variable("_") else each for at, each in enumerate(arguments)]
+        return FormulaAtom(GIVES, tuple(named))
+
+    def attributes(self, attributes: Sequence[ast.AttributeTree]) -> tuple[ast.AttributeTree, ...]:
+        """Those of a predicate's fluent, with the number of the answer stream where all are given."""
+        if not self.options.every:
+            return tuple(attributes)
+        return (*attributes, ast.AttributeTree(beside("model", [each.name for each in attributes]), "int"))
+
+
+def _declared(name: str, types: Sequence[str]) -> ast.FluentDeclaration:
+    return ast.FluentDeclaration(name, tuple(ast.AttributeTree(f"c{at}", type) for at, type in enumerate(types)))
+
+
+def _rule(name: str, arguments: Sequence[Expression], formula: Formula, span: Span = NOWHERE) -> ast.WhileRule:
+    return ast.WhileRule(name, tuple(arguments), None, (), formula, span, span)
+
+
+def _filler(type: str) -> Constant:
+    """What stands at a place that a row does not use."""
+    match type:
+        case "string":
+            return Constant("", "string")
+        case "float":
+            return Constant(0.0, "float")
+        case "bool":
+            return Constant(False, "bool")
+        case "iri":
+            return Constant(Iri("x:"), "iri")
+        case "any":
+            return Constant(0, "int")
+        case _:
+            return Constant(0, type)
