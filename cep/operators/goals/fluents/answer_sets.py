@@ -17,7 +17,7 @@ from cep.core.interval_sets import INFINITE
 from cep.core.relation import FIRST, Column, Table, bits, empty
 from cep.core.schema import CODED
 from cep.core.stable_order import stable_order
-from cep.core.time import Frontier
+from cep.core.time import END_OF_TIME, Frontier
 from cep.core.values import MISSING, Pool
 from cep.events import Value
 from cep.operators.answer_sets import COUNTED, GIVEN_FIRST, AnswerSetRules, AnswerSetTables, Calculation
@@ -99,32 +99,36 @@ class AnswerSetGoal(KeyedState):
         rows = table[[FIRST + column for column in self.spec.take]].T
         order = stable_order(code)
         made: list[tuple[int, int, Line]] = []
-        for now, at in self._instants(code[order], until):
+        for now, at in self._instants(code[order], until, frontier.latest):
             for row in order[at]:
                 self._take(tuple(rows[row].tolist()), bool(begins[row]), now)
             if self.clock[BEGUN] != NOTHING:
                 made += [(now, begun, line) for begun, line in self._changes(now)]
             self.clock[SEARCHED] = now
+        if until >= INFINITE:
+            self.clock[SEARCHED] = INFINITE
         return self._table(made)
 
-    def _instants(self, code: Ints, until: int) -> Iterator[tuple[int, slice]]:
-        """The codes at which to search, and the changes of each, which are sorted."""
-        at, ticks = 0, 2 * self.spec.tables.tick
+    def _instants(self, code: Ints, until: int, latest: int) -> Iterator[tuple[int, slice]]:
+        """The codes at which to search, and the changes of each, which are sorted. At the end of the input time alone
+        goes on to `latest`, and where that is not said it stops."""
+        at = 0
+        alone = until
+        if until >= INFINITE:
+            alone = 2 * latest + 1 if latest < END_OF_TIME else NOTHING
         while True:
             following = int(code[at]) if at < len(code) else INFINITE
             timed = self._next_tick()
-            if at == len(code) and until >= INFINITE:
-                return  # at the end of the input time stops
             now = min(following, timed)
-            if now > until or now >= INFINITE:
+            if now >= INFINITE or (at == len(code) and now > alone):
                 return
             last = int(np.searchsorted(code, now, "right")) if now == following else at
-            yield now // ticks * ticks if self.spec.rules.follows_ticks else now, slice(at, last)
+            yield now, slice(at, last)
             at = last
 
     def _next_tick(self) -> int:
         """The code of the next tick at which time alone may change something."""
-        if not self.spec.rules.follows_ticks or self.clock[BEGUN] == NOTHING:
+        if not self.spec.rules.follows_ticks or NOTHING in self.clock or self.clock[SEARCHED] >= INFINITE:
             return INFINITE
         ticks = 2 * self.spec.tables.tick
         return (self.clock[SEARCHED] // ticks + 1) * ticks
