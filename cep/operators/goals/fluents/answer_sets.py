@@ -360,13 +360,13 @@ def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int
 
 
 def _single(column: Column, type: str, pool: Pool) -> Value:
-    """The value of a column of one row; None: it is missing."""
+    """The value of a column of one row, of a comparison 1 or 0; None: it is missing."""
     if column.dtype == np.float64:
         return None if np.isnan(column[0]) else float(column[0])
     number = int(column[0])
     if number == MISSING:
         return None
-    return value_of(number, type, pool) if column.dtype != np.bool_ else int(number)
+    return number if type == "bool" else value_of(number, type, pool)
 
 
 def answer_sets_of(node: AnswerSets, builder: GoalBuilder) -> Goal:
