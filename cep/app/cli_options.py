@@ -173,9 +173,9 @@ class DialectOptions:
         str | None,
         Option(
             metavar="DIALECT",
-            autocompletion=completions.one_of("datalogmtl", "rtec", "lars", "laser"),
-            help="What the rules are written in: datalogmtl (files `.dmtl`), rtec (`.prolog`), lars (`.lars`), laser; by "
-            "default what the suffix says.",
+            autocompletion=completions.one_of("datalogmtl", "lars", "laser", "rtec"),
+            help="What the rules are written in: datalogmtl (files `.dmtl`), lars (`.lars`), laser, rtec (`.prolog`); "
+            "by default what the suffix says.",
         ),
     ] = None
     tick: Annotated[
@@ -184,7 +184,7 @@ class DialectOptions:
             "--tick",
             "--clock",
             metavar="DURATION",
-            help="How long the number 1 is in the rules and records of a dialect: 1ms; 1s.",
+            help="How long the number 1 is in the rules and records of a dialect, a tick of its clock: 1ms; 1s.",
         ),
     ] = None
 

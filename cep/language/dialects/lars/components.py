@@ -119,8 +119,9 @@ def _strongly_connected(edges: dict[str, list[_Edge]]) -> Iterator[frozenset[str
 
 
 def _cycle(inside: list[_Edge]) -> Cycle | None:
-    """The shortest way round with the first negative edge of a component; None: it has none."""
-    negative = next((edge for edge in inside if edge.negative), None)
+    """The shortest way round with the first `not` of a component, or else the first □; None: it has neither."""
+    negative = next((edge for edge in inside if edge.literal.negated), None)
+    negative = negative or next((edge for edge in inside if edge.negative), None)
     if negative is None:
         return None
     out: dict[str, list[_Edge]] = {}
