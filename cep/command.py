@@ -160,6 +160,7 @@ def check(options: CheckOptions) -> int:
     Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
     what never forgets, for instance. The exit status is 2 if there is an error.
     """
+    from cep.app.lars_check import LarsCheck
     from cep.runtime.run_stats import count
 
     refused = False
@@ -172,6 +173,12 @@ def check(options: CheckOptions) -> int:
     for path in options.rules:
         try:
             text = text_of(path)
+            lars = LarsCheck.of(text, path, options.dialect)
+            if lars is not None:
+                lars.show_circles()
+                if lars.undeclared:
+                    lars.conclude(path, ())
+                    continue
             tables = facts_of(options.knowledge.facts, text, str(path), options.dialect.dialect, options.dialect.ticks)
             engine = ProgramSource.of(path, text, tables, known, None, options.dialect).engine(alerts=True)
         except CepError as error:
@@ -180,6 +187,9 @@ def check(options: CheckOptions) -> int:
             say(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
             continue
         warnings = warnings_of(engine, path, tables)
+        if lars is not None:
+            lars.conclude(path, warnings)
+            continue
         for number, warning in enumerate(warnings):
             if number:
                 typer.echo(err=True)
@@ -206,7 +216,7 @@ def convert(options: ConvertOptions) -> None:
       cep convert description.prolog --tick 1ms > rules.cep
 
     It means the same. Names that could not be written so are spelled differently: `Flag` is `flag`. What comes in of a
-    fluent are records with `start` and `end`.
+    fluent are records with `start` and `end`. A program of LARS is printed in the syntax of `.lars` files.
     """
     from cep.language.reading import converted
 

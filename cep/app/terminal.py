@@ -180,7 +180,7 @@ def announce_compiling(log: Log = plain) -> None:
         tell(lambda: log("compiling", "compiling kernels, once: some seconds"))
 
 
-def complain(message: CepError | Warning) -> None:
+def complain(message: CepError | Warning | str) -> None:
     """Write a whole message to standard error; in colours on a terminal."""
     for line in str(message).splitlines():
         if line.startswith("hint: "):

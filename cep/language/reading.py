@@ -8,7 +8,9 @@ from cep.core.errors import CepError, Source
 from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
 from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
-from cep.language.dialects.lars.programs import read_laser, read_lars
+from cep.language.dialects.lars.ast import LarsProgram
+from cep.language.dialects.lars.printer import print_program as print_lars
+from cep.language.dialects.lars.programs import program_of, read_lars, read_laser
 from cep.language.dialects.rtec.reader import read as read_rtec
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
@@ -23,6 +25,8 @@ _READERS: Mapping[str, Callable[[Source, int], ast.SyntaxTree]] = {
     "datalogmtl": read_datalogmtl, "rtec": read_rtec, "lars": read_lars, "laser": read_laser
 }  # fmt: skip
 DIALECTS = tuple(_READERS)
+LARS = ("lars", "laser")
+"""The dialects that are LARS, in one notation or the other."""
 
 
 def dialect_of(name: str, dialect: str | None = None) -> str | None:
@@ -36,8 +40,23 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
     return dialect
 
 
+def lars_program(
+    text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None
+) -> LarsProgram | None:
+    """The program of LARS that a text is; None: it is of no such dialect. Raises CepError."""
+    found = dialect_of(name, dialect)
+    if found not in LARS:
+        return None
+    if len(text) > LONGEST:
+        raise too_long(name)
+    return program_of(Source(text, name), found, SECOND if tick is None else tick)
+
+
 def converted(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> str:
-    """A program in our own language, which means the same. Raises CepError."""
+    """A program in our own language, which means the same; one of LARS in Ticker's syntax. Raises CepError."""
+    lars = lars_program(text, name, dialect, tick)
+    if lars is not None:
+        return print_lars(lars)
     return print_program(spelled(read(text, name, dialect, tick)))
 
 

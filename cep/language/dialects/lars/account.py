@@ -6,20 +6,41 @@ from cep.core.errors import Source, render
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.components import Cycle, components
 from cep.language.dialects.lars.printer import print_literal, print_rule
+from cep.language.dialects.lars.safety import atoms
+from cep.language.syntax.ast import EventDeclaration
+from cep.rules.static.typed_facts import FactDeclaration
 
 LONGEST = 4
 """Rules of a cycle that are shown."""
 
 
-def account(program: LarsProgram, source: Source) -> tuple[str, ...]:
-    """A text for each component that is no stratified one, with its place; then how many there are of each kind."""
+def circles(program: LarsProgram, source: Source) -> list[str]:
+    """A text for each component that is not stratified, with its place and why."""
+    return [told(each.cyclic, program, source) for each in components(program) if each.cyclic is not None]
+
+
+def counted(program: LarsProgram) -> list[str]:
+    """How many rules and components there are, of each kind."""
     found = [each for each in components(program) if each.predicates]
-    cyclic = [each.cyclic for each in found if each.cyclic is not None]
+    cyclic = sum(each.cyclic is not None for each in found)
     recursive = sum(each.recursive and each.cyclic is None for each in found)
-    parts = [f"{len(found)} component{'' if len(found) == 1 else 's'}"]
+    parts = [_number(len(program.rules), "rule"), _number(len(found), "component")]
     parts += [f"{recursive} recursive"] if recursive else []
-    parts += [f"{len(cyclic)} not stratified, run as answer set programs"] if cyclic else []
-    return (*(told(each, program, source) for each in cyclic), ", ".join(parts))
+    return parts + ([f"{cyclic} not stratified"] if cyclic else [])
+
+
+def comes_in(program: LarsProgram) -> list[str]:
+    """The predicates of bodies that nothing in the program gives, where it declares no events."""
+    if any(isinstance(each, EventDeclaration) for each in program.declarations):
+        return []
+    facts = {each.head.predicate for each in program.rules if each.is_fact and each.head is not None}
+    facts |= {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
+    asked = dict.fromkeys(atom.predicate for atom, literal in atoms(program) if literal is not None)
+    return [name for name in asked if name not in facts and name not in program.derived]
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def told(cycle: Cycle, program: LarsProgram, source: Source) -> str:

@@ -1,0 +1,61 @@
+"""What `cep check` says of a program of LARS besides what it says of any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from cep.app.cli_options import DialectOptions
+from cep.app.terminal import complain, say
+from cep.core.errors import Source, Warning
+from cep.language.dialects.lars.account import circles, comes_in, counted
+from cep.language.dialects.lars.advice import advice
+from cep.language.dialects.lars.ast import LarsProgram
+
+
+@dataclass(frozen=True, slots=True)
+class LarsCheck:
+    """A program as it is written. `undeclared`: what comes in of one that declares no events: it is not compiled."""
+
+    program: LarsProgram
+    source: Source
+    undeclared: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str, path: Path, options: DialectOptions) -> LarsCheck | None:
+        """None: it is no program of LARS. Raises CepError with all that is wrong."""
+        from cep.language.reading import lars_program
+
+        program = lars_program(text, str(path), options.dialect, options.ticks)
+        if program is None:
+            return None
+        return cls(program, Source(text, str(path)), tuple(comes_in(program)))
+
+    def show_circles(self) -> None:
+        """Why components are not stratified."""
+        for each in circles(self.program, self.source):
+            complain(each)
+            typer.echo(err=True)
+
+    def conclude(self, path: Path, compiled: Sequence[Warning]) -> None:
+        """The warnings, those of what was compiled too, and how much there is of what."""
+        from cep.runtime.run_stats import count
+
+        known = {each.span for each in compiled}
+        own = [each for each in advice(self.program, self.source) if each.span not in known]
+        warnings = [*compiled, *own]
+        for number, warning in enumerate(warnings):
+            if number:
+                typer.echo(err=True)
+            complain(warning)
+        if self.undeclared:
+            names = ", ".join(f"`{each}`" for each in self.undeclared[:5]) + (
+                ", ..." if len(self.undeclared) > 5 else ""
+            )
+            hint = f"`event {self.undeclared[0]}(...).` would declare what its records hold"
+            typer.echo(f"{path}: not declared, so not compiled: {names}; {hint}", err=True)
+        counts = (*counted(self.program), count(0, "error"), count(len(warnings), "warning"))
+        say(f"{path}: {', '.join(counts)}")
