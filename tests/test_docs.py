@@ -65,6 +65,7 @@ PAGES = (
     DOCS / "limits.md",
     DOCS / "benchmarks.md",
     DOCS / "revision.md",
+    DOCS / "lars.md",
 )
 SCALES = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}
 _ROW = re.compile(r"(.+? @ (?:\[[^\]]*\]|\S+(?: (?:ms|s|min|h|d)\b)?))(?: |$)")
@@ -214,7 +215,7 @@ def test_commands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for block in blocks(page):
         if "/" in block.name:
             assert (ROOT / block.name).read_text(encoding="utf-8") == block.text
-        elif block.name and block.kind in ("cep", "csv", "json", "turtle"):
+        elif block.name and block.kind in ("cep", "csv", "json", "lars", "turtle"):
             Path(block.name).write_text(block.text, encoding="utf-8")
         for said in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:] if block.kind == "console" else ():
             command, _, printed = said.partition("\n")

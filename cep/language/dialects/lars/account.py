@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cep.core.errors import Source, render
+from cep.core.errors import Source, Span, render
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.components import Cycle, components
-from cep.language.dialects.lars.printer import print_literal, print_rule
 from cep.language.dialects.lars.safety import atoms
 from cep.language.syntax.ast import EventDeclaration
 from cep.rules.static.typed_facts import FactDeclaration
@@ -16,7 +15,7 @@ LONGEST = 4
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
     """A text for each component that is not stratified, with its place and why."""
-    return [told(each.cyclic, program, source) for each in components(program) if each.cyclic is not None]
+    return [told(each.cyclic, source) for each in components(program) if each.cyclic is not None]
 
 
 def counted(program: LarsProgram) -> list[str]:
@@ -39,23 +38,30 @@ def comes_in(program: LarsProgram) -> list[str]:
     return [name for name in asked if name not in facts and name not in program.derived]
 
 
+def excerpt(source: Source, span: Span, longest: int = 100) -> str:
+    """What is written there, on one line."""
+    lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
+    lines[-1] = lines[-1][: span.end_column - 1]
+    lines[0] = lines[0][span.column - 1 :]
+    text = " ".join(" ".join(lines).split())
+    return text if len(text) <= longest else f"{text[:longest].rpartition(' ')[0]} ..."
+
+
 def _number(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def told(cycle: Cycle, program: LarsProgram, source: Source) -> str:
+def told(cycle: Cycle, source: Source) -> str:
     """Why a component is not stratified: each rule of the cycle, with what it asks of the next."""
     first = cycle.literals[0]
-    asked = f"`{print_literal(first, program.tick)}`"
+    asked = f"`{excerpt(source, first.span)}`"
     names = [f"`{name}`" for name in cycle.predicates[:LONGEST]]
     more = len(cycle.predicates) - LONGEST
     listed = " and ".join(names) if len(names) == 2 else ", ".join(names)
     goes = "depends on itself" if len(names) == 1 else "go in a circle"
     who = f"{listed}{', ...' if more > 0 else ''} {goes}"
     models = "there may be none, one or several models" if first.negated else "the solver finds its one model"
-    rules = [
-        f"{each.span.line}:{each.span.column} `{print_rule(each, program.tick)}`" for each in cycle.rules[:LONGEST]
-    ]
+    rules = [f"{each.span.line}:{each.span.column} `{excerpt(source, each.span)}`" for each in cycle.rules[:LONGEST]]
     message = f"{who} through {asked}: {models}"
-    hint = f"the rules are {', '.join(rules)}{f' and {more} more' if more > 0 else ''}"
+    hint = f"{'the rule is' if len(rules) == 1 else 'the rules are'} {', '.join(rules)}{f' and {more} more' if more > 0 else ''}"
     return render(message, source, first.span, hint)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from cep.core.errors import Source, Warning
 from cep.core.suggest import SURE, nearest
+from cep.language.dialects.lars.account import excerpt
 from cep.language.dialects.lars.ast import AT, LarsLiteral, LarsProgram, LarsRule, TimeWindow, TupleWindow
 from cep.language.dialects.lars.components import components
-from cep.language.dialects.lars.printer import print_literal
 from cep.language.dialects.lars.safety import atoms
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax import ast
@@ -49,7 +49,7 @@ def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
         endless = (window is None and each.modality == AT) or (
             isinstance(window, TimeWindow) and window.ticks >= longest(program.tick)
         )
-        text = print_literal(each, program.tick)
+        text = excerpt(source, each.span)
         if endless:
             hint = f"a window says how far back: `{name}{' at T' if each.modality == AT else ''} in [10 min]`"
             yield Warning(f"`{text}` never expires: each `{name}` is kept for ever", source, each.span, hint, "kept")

@@ -1,0 +1,92 @@
+"""`cep check` and `cep convert` of LARS: circles, what is kept for ever, what is not declared, ticks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cep.core.errors import CepError
+from cep.language.reading import converted, lars_program
+from tests.cli_runs import cep, here
+
+folder = pytest.fixture(autouse=True)(here)
+
+TICKER = "high at T :- alpha(V) at T in [10 sec], 18 <= V.\nlfu :- high always in [10 sec].\nrandom :- not lfu.\n"
+LASER = "@(T, high(V)) :- time_win(2,0,1, @(T, a(V))) and COMP(>=,V,18)\nlfu(V) :- time_win(2,0,1, box(high(V)))\n"
+CIRCLE = """% a choice
+w(X) :- b(X) in [3],
+    not s(X).
+s(X) :- b(X) in [3], r, not w(X).
+r :- r, c. a :- a always in [3], c. d :- c, not d.
+"""
+
+
+def test_a_file_of_ticker_is_checked_without_declarations() -> None:
+    Path("t.lars").write_text(TICKER)
+    result = cep("check", "t.lars")
+    assert result.exit_code == 0, result.output
+    assert "t.lars: not declared, so not compiled: `alpha`; `event alpha(...).` would declare" in result.stderr
+    assert result.stdout == "t.lars: 3 rules, 3 components, no errors, no warnings\n"
+
+
+def test_a_declared_program_is_compiled() -> None:
+    Path("t.lars").write_text("event alpha(v: int).\n" + TICKER)
+    result = cep("check", "t.lars")
+    assert (result.exit_code, result.stdout) == (0, "t.lars: 3 rules, 3 components, no errors, no warnings\n")
+    Path("t.lars").write_text("event alpha(v: string).\n" + TICKER)
+    result = cep("check", "t.lars")
+    assert result.exit_code == 2 and "t.lars:2:41: " in result.stderr
+
+
+def test_why_a_component_is_not_stratified() -> None:
+    Path("c.lars").write_text(CIRCLE)
+    result = cep("check", "c.lars")
+    assert result.exit_code == 0
+    assert (
+        "c.lars:3:5: `w` and `s` go in a circle through `not s(X)`: there may be none, one or several" in result.stderr
+    )
+    assert "    not s(X).\n        ^^^^^^^^\n" in result.stderr
+    assert "2:1 `w(X) :- b(X) in [3], not s(X).`, 4:1 `s(X) :- b(X) in [3], r, not w(X).`" in result.stderr
+    assert "`a` depends on itself through `a always in [3]`: the solver finds its one model" in result.stderr
+    assert "`d` depends on itself through `not d`: there may be none" in result.stderr
+    assert result.stdout == "c.lars: 5 rules, 4 components, 1 recursive, 3 not stratified, no errors, no warnings\n"
+
+
+def test_what_never_expires_is_a_warning() -> None:
+    Path("k.lars").write_text("event a(x: int).\np :- a(X) at T.\nq(X) :- a(X) in [2 #] by X.\nr :- a(X) in [inf].\n")
+    result = cep("check", "k.lars")
+    assert result.exit_code == 0 and result.stdout.endswith("no errors, 3 warnings\n")
+    assert [line.split(": ")[0] for line in result.stderr.splitlines() if "warning: " in line] == [
+        "k.lars:2:6", "k.lars:3:9", "k.lars:4:6"
+    ]  # fmt: skip
+
+
+def test_mistakes_are_counted() -> None:
+    Path("m.lars").write_text("a(X) :- b.\nc(Y) :- b.\n")
+    result = cep("check", "m.lars")
+    assert (result.exit_code, result.stdout) == (2, "m.lars: 2 errors\n")
+
+
+def test_laser_is_read_and_printed_as_lars() -> None:
+    Path("rules.txt").write_text(LASER)
+    assert cep("check", "rules.txt", "--dialect", "laser").stdout.startswith("rules.txt: 2 rules, 2 components")
+    printed = cep("convert", "rules.txt", "--dialect", "laser").stdout
+    assert printed == "high(V) at T :- a(V) at T in [2], V >= 18.\nlfu(V) :- high(V) always in [2].\n"
+    assert lars_program(printed, "x.lars") == lars_program(LASER, dialect="laser")
+    assert converted(printed, "x.lars") == printed
+
+
+def test_the_clock_is_the_tick() -> None:
+    Path("t.lars").write_text(TICKER)
+    for option in ("--clock", "--tick"):
+        assert "alpha(V) at T in [100]" in cep("convert", "t.lars", option, "100ms").stdout
+        assert "`10 sec` is no whole number of ticks of 1 min" in cep("check", "t.lars", option, "1min").stderr
+
+
+def test_other_programs_are_none_of_lars() -> None:
+    assert lars_program("a(X) <- b(X).") is None
+    with pytest.raises(CepError, match="`lasr` is no dialect"):
+        lars_program("", dialect="lasr")
+    with pytest.raises(CepError, match="more than"):
+        lars_program(" " * (1 << 23), "x.lars")
