@@ -63,5 +63,6 @@ def told(cycle: Cycle, source: Source) -> str:
     models = "there may be none, one or several models" if first.negated else "the solver finds its one model"
     rules = [f"{each.span.line}:{each.span.column} `{excerpt(source, each.span)}`" for each in cycle.rules[:LONGEST]]
     message = f"{who} through {asked}: {models}"
-    hint = f"{'the rule is' if len(rules) == 1 else 'the rules are'} {', '.join(rules)}{f' and {more} more' if more > 0 else ''}"
+    begin = "the rule is" if len(rules) == 1 else "the rules are"
+    hint = f"{begin} {', '.join(rules)}{f' and {more} more' if more > 0 else ''}"
     return render(message, source, first.span, hint)
