@@ -22,7 +22,7 @@ from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.formula import Formula, asked_now, formula_variables, formulas
 from cep.plan.order import components
-from cep.plan.pattern import Pattern, variables
+from cep.plan.pattern import DelayedPattern, Pattern, variables
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -203,7 +203,9 @@ class Formulas:
             return None
         late = self.lateness.late(statement.name)
         delay = 0 if number is not None or late >= FOREVER else late
-        if variables(body) != keep | {KIND} or delay:
+        if isinstance(body, DelayedPattern) and variables(body) == keep | {KIND}:
+            body = body.known_later(delay)
+        elif variables(body) != keep | {KIND} or delay:
             body = ProjectionPattern(
                 body, tuple(sorted(keep)), self.lateness.late_of(formula), delay, None, statement.span
             )

@@ -15,7 +15,7 @@ from cep.operators.supports import FormulaAtom, counted, kept
 from cep.operators.where import decided
 from cep.plan.formula import UNARY, FluentLateness, Formula, Lowering, Names, OverOne
 from cep.plan.node import Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
+from cep.plan.pattern import DelayedPattern, Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant, Variable
 
@@ -74,8 +74,9 @@ class WindowedFormula(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedEventPattern(Pattern):
-    """An event in a time window, of `names` alone and, where it is named, its tick `at`."""
+class WindowedEventPattern(DelayedPattern):
+    """An event in a time window, of `names` alone and, where it is named, its tick `at`. `delay`: how much
+    later its rows say that they are known."""
 
     event: Atom
     names: tuple[str, ...]
@@ -83,6 +84,10 @@ class WindowedEventPattern(Pattern):
     window: WindowTicks
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    delay: int = 0
+
+    def known_later(self, delay: int) -> Pattern:
+        return replace(self, delay=delay)
 
     @property
     def _every(self) -> tuple[str, ...]:
@@ -102,7 +107,7 @@ class WindowedEventPattern(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.event.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        made = WindowedEvent(child, take, self.at is not None, self.window)
+        made = WindowedEvent(child, take, self.at is not None, self.window, self.delay)
         node = builder.add(made, self._every, self.span)
         places = {name: place for place, name in enumerate(self._every)}
         return decided(builder, node, places, components, self.span), places
@@ -126,6 +131,7 @@ class WindowedEvent(Node):
     take: tuple[int, ...]
     numbered: bool
     ticks: WindowTicks
+    delay: int = 0
 
     def describe(self) -> NodeProperties:
         made = counted("a window", self.take, None)

@@ -138,6 +138,16 @@ class Pattern(WithProperties[PatternProperties]):
         return first, last
 
 
+class DelayedPattern(Pattern):
+    """A pattern of a formula whose rows can say that they are known later than they are."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def known_later(self, delay: int) -> Pattern:
+        """The same, where its rows are known so many microseconds later."""
+
+
 # --- walks ------------------------------------------------------------------------------------------------------------
 
 

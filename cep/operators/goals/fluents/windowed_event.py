@@ -42,13 +42,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class PassingSpec:
     """Of an input of so many columns (`width`) those at `take` make a tuple, and then, where it is `numbered`, the
-    tick; `codes`: which columns of it hold pool codes; `late`: how late it is given."""
+    tick; `codes`: which columns of it hold pool codes; `late`: how late it is given,
+    `delay`: how much later its rows say that they are known."""
 
     width: int
     take: tuple[int, ...]
     numbered: bool
     codes: tuple[int, ...]
     late: int
+    delay: int = 0
 
     @property
     def columns(self) -> int:
@@ -84,7 +86,7 @@ class PassingGoal(NumberedState):
             return empty(self.spec.columns + 1)
         made = np.empty((FIRST + self.spec.columns + 1, len(changes.key)), np.int64)
         put_tuples(made, FIRST, self.tuples.known, changes.key, 0)
-        put_changes(made, FIRST + self.spec.columns, changes.code, changes.begins)
+        put_changes(made, FIRST + self.spec.columns, changes.code, changes.begins, self.spec.delay)
         if self.lineage is not None:
             self.lineage.name(made)
         return made
@@ -191,5 +193,5 @@ def windowed_event_of(node: WindowedEvent, builder: GoalBuilder) -> Goal:
     """The goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
-    spec = PassingSpec(len(types), node.take, node.numbered, codes, node.ticks.late)
+    spec = PassingSpec(len(types), node.take, node.numbered, codes, node.ticks.late, node.delay)
     return WindowedEventGoal(spec, node.ticks, builder.lineage)
