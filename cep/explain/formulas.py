@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.windows import result_of
 from cep.plan.pattern import Pattern
 from cep.rules.terms import AggregateResult, Condition, Constant, Variable
+
+if TYPE_CHECKING:
+    from cep.explain.evaluation_windows import WindowExtents
 
 When = tuple[tuple[int, int], ...]
 """Maximal intervals in order, each by the codes of its ends (`cep.core.interval_sets`)."""
@@ -64,6 +68,13 @@ class FormulaReader:
         return pattern.extents(self, bound)
 
     # --- what operators ask (`Pattern.extents`) ---
+
+    @property
+    def windows(self) -> WindowExtents:
+        """Windows of evaluation ticks."""
+        from cep.explain.evaluation_windows import WindowExtents
+
+        return WindowExtents(self)
 
     def of_fluent(self, atom: Pattern, bound: BoundValues) -> list[FormulaExtent]:
         """A fluent, from the table of when it begins and ends."""

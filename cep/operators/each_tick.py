@@ -85,7 +85,7 @@ class EachTickPattern(Pattern):
         return matcher.attempts(self.formula, bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.tick_by_tick(self, self.formula, self.at, self.tick, bound)
+        return reader.windows.tick_by_tick(self, self.formula, self.at, self.tick, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         return gaps.lacks(self.formula, bound, at)

@@ -97,7 +97,7 @@ class FirstTickPattern(Pattern):
         return matcher.attempts(self.events, bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.from_first(self, self.events, self.at, self.tick, bound)
+        return reader.windows.from_first(self, self.events, self.at, self.tick, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         return []

@@ -141,7 +141,7 @@ class LastAtomsPattern(Pattern):
         return matcher.attempts(self.event or self.arrivals[0], bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.among_last(self, self.event, self.arrivals, bound)
+        return reader.windows.among_last(self, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         return gaps.of_atom(self.event or self.arrivals[0], bound, at)

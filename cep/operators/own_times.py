@@ -82,7 +82,7 @@ class OwnTimesPattern(Pattern):
         return matcher.attempts(self.formula, bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.between_own_times(self, self.formula, self.at, self.window, bound)
+        return reader.windows.between_own_times(self, self.formula, self.at, self.window, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         return gaps.lacks(self.formula, bound, at)

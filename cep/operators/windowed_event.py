@@ -116,7 +116,7 @@ class WindowedEventPattern(DelayedPattern):
         return matcher.attempts(self.event, bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.in_window(self.event, self.names, self.at, self.window, bound)
+        return reader.windows.in_window(self.event, self.names, self.at, self.window, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         return gaps.of_atom(self.event, bound, at)

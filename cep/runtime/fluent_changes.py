@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import polars as pl
 
-from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, EDGE, EDGES, ENDS, ENDS_AT, SINCE_EVER, beside
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, EDGE, EDGES, ENDS, ENDS_AT, KINDS, SINCE_EVER, beside
 from cep.core.schema import Schema
 
 Frames = dict[str, pl.DataFrame]
 BEGINNINGS = [BEGINS, BEGINS_AT, BEFORE]
+_BEGINS, _CLOSED, _CHANGES = (np.zeros(KINDS, np.bool_) for _ in range(3))
+_BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
+_WORDS, _HALVES = pl.Series(["ends", "begins"]), pl.Series([")", "]", "(", "["])
+"""Whether it begins; which half of the bounds a change decides, by whether it begins and whether its end belongs."""
 
 
 def as_changes(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
@@ -57,20 +62,19 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """When a fluent begins and ends as it is written: `@edge`, `time` (null: before all time), the attributes, and of
     `bounds` the half that it decides. `table` is one of `frames`."""
     what = beside("what", [each.name for each in schema.attributes])
-    table = table.filter(pl.col(what).is_in([*BEGINNINGS, ENDS, ENDS_AT]))
-    begins = table[what].is_in(BEGINNINGS)
-    closed = table[what].is_in([BEGINS_AT, ENDS]).cast(pl.Int64)
-    names = pl.DataFrame({"begins": begins, "closed": closed > 0}).select(
-        pl.when("begins").then(pl.lit("begins")).otherwise(pl.lit("ends")).alias(EDGE),
-        pl.when(pl.col("begins") & pl.col("closed")).then(pl.lit("["))
-        .when("begins").then(pl.lit("("))
-        .when("closed").then(pl.lit("]"))
-        .otherwise(pl.lit(")")).alias("bounds"),
-    )  # fmt: skip
+    kinds = table[what].to_numpy()
+    if not _CHANGES[kinds].all():
+        table = table.filter(pl.Series(_CHANGES[kinds]))
+        kinds = table[what].to_numpy()
+    begins, closed = _BEGINS[kinds], _CLOSED[kinds]
     late = 0 if schema.fluent is None else schema.fluent.late
-    ever = (table["end"] == SINCE_EVER) | (table[what] == BEFORE)
-    time = (table["end"].set(ever, None) - late).alias("time")
+    end = table["end"].to_numpy()
+    time, ever = pl.Series("time", end - late), (end == SINCE_EVER) | (kinds == BEFORE)
+    if ever.any():
+        time = time.set(pl.Series(ever), None)
     attributes = [table[attribute.name] for attribute in schema.attributes]
     known = {EDGE, "time", "bounds", what, "start", "end", *(each.name for each in attributes)}
     more = [table[name] for name in table.columns if name not in known]
-    return pl.DataFrame([names[EDGE], time, *attributes, names["bounds"], *more])
+    edge = _WORDS[begins.astype(np.int64)].alias(EDGE)
+    bounds = _HALVES[2 * begins.astype(np.int64) + closed].alias("bounds")
+    return pl.DataFrame([edge, time, *attributes, bounds, *more])
