@@ -84,6 +84,24 @@ def test_the_clock_is_the_tick() -> None:
         assert "`10 sec` is no whole number of ticks of 1 min" in cep("check", "t.lars", option, "1min").stderr
 
 
+def test_windows_of_n_ticks() -> None:
+    """As the paper of Laser 2 defines them."""
+    Path("t.lars").write_text(TICKER)
+    Path("rules.txt").write_text(LASER)
+    assert "alpha(V) at T in [9]" in cep("convert", "t.lars", "--window", "n").stdout
+    assert "alpha(V) at T in [10]" in cep("convert", "t.lars", "--window", "n+1").stdout
+    assert "box" not in cep("convert", "rules.txt", "--dialect", "laser", "--window", "n").stdout
+    assert "always in [1]" in cep("convert", "rules.txt", "--dialect", "laser", "--window", "n").stdout
+    Path("z.lars").write_text("a :- b in [0].\n")
+    assert "z.lars:1:12: this window has no tick" in cep("check", "z.lars", "--window", "n").stderr
+    assert "--window: `m` is no way to count" in cep("check", "z.lars", "--window", "m").stderr
+    Path("own.cep").write_text("a(X) <- b(X).\n")
+    assert "--window: this is no program of LARS" in cep("check", "own.cep", "--window", "n").stderr
+    assert (
+        "--window: this is no program of LARS" in cep("check", "own.cep", "--dialect", "rtec", "--window", "n").stderr
+    )
+
+
 def test_other_programs_are_none_of_lars() -> None:
     assert lars_program("a(X) <- b(X).") is None
     with pytest.raises(CepError, match="`lasr` is no dialect"):

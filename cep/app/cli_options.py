@@ -169,9 +169,10 @@ class DialectOptions:
 
     PANEL: ClassVar = RULES
 
-    dialect: Annotated[
+    named: Annotated[
         str | None,
         Option(
+            "--dialect",
             metavar="DIALECT",
             autocompletion=completions.one_of("datalogmtl", "lars", "laser", "rtec"),
             help="What the rules are written in: datalogmtl (files `.dmtl`), lars (`.lars`), laser, rtec (`.prolog`); "
@@ -187,6 +188,22 @@ class DialectOptions:
             help="How long the number 1 is in the rules and records of a dialect, a tick of its clock: 1ms; 1s.",
         ),
     ] = None
+
+    window: Annotated[
+        str | None,
+        Option(
+            metavar="n+1|n",
+            autocompletion=completions.one_of("n+1", "n"),
+            help="How many ticks a window of LARS of n ticks has: n+1, its own and n before it, or n.",
+        ),
+    ] = None
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect, with how its windows are counted. CepError: that is wrong."""
+        if self.window not in (None, "n+1", "n"):
+            raise refuse(f"--window: `{self.window}` is no way to count", "`--window n`, or `--window n+1`, as it is")
+        return f"{self.named or ''}/n" if self.window == "n" else self.named
 
     @property
     def ticks(self) -> int | None:

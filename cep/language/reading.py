@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from cep.core.errors import CepError, Source
 from cep.core.literals import SECOND
@@ -10,7 +11,7 @@ from cep.core.suggest import did_you_mean
 from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.printer import print_program as print_lars
-from cep.language.dialects.lars.programs import program_of, read_lars, read_laser
+from cep.language.dialects.lars.programs import lars_tree, program_of
 from cep.language.dialects.rtec.reader import read as read_rtec
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
@@ -21,23 +22,29 @@ from cep.language.syntax.printer import print_program
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".lars": "lars"}
 """Dialects by the suffix of a file; any other holds the language of events and fluents."""
+LARS = ("lars", "laser", "lars/n", "laser/n")
+"""The dialects that are LARS, in one notation or the other; `/n` where a window of n ticks has n of them."""
 _READERS: Mapping[str, Callable[[Source, int], ast.SyntaxTree]] = {
-    "datalogmtl": read_datalogmtl, "rtec": read_rtec, "lars": read_lars, "laser": read_laser
-}  # fmt: skip
-DIALECTS = tuple(_READERS)
-LARS = ("lars", "laser")
-"""The dialects that are LARS, in one notation or the other."""
+    "datalogmtl": read_datalogmtl,
+    "rtec": read_rtec,
+    **{name: partial(lars_tree, name) for name in LARS},
+}
+DIALECTS = tuple(name for name in _READERS if not name.endswith("/n"))
 
 
 def dialect_of(name: str, dialect: str | None = None) -> str | None:
-    """The dialect of a program: the one that is asked for, else that of the file's suffix; None: our own. Raises
-    CepError."""
-    if dialect is None:
-        return next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
-    if dialect not in _READERS:
-        hint = did_you_mean(dialect, _READERS) or f"the dialects are {', '.join(DIALECTS)}"
-        raise CepError(f"--dialect: `{dialect}` is no dialect", hint=hint, code="option")
-    return dialect
+    """The dialect of a program: the one that is asked for, else that of the file's suffix, also where `/n` alone is
+    asked for; None: our own. Raises CepError."""
+    asked = (dialect or "").removesuffix("/n")
+    counted = "/n" if dialect is not None and dialect.endswith("/n") else ""
+    found = asked or next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
+    if found is not None and found not in DIALECTS:
+        hint = did_you_mean(found, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
+        raise CepError(f"--dialect: `{found}` is no dialect", hint=hint, code="option")
+    if counted and f"{found}/n" not in LARS:
+        hint = "it says how windows of LARS are counted: files `.lars`, or `--dialect laser`"
+        raise CepError("--window: this is no program of LARS", hint=hint, code="option")
+    return None if found is None else found + counted
 
 
 def lars_program(

@@ -39,7 +39,7 @@ from cep.language.dialects.lars.reader import declared_by, tick_of, whole
 from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.terms import COMPARISONS, FUNCTIONS, arguments, expression, operand, quotient
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
-from cep.language.dialects.lars.windows import count, longest, whole_ticks
+from cep.language.dialects.lars.windows import before_now, count, longest, whole_ticks
 from cep.language.syntax import ast
 from cep.rules.terms import Call, Comparison, Constant, Expression
 
@@ -54,9 +54,10 @@ COMP = "`COMP(>=, V, 18)`"
 MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
 
 
-def read_laser(source: Source, tick: int = SECOND) -> LarsProgram:
-    """The rules of a program, one a line. `tick`: microseconds of one. Raises CepError with all that is wrong."""
-    cursor = LarsCursor(source, tick)
+def read_laser(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
+    """The rules of a program, one a line. `tick`: microseconds of one; `counted`: a window of n ticks has n of them,
+    not n + 1. Raises CepError with all that is wrong."""
+    cursor = LarsCursor(source, tick, counted)
     errors = Mistakes()
     rules: list[LarsRule] = []
     declared: list[ast.Statement] = []
@@ -204,7 +205,8 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
         span = cursor.place(ahead.start, ahead.end)
         cursor.stop("a window reaches ahead", f"what comes later is not known; {hint}", span)
     if timed:
-        window = TimeWindow(whole_ticks(cursor, size, hint), 1 if step is None else whole_ticks(cursor, step, hint))
+        ticks = before_now(cursor, whole_ticks(cursor, size, hint), size)
+        window = TimeWindow(ticks, 1 if step is None else whole_ticks(cursor, step, hint))
         if window.step < 1:
             cursor.stop("a step has at least one tick", TIME_WIN, cursor.span(first))
     else:

@@ -11,15 +11,12 @@ from cep.language.syntax import ast
 
 
 def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
-    """The program as it is written, in the notation of the dialect. Raises CepError with all that is wrong."""
-    return laser.read_laser(source, tick) if dialect == "laser" else reader.read(source, tick)
+    """The program as it is written, in the notation of the dialect, `lars` or `laser`; with `/n` behind it a window of
+    n ticks has n of them, not n + 1. `tick`: microseconds of one. Raises CepError with all that is wrong."""
+    read = laser.read_laser if dialect.startswith("laser") else reader.read
+    return read(source, tick, counted=dialect.endswith("/n"))
 
 
-def read_lars(source: Source, tick: int = SECOND) -> ast.SyntaxTree:
-    """A program in Ticker's syntax. `tick`: microseconds of one. Raises CepError with all that is wrong."""
-    return lowered(program_of(source, "lars", tick), source)
-
-
-def read_laser(source: Source, tick: int = SECOND) -> ast.SyntaxTree:
-    """The same in Laser's rule strings."""
-    return lowered(program_of(source, "laser", tick), source)
+def lars_tree(dialect: str, source: Source, tick: int = SECOND) -> ast.SyntaxTree:
+    """The same, lowered."""
+    return lowered(program_of(source, dialect, tick), source)

@@ -49,16 +49,17 @@ ATOM = "an atom is `alpha(V)` or `rtm50`"
 PLACES = "`a [10]`, `a always in [10]` or `a at T in [10]`"
 
 
-def read(source: Source, tick: int = SECOND) -> LarsProgram:
-    """The rules and declarations of a program. `tick`: microseconds of one. Raises CepError with all that is wrong."""
-    program = parsed(source, tick)
+def read(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
+    """The rules and declarations of a program. `tick`: microseconds of one; `counted`: a window of n ticks has n of
+    them, not n + 1. Raises CepError with all that is wrong."""
+    program = parsed(source, tick, counted)
     refuse_unsafe(program, source)
     return program
 
 
-def parsed(source: Source, tick: int) -> LarsProgram:
+def parsed(source: Source, tick: int, counted: bool = False) -> LarsProgram:
     """What is written, whether its variables have values or not. Raises CepError."""
-    cursor = LarsCursor(source, tick)
+    cursor = LarsCursor(source, tick, counted)
     errors = Mistakes()
     rules: list[LarsRule] = []
     declared: list[ast.Statement] = []

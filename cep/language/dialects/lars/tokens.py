@@ -131,12 +131,14 @@ def _between(before: LarsToken | None) -> bool:
 
 
 class LarsCursor:
-    """The tokens of a program, from the first on; `previous` is the one passed last. `prefixes`: those declared so far;
-    `depth`: how many parentheses are open; `heights`: of the expressions of the statement that is read."""
+    """The tokens of a program, from the first on; `previous` is the one passed last. `counted`: a window of n ticks has
+    n of them, not n + 1; `prefixes`: those declared so far; `depth`: how many parentheses are open; `heights`: of the
+    expressions of the statement that is read."""
 
-    def __init__(self, source: Source, tick: int) -> None:
+    def __init__(self, source: Source, tick: int, counted: bool = False) -> None:
         self.source = source
         self.tick = tick
+        self.counted = counted
         self.words = list(tokens(source.text))
         self.at = 0
         self.depth = 0

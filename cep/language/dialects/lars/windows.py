@@ -54,7 +54,7 @@ def window(cursor: LarsCursor) -> Window:
             atoms = count(cursor, token)
             cursor.expect("]", WINDOW)
             return TupleWindow(atoms, _by(cursor), cursor.span(opening))
-        size = duration(cursor, token)
+        size = before_now(cursor, duration(cursor, token), token)
     cursor.expect("]", WINDOW)
     step = 1
     if cursor.sees("step"):
@@ -68,6 +68,14 @@ def window(cursor: LarsCursor) -> Window:
     elif cursor.sees("by"):
         cursor.stop("`by` partitions a window of tuples", "`p(X, Y) [5 #] by X`")
     return TimeWindow(size, step, cursor.span(opening))
+
+
+def before_now(cursor: LarsCursor, ticks: int, token: LarsToken) -> int:
+    """How many ticks before now a window of so many has."""
+    if cursor.counted and not ticks:
+        hint = "with `--window n` the present tick alone is `[1]`"
+        cursor.stop("this window has no tick", hint, cursor.place(token.start, token.end))
+    return ticks - cursor.counted
 
 
 def _refuse_no_number(cursor: LarsCursor) -> None:
