@@ -100,7 +100,9 @@ class _Run:
             made = read_atom(cursor)
             values = tuple(each for each in made.arguments if isinstance(each, Constant))
             if cursor.token.kind != "end" or len(values) < len(made.arguments):
-                raise CepError(f"`{text}` is no atom", hint="an atom of a stream is `alpha(3)` or `rtm50`", code="syntax")
+                raise CepError(
+                    f"`{text}` is no atom", hint="an atom of a stream is `alpha(3)` or `rtm50`", code="syntax"
+                )
             self.read_atoms[text] = found = (made.predicate, values)
         return found
 
@@ -118,7 +120,9 @@ class _Run:
                 )
             found[name] = tuple(map(grown, before, types))
         for name in found.keys() & self.program.derived:
-            raise CepError(f"`{name}` is derived, and does not come in", hint="another name for one of them", code="unknown")
+            raise CepError(
+                f"`{name}` is derived, and does not come in", hint="another name for one of them", code="unknown"
+            )
         return found
 
     def _declared(self) -> LarsProgram:
@@ -188,8 +192,8 @@ class _Run:
                 "@order": pl.Series([place for _, place, _ in found], dtype=pl.Int64),
             }
             for at, attribute in enumerate(schema.attributes):
-                values = [row[2][at].value for row in found]
-                columns[attribute.name] = pl.Series(values, dtype=_COLUMNS.get(attribute.type), strict=False)
+                own = [row[2][at].value for row in found]
+                columns[attribute.name] = pl.Series(own, dtype=_COLUMNS.get(attribute.type), strict=False)
             made[name] = pl.DataFrame(columns)
         return {name: table for name, table in made.items() if name in self.engine.inputs}
 

@@ -26,8 +26,8 @@ def case(rng: Random) -> tuple[str, list[tuple[int, str, tuple]]]:
             break
     known = set(WIDTHS) | program.derived | {r.head.predicate for r in program.rules if r.is_fact}
     asked = {each.atom.predicate for rule in program.rules for each in rule.body if hasattr(each, "atom")}
-    facts = "".join(f"event {name}({', '.join(f'x{i}: {{0}}' for i in range(n))}).\n" for name, n in (("f", 1), ("g", 2))
-                    if name in asked - known)  # fmt: skip
+    lacking = [(name, width) for name, width in (("f", 1), ("g", 2)) if name in asked - known]
+    facts = "".join(f"event {name}({', '.join(f'x{i}: {{0}}' for i in range(width))}).\n" for name, width in lacking)
     kind = {int: "int", float: "float", str: "string"}[type(maker.values[0])]
     stream = [
         (tick * TICK + rng.randrange(TICK), name, values)

@@ -79,8 +79,8 @@ class AnswerRows:
         names = [each.name for each in self.schemas[name].attributes]
         held = self._open.get(name)
         if changes is not None:
-            since = pl.col("time").fill_null(BEGINNING)
-            begins = changes.filter(pl.col(EDGE) == "begins").select(*names, since.alias(_SINCE))
+            began = pl.col("time").fill_null(BEGINNING)
+            begins = changes.filter(pl.col(EDGE) == "begins").select(*names, began.alias(_SINCE))
             ends = changes.filter(pl.col(EDGE) == "ends").select(*names, pl.col("time").alias(_UNTIL))
             begins = begins if held is None else pl.concat([held, begins])
             held = begins.sort(_SINCE).with_columns(_turn(names))

@@ -86,7 +86,9 @@ class SinkOptions:
     ] = None
     output_every: Annotated[
         str | None,
-        Option(metavar="WHEN", help="With all and new, when: at a `signal`, at a `change`, `5s`; by default each tick."),
+        Option(
+            metavar="WHEN", help="With all and new, when: at a `signal`, at a `change`, `5s`; by default each tick."
+        ),
     ] = None
     since: Annotated[
         str | None,

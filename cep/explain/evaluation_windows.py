@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.interval_sets import INFINITE, intersect
 from cep.core.time import END_OF_TIME
-from cep.explain.formulas import FormulaExtent, FormulaReader, When, set_of, when_of
-from cep.explain.judging import BoundValues
-from cep.explain.occurrences import Occurrence
+from cep.explain.extents import FormulaExtent, When, set_of, when_of
+from cep.explain.judging import BoundValues, Judge
+from cep.explain.occurrences import Memory, Occurrence
 from cep.plan.pattern import Pattern, atoms
 
 if TYPE_CHECKING:
@@ -29,10 +29,25 @@ def stretch(window: WindowTicks, at: int) -> tuple[int, int]:
     return int(window.opens(ticks)[0]), INFINITE if closes >= INFINITE else closes - 1
 
 
+class Reader(Protocol):
+    """What reads formulas."""
+
+    memory: Memory
+    judge: Judge
+
+    def extents(self, pattern: Pattern, bound: BoundValues) -> list[FormulaExtent]:
+        """For which values with these it ever holds, and when."""
+
+    def of_event(
+        self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
+    ) -> list[FormulaExtent]:
+        """An event, which holds at its occurrences."""
+
+
 class WindowExtents:
     """Windows for the `reader` of a program's formulas."""
 
-    def __init__(self, reader: FormulaReader) -> None:
+    def __init__(self, reader: Reader) -> None:
         self.reader, self.memory, self.judge = reader, reader.memory, reader.judge
 
     def in_window(
@@ -98,7 +113,9 @@ class WindowExtents:
             elif isinstance(wanted, tuple) and wanted[0] in numbers:
                 yield wanted[0]
 
-    def from_first(self, given: Pattern, events: Pattern, at: str, tick: int, bound: BoundValues) -> list[FormulaExtent]:
+    def from_first(
+        self, given: Pattern, events: Pattern, at: str, tick: int, bound: BoundValues
+    ) -> list[FormulaExtent]:
         """From the tick of the first event on."""
         names = [each.properties().event for each in atoms(events)]
         found = [one for name in names if name is not None for one in self.memory.find(name, {}, *EVER)]

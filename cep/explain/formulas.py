@@ -5,55 +5,22 @@ By the definitions of the language, a tuple at a time: for questions of people, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-import numpy as np
-
-from cep.core.interval_sets import INFINITE, Intervals, coalesce, intersect, subtract
+from cep.core.interval_sets import INFINITE, Intervals, intersect, subtract
 from cep.core.time import END_OF_TIME
 from cep.events import Value
-from cep.explain.judging import BoundValues, Judge, Judged, TypedValue
+from cep.explain.evaluation_windows import WindowExtents
+from cep.explain.extents import FormulaExtent as FormulaExtent
+from cep.explain.extents import When as When
+from cep.explain.extents import set_of as set_of
+from cep.explain.extents import when_of as when_of
+from cep.explain.judging import BoundValues, Judge, TypedValue
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.windows import result_of
 from cep.plan.pattern import Pattern
 from cep.rules.terms import AggregateResult, Condition, Constant, Variable
-
-if TYPE_CHECKING:
-    from cep.explain.evaluation_windows import WindowExtents
-
-When = tuple[tuple[int, int], ...]
-"""Maximal intervals in order, each by the codes of its ends (`cep.core.interval_sets`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class FormulaExtent:
-    """When a formula holds for some values. `parts`: what it was made of, each with whether it is negated; `sources`:
-    of a fluent its intervals, of an event its occurrences; `judged`: its conditions, with what they were judged for."""
-
-    pattern: Pattern
-    bound: BoundValues
-    when: When
-    parts: tuple[tuple[FormulaExtent, bool], ...] = ()
-    sources: tuple[Occurrence, ...] = ()
-    judged: tuple[tuple[Judged, BoundValues], ...] = ()
-
-    def holds(self, code: int) -> bool:
-        """Whether it does at a time."""
-        return any(first <= code <= last for first, last in self.when)
-
-
-def set_of(when: Collection[tuple[int, int]]) -> Intervals:
-    """Intervals as a set of them."""
-    starts = np.array([first for first, _ in when], np.int64)
-    ends = np.array([last for _, last in when], np.int64)
-    return coalesce(np.zeros(len(starts), np.int64), starts, ends)
-
-
-def when_of(held: Intervals) -> When:
-    """And back."""
-    return tuple(zip(held.start.tolist(), held.end.tolist(), strict=True))
 
 
 class FormulaReader:
@@ -72,8 +39,6 @@ class FormulaReader:
     @property
     def windows(self) -> WindowExtents:
         """Windows of evaluation ticks."""
-        from cep.explain.evaluation_windows import WindowExtents
-
         return WindowExtents(self)
 
     def of_fluent(self, atom: Pattern, bound: BoundValues) -> list[FormulaExtent]:

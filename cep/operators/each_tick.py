@@ -127,7 +127,11 @@ class EachTick(Node):
         return Text(f"({sides[0].text}) now, at {rendering.names[number][-2]}")
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
-        return [("holds", "tick by tick, each with its number"), ("remembers", "what holds"), ("forgets", "when it ends")]
+        return [
+            ("holds", "tick by tick, each with its number"),
+            ("remembers", "what holds"),
+            ("forgets", "when it ends"),
+        ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.each_tick import each_tick_of

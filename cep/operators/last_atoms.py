@@ -48,7 +48,7 @@ class LastAtomsFormula(OverSeveral):
     def inside(self) -> tuple[Formula, ...]:
         return self.arrivals if self.formula is None else (self.formula, *self.arrivals)
 
-    def over(self, parts: tuple[Formula, ...]) -> Formula:
+    def over(self, parts: tuple[Formula, ...]) -> LastAtomsFormula:
         if self.formula is None:
             return replace(self, arrivals=parts)
         return replace(self, formula=parts[0], arrivals=parts[1:])
@@ -115,7 +115,8 @@ class LastAtomsPattern(Pattern):
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         right = self._arriving(builder)
-        left, take = right, ()
+        left = right
+        take: tuple[int, ...] = ()
         if self.event is not None:
             scanned, inner = self.event.lower(builder, (), None)
             left = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)

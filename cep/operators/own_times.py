@@ -74,7 +74,9 @@ class OwnTimesPattern(Pattern):
         child, inner = self.formula.lower(builder, (), None)
         names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
         take = tuple(inner[name] for name in (*names, KIND))
-        node = builder.add(OwnTimes(child, take, names.index(self.at), self.window, self.late), (*names, KIND), self.span)
+        node = builder.add(
+            OwnTimes(child, take, names.index(self.at), self.window, self.late), (*names, KIND), self.span
+        )
         places = {name: place for place, name in enumerate((*names, KIND))}
         return decided(builder, node, places, components, self.span), places
 

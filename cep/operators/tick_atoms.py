@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TickAtoms(Node):
-    """Occurrences of its part, of those of one tick that are equal the first. `tick`: microseconds; `width`: the columns of
-    its part."""
+    """Occurrences of its part, of those of one tick that are equal the first. `tick`: microseconds; `width`: the
+    columns of its part."""
 
     child: int
     tick: int
@@ -29,7 +29,13 @@ class TickAtoms(Node):
     def describe(self) -> NodeProperties:
         shows = tuple(((0, column),) for column in range(self.width))
         return NodeProperties(
-            "a tick", "filter", remembers=True, completes=(0,), meeting=Meeting.GROUPS, selects=True, shows=shows,
+            "a tick",
+            "filter",
+            remembers=True,
+            completes=(0,),
+            meeting=Meeting.GROUPS,
+            selects=True,
+            shows=shows,
             groups=tuple((0, column) for column in range(self.width)),
         )
 

@@ -163,7 +163,10 @@ class WindowedEvent(Node):
             return [("remembers", "what has come, for ever")]
         ticks = "its own tick" if not last else f"tick k for the ticks from k to k + {last}"
         step = "" if self.ticks.step == 1 else f", by the last multiple of {self.ticks.step}"
-        return [("holds", f"an event at {ticks}{step}"), ("forgets", f"after {say_duration((last + 1) * self.ticks.tick)}")]
+        return [
+            ("holds", f"an event at {ticks}{step}"),
+            ("forgets", f"after {say_duration((last + 1) * self.ticks.tick)}"),
+        ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.windowed_event import windowed_event_of
@@ -175,4 +178,7 @@ def refused_interval(parts: Sequence[bool]) -> tuple[str, str] | None:
     """That an atom is at one tick, where an event is no instant."""
     if parts[0]:
         return None
-    return "an atom is at one tick, and this event has a start and an end", "`event p(x: int) TIME time.` declares one of instants"
+    return (
+        "an atom is at one tick, and this event has a start and an end",
+        "`event p(x: int) TIME time.` declares one of instants",
+    )

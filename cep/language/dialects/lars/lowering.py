@@ -17,6 +17,7 @@ from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions, A
 from cep.language.dialects.lars.ast import NOW, LarsAtom, LarsLiteral, LarsProgram, LarsRule
 from cep.language.dialects.lars.column_types import column_types, variable_types
 from cep.language.dialects.lars.components import components
+from cep.language.dialects.lars.helping import helping
 from cep.language.dialects.lars.relations import Relations, predicate_of
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast
@@ -29,7 +30,6 @@ from cep.rules.terms import (
     Comparison,
     Condition,
     Constant,
-    Expression,
     Graph,
     Predicate,
     StaticRule,
@@ -77,9 +77,7 @@ class _Lowering:
         self.relations.column_names |= whole.column_names
         self.relations.constrained = True
         timeline = self.relations.timeline(self.relations.fresh("first"))
-        self.answer_sets = AnswerSetStatements(
-            parts, self.types, self.relations, options, INCONSISTENT, timeline
-        )
+        self.answer_sets = AnswerSetStatements(parts, self.types, self.relations, options, INCONSISTENT, timeline)
 
     def tree(self, absent: bool) -> ast.SyntaxTree:
         if not absent:
@@ -95,7 +93,7 @@ class _Lowering:
         solved: list[ast.Statement] = []
         if self.answer_sets is not None:
             solved = [*self.answer_sets.statements(), *map(self.solved, self.answer_sets.fluents)]
-        helping, helpers = self.relations.helping()
+        helps, helpers = helping(self.relations)
         if self.answer_sets is not None:
             helpers += self.answer_sets.helpers
         if self.relations.constrained:
@@ -106,7 +104,7 @@ class _Lowering:
                 helpers.append(own)
                 self.made.append(self.allowed(each.name, len(each.attributes)))
         statements = (
-            *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helping, *solved
+            *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helps, *solved
         )  # fmt: skip
         return ast.SyntaxTree(statements, self.source, (), frozenset(helpers))
 

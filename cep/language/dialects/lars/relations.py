@@ -22,7 +22,6 @@ from cep.language.syntax import ast
 from cep.operators.conjunction import And
 from cep.operators.each_tick import EachTickFormula
 from cep.operators.either import Or
-from cep.operators.first_tick import FirstTickFormula
 from cep.operators.grouping import AggregatedFormula
 from cep.operators.last_atoms import LastAtomsFormula
 from cep.operators.own_times import OwnTimesFormula
@@ -45,7 +44,8 @@ BEGINS = "stream begins"
 
 
 class Relations:
-    """The relations of a program. `events`: what comes in; `types`: of the arguments of predicates."""
+    """The relations of a program. `events`: what comes in; `types`: of the arguments of predicates. `asks_first`,
+    `asks_clock`, `filled`: which fluents that help are asked."""
 
     def __init__(
         self, program: LarsProgram, events: Mapping[str, ast.EventDeclaration], types: Mapping[str, Sequence[str]]
@@ -63,10 +63,10 @@ class Relations:
         self.known = self.predicates | self.facts | events.keys()
         self.column_names = self._column_names()
         self.constrained = any(rule.head is None for rule in program.rules)
-        self._asks_first = self._asks_clock = False
+        self.asks_first = self.asks_clock = False
         self.cycle: frozenset[str] = frozenset()
         """The predicates that the rule in hand and it define each other by."""
-        self._filled: dict[int, None] = {}
+        self.filled: dict[int, None] = {}
         self._numbers = count(1)
 
     def _column_names(self) -> dict[str, dict[int, str]]:
@@ -234,9 +234,7 @@ class Relations:
         if window.by is not None:
             by = tuple(literal.atom.arguments.index(Variable(name)) for name in dict.fromkeys(window.by))
         name = None if at is None else at.name
-        return LastAtomsFormula(
-            self.atom(literal), arrivals, window.atoms, by, self.tick, name, oldest, literal.span
-        )
+        return LastAtomsFormula(self.atom(literal), arrivals, window.atoms, by, self.tick, name, oldest, literal.span)
 
     def _every_tuple(self, literal: LarsLiteral, window: TupleWindow) -> Formula:
         """□ over the last atoms: the atom now, and as often in the window as that has ticks from its oldest on."""
@@ -248,15 +246,11 @@ class Relations:
         rows = self._last(literal, window, inner)
         here = And((now, self._counted(literal, rows, number)), (False, False), span)
         full = self._full(literal, window, oldest, keys)
-        filled = RestrictedFormula(
-            And((here, full), (False, False), span), (self._spans(number, own, oldest),), span
-        )
+        filled = RestrictedFormula(And((here, full), (False, False), span), (self._spans(number, own, oldest),), span)
         since_first = RestrictedFormula(
             And((here, self.timeline(first)), (False, False), span), (self._spans(number, own, first),), span
         )
-        not_full = And(
-            (since_first, self._full(literal, window, self.fresh("oldest"), keys)), (False, True), span
-        )
+        not_full = And((since_first, self._full(literal, window, self.fresh("oldest"), keys)), (False, True), span)
         return Or((filled, not_full), span)
 
     def _full(self, literal: LarsLiteral, window: TupleWindow, oldest: Variable, keys: Sequence[str]) -> Formula:
@@ -319,7 +313,7 @@ class Relations:
         if name in self.placed:
             parts.append(self.atom(literal, self.at(name), at))
         if name in self.cycle:  # what goes round is joined with the ticks, which do not
-            self._asks_clock = True
+            self.asks_clock = True
             clock = FormulaAtom(CLOCK, (at,), span=literal.span)
             parts.append(And((self.atom(literal), clock), (False, False), literal.span))
         elif name in self.plainly:
@@ -344,8 +338,8 @@ class Relations:
         placed = self.atom(literal, self.at(name), own)
         before = OwnTimesFormula(placed, own.name, self.window(literal, 1), span)
         number = self.fresh("number")
-        self._filled[window.ticks] = None
-        self._asks_first = True
+        self.filled[window.ticks] = None
+        self.asks_first = True
         filled = FormulaAtom(filled_name(window.ticks), (number,), span=span)
         parts = (now, self._counted(literal, before, number), filled)
         return Or((And(parts, (False, False, False), span), at_first), span)
@@ -374,58 +368,13 @@ class Relations:
 
     def timeline(self, first: Variable) -> Formula:
         """From the first tick on, which it binds."""
-        self._asks_first = True
+        self.asks_first = True
         return FormulaAtom(FIRST_TICK, (first,))
 
     def at_first(self) -> Formula:
         """At the first tick alone."""
         first = self.fresh("first")
         return OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick))
-
-    def helping(self) -> tuple[list[ast.Statement], list[str]]:
-        """What only helps to say what a program means, and its names."""
-        made: list[ast.Statement] = []
-        number = ast.AttributeTree("number", "int")
-        for name in self.derived:
-            if (predicate := predicate_of(name)) != name:
-                made.append(self._at_now(predicate))
-        for ticks in self._filled:
-            made.append(ast.FluentDeclaration(filled_name(ticks), (number,)))
-            made += self._filled_rules(ticks)
-        names = [FIRST_TICK, CLOCK, *map(filled_name, self._filled)]
-        if self._asks_clock:
-            ticks = EachTickFormula(self.timeline(Variable("First")), "At", self.tick)
-            made.append(ast.FluentDeclaration(CLOCK, (number,)))
-            made.append(ast.WhileRule(CLOCK, (Variable("At"),), None, (), ticks))
-        if self._asks_first:
-            at = Variable("At")
-            events = tuple(
-                FormulaAtom(name, tuple(Variable("_") for _ in event.attributes)) for name, event in self.events.items()
-            )
-            formula = FirstTickFormula(events, at.name, self.tick)
-            made.append(ast.FluentDeclaration(FIRST_TICK, (number,)))
-            made.append(ast.WhileRule(FIRST_TICK, (at,), None, (), formula))
-        return made, names
-
-    def _at_now(self, name: str) -> ast.WhileRule:
-        """What is derived at a tick is so, when that is now."""
-        arguments = tuple(Variable(f"X{at + 1}") for at in range(len(self.types[name])))
-        at = Variable("At")
-        formula = FormulaAtom(self.at(name), (*arguments, at))
-        return ast.WhileRule(self.now(name), arguments, None, (), OwnTimesFormula(formula, at.name, WindowTicks(self.tick)))
-
-    def _filled_rules(self, ticks: int) -> list[ast.Statement]:
-        """How many ticks before now a window of so many has: from the first tick on one more at each."""
-        name, first, at, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
-        opening = OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick, 1, ticks - 1))
-        each = EachTickFormula(opening, at.name, self.tick)
-        condition = Comparison("=", number, Call("-", (at, first)))
-        made: list[ast.Statement] = []
-        if ticks > 1:
-            made.append(ast.WhileRule(name, (number,), None, (), RestrictedFormula(each, (condition,))))
-        whole = OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick, ticks, None))
-        made.append(ast.WhileRule(name, (Constant(ticks, "int"),), None, (), whole))
-        return made
 
 
 def at_ticks(name: str) -> str:

@@ -16,7 +16,7 @@ from cep.core.evaluation_ticks import WindowTicks
 from cep.core.fluents import KINDS
 from cep.core.interval_sets import INFINITE, Intervals
 from cep.core.kernels import njit
-from cep.core.relation import END, FIRST, START, Table, empty, rows
+from cep.core.relation import END, FIRST, START, Table, empty
 from cep.core.room import filled_room, roomy
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
@@ -169,7 +169,8 @@ class OwnTimesGoal(NumberedState):
 
     def _holding(self, flag: int) -> Bools:
         """Which tuples have it."""
-        return self.flags[: self.known, 0] & flag != 0
+        found: Bools = self.flags[: self.known, 0] & flag != 0
+        return found
 
     # --- in a recursion ---
 
@@ -318,7 +319,9 @@ class OwnTimesGoal(NumberedState):
     @property
     def size(self) -> tuple[int, int]:
         held = int(np.count_nonzero(self._holding(HOLDS)))
-        return held + self.waiting.count, int(self.flags.nbytes + self.bounds.nbytes + self.heap.nbytes + self.tuples.nbytes)
+        return held + self.waiting.count, int(
+            self.flags.nbytes + self.bounds.nbytes + self.heap.nbytes + self.tuples.nbytes
+        )
 
 
 def own_times_of(node: OwnTimes, builder: GoalBuilder) -> Goal:

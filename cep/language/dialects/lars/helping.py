@@ -1,0 +1,64 @@
+"""Fluents that only help to say what a LARS program means: the timeline, its ticks, how many of them a window has."""
+
+from __future__ import annotations
+
+from cep.core.evaluation_ticks import WindowTicks
+from cep.language.dialects.lars.relations import CLOCK, FIRST_TICK, Relations, filled_name, predicate_of
+from cep.language.syntax import ast
+from cep.operators.each_tick import EachTickFormula
+from cep.operators.first_tick import FirstTickFormula
+from cep.operators.own_times import OwnTimesFormula
+from cep.operators.supports import FormulaAtom
+from cep.operators.where import RestrictedFormula
+from cep.rules.terms import Call, Comparison, Constant, Variable
+
+
+def helping(relations: Relations) -> tuple[list[ast.Statement], list[str]]:
+    """What only helps to say what a program means, and its names."""
+    made: list[ast.Statement] = []
+    number = ast.AttributeTree("number", "int")
+    for name in relations.derived:
+        if (predicate := predicate_of(name)) != name:
+            made.append(_at_now(relations, predicate))
+    for count in relations.filled:
+        made.append(ast.FluentDeclaration(filled_name(count), (number,)))
+        made += _filled_rules(relations, count)
+    names = [FIRST_TICK, CLOCK, *map(filled_name, relations.filled)]
+    if relations.asks_clock:
+        ticks = EachTickFormula(relations.timeline(Variable("First")), "At", relations.tick)
+        made.append(ast.FluentDeclaration(CLOCK, (number,)))
+        made.append(ast.WhileRule(CLOCK, (Variable("At"),), None, (), ticks))
+    if relations.asks_first:
+        at = Variable("At")
+        events = tuple(
+            FormulaAtom(name, tuple(Variable("_") for _ in event.attributes))
+            for name, event in relations.events.items()
+        )
+        formula = FirstTickFormula(events, at.name, relations.tick)
+        made.append(ast.FluentDeclaration(FIRST_TICK, (number,)))
+        made.append(ast.WhileRule(FIRST_TICK, (at,), None, (), formula))
+    return made, names
+
+
+def _at_now(relations: Relations, name: str) -> ast.WhileRule:
+    """What is derived at a tick is so, when that is now."""
+    arguments = tuple(Variable(f"X{at + 1}") for at in range(len(relations.types[name])))
+    at = Variable("At")
+    formula = FormulaAtom(relations.at(name), (*arguments, at))
+    return ast.WhileRule(
+        relations.now(name), arguments, None, (), OwnTimesFormula(formula, at.name, WindowTicks(relations.tick))
+    )
+
+
+def _filled_rules(relations: Relations, ticks: int) -> list[ast.Statement]:
+    """How many ticks before now a window of so many has: from the first tick on one more at each."""
+    name, first, at, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
+    opening = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, 1, ticks - 1))
+    each = EachTickFormula(opening, at.name, relations.tick)
+    condition = Comparison("=", number, Call("-", (at, first)))
+    made: list[ast.Statement] = []
+    if ticks > 1:
+        made.append(ast.WhileRule(name, (number,), None, (), RestrictedFormula(each, (condition,))))
+    whole = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, ticks, None))
+    made.append(ast.WhileRule(name, (Constant(ticks, "int"),), None, (), whole))
+    return made
