@@ -38,9 +38,10 @@ from cep.rules.terms import Constant, StaticRule
 
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
+Told = tuple[str | None, int | None]
+"""An atom as text, and the number of the answer stream that has it, None: all; without an atom how many there are."""
 TICK = 1
 """Microseconds of a tick here: times are ticks."""
-_NONE = f"{INCONSISTENT}(0)"
 _SYMBOL = re.compile(r"[a-z][A-Za-z0-9_]*")
 _COLUMNS = {"int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean, "string": pl.String, "iri": pl.String}
 
@@ -59,7 +60,8 @@ def answers(
 
     `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. `first`: the
     first tick of the stream, by default that of its first atoms; `last`: the last tick that is asked, by default that
-    of its last. `models`: how many answer streams at most, 0: all. Raises CepError.
+    of its last. `models`: 1 gives of several answer streams the one nearest to that before, any other number so many at
+    most, 0 all, in sorted order. Raises CepError.
     """
     return _Run(program, [] if facts is None else list(facts), stream, first, last, models).answers()
 
@@ -69,6 +71,7 @@ class _Run:
         self, program: str, facts: Sequence[str], stream: Stream, first: int | None, last: int | None, models: int
     ) -> None:
         self.read_atoms: dict[str, Atom] = {}
+        self.models = models
         source = Source(program, "<program>")
         self.program = read(source, TICK)
         given = [(tick, [self.atom(each) for each in atoms]) for tick, atoms in stream]
@@ -85,6 +88,9 @@ class _Run:
         options = CompileOptions(dialect="lars", tick=TICK)
         compiled = ReadProgram(program, "<program>", "lars", TICK, tree).compiled(options)
         self.engine = Engine(compiled, lateness=None, until=self.last)
+        self.arities = {
+            rule.head.predicate: len(rule.head.arguments) for rule in self.program.rules if rule.head is not None
+        }
         self.fixed = {self.text(name, [each.value for each in values]) for name, values in self.facts}
         self.fixed |= {
             self.text(rule.head.predicate, [each.value for each in rule.head.arguments if isinstance(each, Constant)])
@@ -140,39 +146,55 @@ class _Run:
         if self.first is None or self.last is None:
             return
         self.engine.receive(self._tables())
-        begin: dict[int, list[str]] = {}
-        end: dict[int, list[str]] = {}
+        begin: dict[int, list[Told]] = {}
+        end: dict[int, list[Told]] = {}
         for name, schema in self.engine.outputs.items():
             assert schema.fluent is not None and schema.fluent.part == HOLDS, "rules define fluents"
         for name, table in self.engine.close().items():
-            for text, since, until in self._held(name, table):
-                begin.setdefault(since, []).append(text)
+            for told, since, until in self._held(name, table):
+                begin.setdefault(since, []).append(told)
                 if until is not None:
-                    end.setdefault(until, []).append(text)
-        now: set[str] = set()
+                    end.setdefault(until, []).append(told)
+        now: set[Told] = set()
         for tick in range(self.first, self.last + 1):
             now.difference_update(end.get(tick, ()))
             now.update(begin.get(tick, ()))
-            yield tick, [] if _NONE in now else [frozenset(now)]
+            yield tick, self._models(now)
 
-    def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[str, int, int | None]]:
-        """Atoms as text, and from which tick on they are in the answer, and from which on not."""
+    def _models(self, now: set[Told]) -> list[frozenset[str]]:
+        """The answer streams of what is told at a tick."""
+        counts = [model for text, model in now if text is None]
+        every = [text for text, model in now if model is None and text is not None]
+        found: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]
+        for text, model in now:
+            if text is not None and model is not None:
+                found[model].append(text)
+        made = [frozenset(each) for each in found]
+        return made if len(made) < 2 else sorted(made, key=sorted)[: self.models or None]
+
+    def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[Told, int, int | None]]:
+        """What is told, and from which tick on it is in the answer, and from which on not."""
         assert self.first is not None, "there is a stream"
         predicate = predicate_of(name)
         columns = [table[each.name].to_list() for each in self.engine.outputs[name].attributes]
+        numbered = len(columns) > self.arities.get(predicate, len(columns)) + (predicate != name)
         for row, (since, until) in enumerate(zip(table["start"].to_list(), table["end"].to_list(), strict=True)):
             values = [column[row] for column in columns]
+            if name == INCONSISTENT:
+                yield (None, values[0]), since, until
+                continue
+            model = values.pop() if numbered else None
             at = values.pop() if predicate != name else None
             text = self.text(predicate, values)
             if text in self.fixed:
                 continue
             if at is None:
-                yield text, since, until
+                yield (text, model), since, until
                 continue
             if since < at:
-                yield f"{text}@{at}", since, at if until is None else min(at, until)
+                yield (f"{text}@{at}", model), since, at if until is None else min(at, until)
             if until is None or until > at + 1:
-                yield f"{text}@{at}", max(since, at + 1), until
+                yield (f"{text}@{at}", model), max(since, at + 1), until
 
     def _tables(self) -> dict[str, pl.DataFrame]:
         """The stream as tables of events."""

@@ -22,15 +22,15 @@ ASKS, GIVES = "what is asked", "what is given"
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetOptions:
-    """`models`: 1, of several answer streams the one nearest to the last; 0: all. `seconds`: for how long a search may
-    go on, None: any."""
+    """`models`: 1, of several answer streams the one nearest to the last; otherwise all. `seconds`: for how long a
+    search may go on, None: any."""
 
     models: int = 1
     seconds: float | None = None
 
     @property
     def every(self) -> bool:
-        return self.models == 0
+        return self.models != 1
 
 
 @dataclass(frozen=True, slots=True)
