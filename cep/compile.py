@@ -12,8 +12,10 @@ from typing import Any, TypedDict, Unpack
 import polars as pl
 
 from cep.core.errors import CepError, CepErrors
+from cep.core.literals import SECOND
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
+from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.reading import dialect_of, read
 from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
@@ -41,7 +43,8 @@ class CompileOptions:
     `alerts`: make the occurrences of ALERT statements too, which go out as tables of their own (`cep.rules.alert`).
 
     `dialect`: that of the text, by default what the suffix of its name says; `tick`: microseconds of the number 1 in a
-    dialect.
+    dialect. `models`: of several answer streams of LARS the nearest to that before (1), or all (0); `solve_limit`: for
+    how many microseconds one is searched for.
     """
 
     facts: Mapping[str, pl.DataFrame] | None = None
@@ -51,6 +54,18 @@ class CompileOptions:
     alerts: bool = False
     dialect: str | None = None
     tick: int | None = None
+    models: int | None = None
+    solve_limit: int | None = None
+
+    @property
+    def answer_sets(self) -> AnswerSetOptions | None:
+        """What is asked of answer sets. CepError: it is wrong."""
+        if self.models is None and self.solve_limit is None:
+            return None
+        if self.models not in (None, 0, 1):
+            raise CepError(f"models: {self.models}", hint="1, the nearest to that before, or 0, all", code="option")
+        seconds = None if self.solve_limit is None else self.solve_limit / SECOND
+        return AnswerSetOptions(1 if self.models is None else self.models, seconds)
 
 
 class FactlessCompileKeywords(TypedDict, total=False):
@@ -62,6 +77,8 @@ class FactlessCompileKeywords(TypedDict, total=False):
     alerts: bool
     dialect: str | None
     tick: int | None
+    models: int | None
+    solve_limit: int | None
 
 
 class CompileKeywords(FactlessCompileKeywords, total=False):
@@ -151,9 +168,16 @@ class ReadProgram:
     tree: SyntaxTree
 
     @classmethod
-    def of(cls, text: str, name: str, dialect: str | None = None, tick: int | None = None) -> ReadProgram:
+    def of(
+        cls,
+        text: str,
+        name: str,
+        dialect: str | None = None,
+        tick: int | None = None,
+        answer_sets: AnswerSetOptions | None = None,
+    ) -> ReadProgram:
         """Raises CepError."""
-        return cls(text, name, dialect, tick, read(text, name, dialect, tick))
+        return cls(text, name, dialect, tick, read(text, name, dialect, tick, answer_sets))
 
     @property
     def predicates(self) -> frozenset[str]:
@@ -173,7 +197,7 @@ def compile(text: str, name: str = "<program>", **options: Unpack[CompileKeyword
 
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
     """The same, with the options as a value."""
-    return ReadProgram.of(text, name, options.dialect, options.tick).compiled(options)
+    return ReadProgram.of(text, name, options.dialect, options.tick, options.answer_sets).compiled(options)
 
 
 def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:

@@ -168,7 +168,7 @@ class _Run:
         found: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]
         for text, model in now:
             if text is not None and model is not None:
-                found[model].append(text)
+                found[model - 1].append(text)
         made = [frozenset(each) for each in found]
         return made if len(made) < 2 else sorted(made, key=sorted)[: self.models or None]
 

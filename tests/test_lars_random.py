@@ -7,16 +7,21 @@ from random import Random
 
 import pytest
 
+from cep.compile import compile
 from cep.core.errors import CepError
+from cep.engine import Engine
+from cep.events import Event
 from cep.language.dialects.lars.answer_set_rules import split
+from cep.lars import answers
 from cep.operators.goals.fluents.answer_set_solver import SolverLimits
+from cep.runtime.held import held_of
 from tests.lars_answer_sets import by_solver, nearest, nearest_by_solver, program_of, solver_of
-from tests.lars_maker import Maker, program_text
+from tests.lars_maker import FIXED, INPUTS, Maker, program_text, stream_text
 from tests.long import seeds
-from tests.reference_lars import Answers, TooMany, by_definition, by_strata, strata
+from tests.reference_lars import Answers, TooMany, by_definition, by_strata, strata, value_text
 
-MANY = 25
-"""Programs a seed."""
+MANY, FEW = 25, 6
+"""Programs a seed, FEW by the engine."""
 
 # Ticker, Example 1: a(x) at 35, a(y) and a(z) at 37, a(x) at 39.
 EXAMPLE = [(35, [("a", ("x",))]), (37, [("a", ("y",)), ("a", ("z",))]), (39, [("a", ("x",))]), (41, [])]
@@ -129,6 +134,63 @@ def test_what_is_written_is_read() -> None:
     for number in range(100):
         program = Maker(Random(number), cyclic=number % 2 == 0).program()
         assert program_of(program_text(program)).rules == program.rules, program_text(program)
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+@pytest.mark.parametrize("seed", seeds(24))
+def test_answers_agree_with_the_definition(seed: int, cyclic: bool) -> None:
+    """By the engine, many ticks at once."""
+    for number in range(seed * FEW, (seed + 1) * FEW):
+        maker = Maker(Random(1_000 + number), cyclic)
+        program, stream = maker.program(), maker.stream(5)
+        end, text = stream[-1][0] + 2, program_text(program)
+        try:
+            expected = by_definition(program, stream, last=end)
+        except TooMany:
+            continue
+        assert list(answers(text, stream_text(stream), last=end)) == nearest(expected), (number, text, stream)
+        if cyclic:
+            assert list(answers(text, stream_text(stream), last=end, models=0)) == expected, (number, text, stream)
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+@pytest.mark.parametrize("seed", seeds(24))
+def test_cuts_and_restores_change_nothing(seed: int, cyclic: bool) -> None:
+    for number in range(seed * 3, (seed + 1) * 3):
+        random = Random(2_000 + number)
+        maker = Maker(random, cyclic)
+        text = declarations(maker) + program_text(maker.program())
+        events = [
+            Event(name, values, 1_000_000 * tick, 1_000_000 * tick)
+            for tick, atoms in maker.stream(8)
+            for name, values in atoms
+        ]
+        compiled = compile(text, dialect="lars")
+        whole = Engine(compiled, lateness=0)
+        expected = [whole.push(events), whole.close()]
+        engine = Engine(compiled, lateness=0)
+        found, waiting = [], []
+        for at, event in enumerate(events):
+            if random.random() < 0.2:
+                engine = Engine(compiled, lateness=0).restore(engine.snapshot())
+            waiting.append(event)
+            if at + 1 == len(events) or random.random() < 0.5:
+                found.append(engine.push(waiting))
+                waiting = []
+        found.append(engine.close())
+        assert told_by(engine, found) == told_by(whole, expected), (number, text, events)
+
+
+def declarations(maker: Maker) -> str:
+    kind = {int: "int", float: "float", str: "string"}[type(maker.values[0])]
+    made = ((name, ", ".join(f"x{at}: {kind}" for at in range(arity))) for name, arity in INPUTS.items())
+    value = value_text(maker.values[0])
+    facts = (f"{name}({', '.join([value] * arity)}).\n" for name, arity in FIXED.items())
+    return "".join((*(f"event {name}({columns}) TIME time.\n" for name, columns in made), *facts))
+
+
+def told_by(engine: Engine, tables: list) -> list[str]:
+    return sorted(str(held) for each in tables for held in held_of(each, engine.outputs, None, None))
 
 
 # --- limits ---

@@ -197,6 +197,21 @@ class DialectOptions:
             help="How many ticks a window of LARS of n ticks has: n+1, its own and n before it, or n.",
         ),
     ] = None
+    models: Annotated[
+        str | None,
+        Option(
+            metavar="HOW MANY",
+            autocompletion=completions.one_of("1", "all"),
+            help="Of LARS, where there are several answer streams: 1, the nearest to that before (the default), or all.",
+        ),
+    ] = None
+    solve_limit: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="Of LARS: when an answer stream is searched for so long, the last one stays, and a warning says so.",
+        ),
+    ] = None
 
     @property
     def dialect(self) -> str | None:
@@ -204,6 +219,17 @@ class DialectOptions:
         if self.window not in (None, "n+1", "n"):
             raise refuse(f"--window: `{self.window}` is no way to count", "`--window n`, or `--window n+1`, as it is")
         return f"{self.named or ''}/n" if self.window == "n" else self.named
+
+    @property
+    def answer_sets(self) -> tuple[int | None, int | None]:
+        """`models` and `solve_limit` as they are compiled with. CepError: they are wrong."""
+        models = {None: None, "1": 1, "all": 0}
+        if self.models not in models:
+            raise refuse(f"--models: `{self.models}`", "`--models 1`, or `--models all`")
+        limit = None if self.solve_limit is None else duration(self.solve_limit, "--solve-limit")
+        if limit == 0:
+            raise refuse("--solve-limit: no time at all", "`--solve-limit 1s`")
+        return models[self.models], limit
 
     @property
     def ticks(self) -> int | None:

@@ -66,7 +66,10 @@ class ProgramSource:
 
         options = CompileOptions(facts=facts, knowledge=known, policy=policy)
         if dialect is not None:
-            options = replace(options, dialect=dialect.dialect, tick=dialect.ticks)
+            models, limit = dialect.answer_sets
+            options = replace(
+                options, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit
+            )
         return cls(rules, text, options, known)
 
     def engine(self, options: EngineOptions | None = None, alerts: bool = False) -> Engine:

@@ -9,6 +9,7 @@ from cep.core.errors import CepError, Source
 from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
 from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
+from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.printer import print_program as print_lars
 from cep.language.dialects.lars.programs import lars_tree, program_of
@@ -67,10 +68,19 @@ def converted(text: str, name: str = "<program>", dialect: str | None = None, ti
     return print_program(spelled(read(text, name, dialect, tick)))
 
 
-def read(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> ast.SyntaxTree:
-    """The statements of a program. `tick`: microseconds of the number 1 in a dialect, a second if None. Raises
-    CepError."""
+def read(
+    text: str,
+    name: str = "<program>",
+    dialect: str | None = None,
+    tick: int | None = None,
+    answer_sets: AnswerSetOptions | None = None,
+) -> ast.SyntaxTree:
+    """The statements of a program. `tick`: microseconds of the number 1 in a dialect, a second if None; `answer_sets`:
+    how those of LARS are looked for. Raises CepError."""
     found = dialect_of(name, dialect)
+    if answer_sets is not None and found not in LARS:
+        hint = "a program of LARS has them: `--dialect lars`, or a file `.lars`"
+        raise CepError("--models, --solve-limit: this program has no answer streams", hint=hint, code="option")
     if found is None:
         if tick is not None:
             hint = f"`10 s`, `5 min`; a dialect has ticks: `--dialect {DIALECTS[0]}`"
@@ -78,4 +88,5 @@ def read(text: str, name: str = "<program>", dialect: str | None = None, tick: i
         return parse(text, name)
     if len(text) > LONGEST:
         raise too_long(name)
-    return _READERS[found](Source(text, name), SECOND if tick is None else tick)
+    source, ticks = Source(text, name), SECOND if tick is None else tick
+    return lars_tree(found, source, ticks, answer_sets) if found in LARS else _READERS[found](source, ticks)

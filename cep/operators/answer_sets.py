@@ -90,7 +90,7 @@ class AnswerSetTables:
     """How rows are read and written. A row that is asked has the number of its input, then places by type
     (`asked_types`): of each input (`asked`) those of its columns. A row that is given has a number, twice that of its
     predicate, one more of an atom at a tick, or that of a count of answer sets (`COUNTED`); the tick, or the count;
-    the number of the answer set where all are given; and then places likewise. `tick`: microseconds."""
+    the number of the answer set, from 1 on, where all are given; and then places likewise. `tick`: microseconds."""
 
     asked_types: tuple[str, ...]
     asked: tuple[tuple[int, ...], ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cep.core.errors import Source
 from cep.core.literals import SECOND
 from cep.language.dialects.lars import laser, reader
+from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.lowering import lowered
 from cep.language.syntax import ast
@@ -17,6 +18,8 @@ def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
     return read(source, tick, counted=dialect.endswith("/n"))
 
 
-def lars_tree(dialect: str, source: Source, tick: int = SECOND) -> ast.SyntaxTree:
-    """The same, lowered."""
-    return lowered(program_of(source, dialect, tick), source)
+def lars_tree(
+    dialect: str, source: Source, tick: int = SECOND, options: AnswerSetOptions | None = None
+) -> ast.SyntaxTree:
+    """The same, lowered. `options`: of answer sets."""
+    return lowered(program_of(source, dialect, tick), source, options=options)

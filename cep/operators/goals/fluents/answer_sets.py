@@ -5,6 +5,7 @@ One search serves all ticks over which what is asked is the same. Rules that ask
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,8 @@ class AnswerSetGoal(KeyedState):
             kept = {*self.solver.known, *self.asked.values()}
             self.lines = {fact: line for fact, line in self.lines.items() if fact in kept}
         if found.late:
+            text = f"no answer stream was found within {self.limits.seconds:g} s at tick {tick}: the last one stays"
+            warnings.warn(f"{text}; a longer `--solve-limit` may find one", RuntimeWarning, stacklevel=2)
             return
         if found.answers:
             self.last = found.answers[0]
@@ -162,7 +165,7 @@ class AnswerSetGoal(KeyedState):
     def _lines(self, answers: Sequence[frozenset[Derived]]) -> Iterator[Line]:
         """The rows of answer sets, and how many there are."""
         yield (COUNTED, len(answers), 0, *self._encoded(filler_values(self.spec.tables.given_types)))
-        for number, answer in enumerate(answers):
+        for number, answer in enumerate(answers, 1):
             for each in answer:
                 yield self._line(each, number if self.spec.every else 0)
 
