@@ -148,7 +148,7 @@ class _Run:
         self.engine.receive(self._tables())
         begin: dict[int, list[Told]] = {}
         end: dict[int, list[Told]] = {}
-        for name, schema in self.engine.outputs.items():
+        for schema in self.engine.outputs.values():
             assert schema.fluent is not None and schema.fluent.part == HOLDS, "rules define fluents"
         for name, table in self.engine.close().items():
             for told, since, until in self._held(name, table):

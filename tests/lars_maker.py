@@ -237,7 +237,9 @@ def program_text(program: LarsProgram) -> str:
 
 
 def rule_text(rule: LarsRule) -> str:
-    head = "" if rule.head is None else atom_of(rule.head) + ("" if rule.at is None else f" at {expression_text(rule.at)}")
+    head = (
+        "" if rule.head is None else atom_of(rule.head) + ("" if rule.at is None else f" at {expression_text(rule.at)}")
+    )
     body = ", ".join(map(literal_text, rule.body))
     return f"{head} :- {body}.".lstrip() if body else f"{head}."
 
@@ -247,7 +249,10 @@ def literal_text(literal: object) -> str:
         return f"{expression_text(literal.left)} {literal.operator} {expression_text(literal.right)}"
     assert isinstance(literal, LarsLiteral)
     before = "not " if literal.negated else ""
-    atom, window = before + atom_of(literal.atom), "" if literal.window is None else f" in {window_text(literal.window)}"
+    atom, window = (
+        before + atom_of(literal.atom),
+        "" if literal.window is None else f" in {window_text(literal.window)}",
+    )
     match literal.modality:
         case "every":
             return f"{atom} always{window}"

@@ -72,7 +72,9 @@ def test_laser_example_1() -> None:
     """
     stream = [(1, []), (2, [("highTemp", ("b1",)), ("highTemp", ("b2",))]), (3, [("highTemp", ("b2",))])]
     found = at(by_definition(program_of(text), stream, last=15))
-    assert {now: each for now, each in found.items() if each != [[]]} == {now: [["warning(b1)"]] for now in range(2, 13)}
+    assert {now: each for now, each in found.items() if each != [[]]} == {
+        now: [["warning(b1)"]] for now in range(2, 13)
+    }
 
 
 def test_choices_defaults_and_constraints() -> None:

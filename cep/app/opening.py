@@ -67,9 +67,7 @@ class ProgramSource:
         options = CompileOptions(facts=facts, knowledge=known, policy=policy)
         if dialect is not None:
             models, limit = dialect.answer_sets
-            options = replace(
-                options, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit
-            )
+            options = replace(options, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit)
         return cls(rules, text, options, known)
 
     def engine(self, options: EngineOptions | None = None, alerts: bool = False) -> Engine:

@@ -23,7 +23,8 @@ from cep.language.dialects.lars.ast import (
     LarsRule,
     TimeWindow,
 )
-from cep.operators.answer_sets import AnswerSetRules, AskedWindow, Calculation, DerivedPredicate, symbol_text
+from cep.language.dialects.lars.bodies import assigned, bound, connected, shared, variables_of
+from cep.rules.answer_set_rules import AnswerSetRules, AskedWindow, Calculation, DerivedPredicate, symbol_text
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
 ASKED = "asks."
@@ -152,20 +153,22 @@ class _RuleText:
         self.made = 0
         self.types = writer.types(rule)
         self.mine = [each for each in rule.body if isinstance(each, LarsLiteral) and self._is_mine(each)]
-        self.ticks = {each.at.name for each in rule.body if isinstance(each, LarsLiteral) and isinstance(each.at, Variable)}
+        self.ticks = {
+            each.at.name for each in rule.body if isinstance(each, LarsLiteral) and isinstance(each.at, Variable)
+        }
 
     def _is_mine(self, literal: LarsLiteral) -> bool:
         return literal.atom.predicate in self.writer.numbers
 
     def write(self) -> None:
         others = [each for each in self.rule.body if each not in self.mine]
-        positive = [each for each in others if not isinstance(each, Comparison) and not each.negated]
+        positive: list[BodyLiteral] = [each for each in others if not isinstance(each, Comparison) and not each.negated]
         denied = [each for each in others if not isinstance(each, Comparison) and each.negated]
         compared = [each for each in others if isinstance(each, Comparison)]
-        known = {name for each in positive for name in _bound(each)}
+        known = {name for each in positive for name in bound(each)}
         positive, calculated = self._calls_apart(positive, known)
-        compared = _assigned(compared, known)
-        groups = _connected(positive)
+        compared = assigned(compared, known)
+        groups = connected(positive)
         left: list[Comparison] = list(calculated)
         for each in compared:
             home = self._home(groups, each)
@@ -174,9 +177,9 @@ class _RuleText:
         for other in denied:
             home = self._home(groups, other)
             home.append(other) if home is not None else outside.append(other)
-        wanted = self._wanted(left, outside) | _shared(groups)
+        wanted = self._wanted(left, outside) | shared(groups)
         for group in groups:
-            names = sorted({name for each in group for name in _names(each)} & wanted)
+            names = sorted({name for each in group for name in variables_of(each)} & wanted)
             self.body.append(_call(self.writer.asked(names, group, self.rule), [self._place(name) for name in names]))
         for comparison in left:
             self._comparison(comparison)
@@ -189,7 +192,7 @@ class _RuleText:
         self.writer.lines.append(f"{head} :- {', '.join(begun)}.".lstrip())
 
     def _wanted(self, left: Iterable[Comparison], outside: Iterable[LarsLiteral | Graph]) -> set[str]:
-        wanted = {name for each in (*left, *outside, *self.mine) for name in _names(each)}
+        wanted = {name for each in (*left, *outside, *self.mine) for name in variables_of(each)}
         if self.rule.head is not None:
             wanted |= {name for each in self.rule.head.arguments for name in expression_variables(each)}
         return wanted | set([] if self.rule.at is None else expression_variables(self.rule.at))
@@ -197,21 +200,20 @@ class _RuleText:
     @staticmethod
     def _home(groups: list[list[BodyLiteral]], each: BodyLiteral) -> list[BodyLiteral] | None:
         """The group that binds all its variables, or all that one of them is calculated of."""
-        needed = [set(_names(each))]
+        needed = [set(variables_of(each))]
         if isinstance(each, Comparison) and each.operator == "=":
             sides = ((each.left, each.right), (each.right, each.left))
             needed += [set(expression_variables(other)) for one, other in sides if isinstance(one, Variable)]
         for names in needed:
             for group in groups:
-                if names <= {name for other in group for name in _names(other)}:
+                if names <= {name for other in group for name in variables_of(other)}:
                     return group
         return None
 
-    def _calls_apart(
-        self, positive: list[BodyLiteral], known: set[str]
-    ) -> tuple[list[BodyLiteral], list[Comparison]]:
+    def _calls_apart(self, positive: list[BodyLiteral], known: set[str]) -> tuple[list[BodyLiteral], list[Comparison]]:
         """The literals, with a variable of its own for what is calculated of values that none of them binds."""
-        made, equal = [], []
+        made: list[BodyLiteral] = []
+        equal: list[Comparison] = []
         for each in positive:
             if not isinstance(each, LarsLiteral):
                 made.append(each)
@@ -251,7 +253,7 @@ class _RuleText:
                 return place
 
     def _calculated(self, of: Expression | Comparison) -> str:
-        names = sorted(set(_names(of) if isinstance(of, Comparison) else expression_variables(of)))
+        names = sorted(set(variables_of(of) if isinstance(of, Comparison) else expression_variables(of)))
         types = tuple("int" if name in self.ticks else self.types.get(name, "any") for name in names)
         self.writer.calculations.append(Calculation(tuple(names), types, of, of.span))
         values = [str(len(self.writer.calculations) - 1), *map(self._place, names)]
@@ -280,7 +282,7 @@ class _RuleText:
             terms = [self._place(name) for name in names]
         else:
             terms, plain = self._plain(each)
-            asked, names = plain, list(dict.fromkeys(_names(plain)))
+            asked, names = plain, list(dict.fromkeys(variables_of(plain)))
         self.body.append(f"not {_call(self.writer.asked(names, [asked], self.rule), terms)}")
 
     def _plain(self, each: LarsLiteral) -> tuple[list[str], LarsLiteral]:
@@ -309,7 +311,7 @@ class _RuleText:
             return
         values, plain = self._plain(each)
         inner = _RuleText(self.writer, self.rule)
-        names = dict.fromkeys(name for name in _names(plain))
+        names = dict.fromkeys(name for name in variables_of(plain))
         places = [inner._place(name) for name in names]
         terms = [
             f"L{number}" if term == Variable("_") else inner._term(term)
@@ -374,56 +376,3 @@ class _RuleText:
 
 def _call(name: str, terms: Sequence[str]) -> str:
     return f"{name}({', '.join(terms)})" if terms else name
-
-
-def _names(each: BodyLiteral) -> list[str]:
-    """The variables of a literal, in order, with repetitions."""
-    match each:
-        case LarsLiteral():
-            terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
-            return [name for term in terms for name in expression_variables(term)]
-        case Comparison(_, left, right):
-            return expression_variables(left) + expression_variables(right)
-        case Graph():
-            return list(each.variables)
-
-
-def _bound(each: BodyLiteral) -> list[str]:
-    """The variables that a positive literal binds."""
-    if isinstance(each, LarsLiteral):
-        terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
-        return [term.name for term in terms if isinstance(term, Variable) and term.name != "_"]
-    return _names(each)
-
-
-def _assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Comparisons, those first that bind a variable of what is known; what they bind is known then."""
-    waiting = list(compared)
-    ordered: list[Comparison] = []
-    while True:
-        for each in waiting:
-            for one, other in ((each.left, each.right), (each.right, each.left)):
-                binds = each.operator == "=" and isinstance(one, Variable) and set(expression_variables(other)) <= known
-                if binds and isinstance(one, Variable) and each not in ordered:
-                    known.add(one.name)
-                    ordered.append(each)
-        if not any(each in waiting for each in ordered):
-            return [*ordered, *waiting]
-        waiting = [each for each in waiting if each not in ordered]
-
-
-def _shared(groups: list[list[BodyLiteral]]) -> set[str]:
-    """The variables that more than one group has."""
-    names = [name for group in groups for name in {name for each in group for name in _names(each)}]
-    return {name for name in names if names.count(name) > 1}
-
-
-def _connected(literals: Iterable[BodyLiteral]) -> list[list[BodyLiteral]]:
-    """Literals in groups that have no variable in common."""
-    groups: list[list[BodyLiteral]] = []
-    for each in literals:
-        names = set(_names(each))
-        joined = [group for group in groups if names & {name for other in group for name in _names(other)}]
-        groups = [group for group in groups if not any(group is other for other in joined)]
-        groups.append([*(other for group in joined for other in group), each])
-    return groups

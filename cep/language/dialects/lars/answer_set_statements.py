@@ -1,4 +1,4 @@
-"""Answer sets among the fluents of a LARS program: what the solver is asked, what it gives, and whose atoms that are."""
+"""Answer sets among the fluents of a LARS program: what the solver is asked, what it gives, and of which predicates."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from cep.events import Iri
 from cep.language.dialects.lars.answer_set_rules import BEGUN, SplitProgram
 from cep.language.dialects.lars.relations import Relations, at_ticks
 from cep.language.syntax import ast
-from cep.operators.answer_sets import COUNTED, GIVEN_FIRST, AnswerSetFormula, AnswerSetTables
+from cep.operators.answer_sets import AnswerSetFormula
 from cep.operators.supports import FormulaAtom
 from cep.plan.formula import Formula
+from cep.rules.answer_set_rules import COUNTED, GIVEN_FIRST, AnswerSetTables
 from cep.rules.terms import Constant, Expression, Variable
 
 ASKS, GIVES = "what is asked", "what is given"
@@ -130,9 +131,7 @@ class AnswerSetStatements:
             made.append(_rule(at_ticks(name), (*own, at, *model), given))
         return made
 
-    def _given(
-        self, number: int, at: Expression, places: Sequence[int], variables: Sequence[Variable]
-    ) -> FormulaAtom:
+    def _given(self, number: int, at: Expression, places: Sequence[int], variables: Sequence[Variable]) -> FormulaAtom:
         arguments: list[Expression] = [Variable("_") for _ in range(GIVEN_FIRST + len(self.given.types))]
         arguments[:2] = [Constant(number, "int"), at]
         for place, variable in zip(places, variables):

@@ -9,13 +9,13 @@ anew each time. What is found depends on the facts and on those that were ground
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
 from cep.events import Iri, Value
-from cep.operators.answer_sets import AnswerSetRules
+from cep.rules.answer_set_rules import AnswerSetRules
 
 if TYPE_CHECKING:
     from clingo import Control, SolveResult, Symbol
@@ -152,7 +152,8 @@ class _Grounding:
         """Tell the solver what distance from the last answer set is, and which of equally near ones comes first."""
         atoms: dict[Derived, int] = {}
         for number, each in enumerate(self.solver.rules.derived):
-            for atom in self.control.symbolic_atoms.by_signature(f"d{number}", each.arity + each.timed):
+            found = self.control.symbolic_atoms.by_signature(f"d{number}", each.arity + each.timed)
+            for atom in found:
                 values = [_value(argument) for argument in atom.symbol.arguments]
                 tick = values.pop() if each.timed else self.now
                 assert isinstance(tick, int), "ticks are whole numbers"
@@ -161,8 +162,8 @@ class _Grounding:
         self.was: dict[Derived, int] = {}
         with self.control.backend() as backend:
             changed = []
-            for rank, (each, literal) in enumerate(self.atoms.items()):
-                self.was[each] = before = backend.add_atom()
+            for rank, (known, literal) in enumerate(self.atoms.items()):
+                self.was[known] = before = backend.add_atom()
                 backend.add_external(before)
                 changed.append((backend.add_atom(), 1))
                 backend.add_rule([changed[-1][0]], [literal, -before])
@@ -213,7 +214,8 @@ class _Grounding:
         with self.control.solve(on_model=tell, async_=True) as search:
             if not search.wait(seconds):
                 search.cancel()
-            return search.get()
+            result: SolveResult = search.get()
+            return result
 
     def _read(self, model: Any) -> frozenset[Derived]:
         return frozenset(each for each, literal in self.atoms.items() if model.is_true(literal))
@@ -247,7 +249,7 @@ class _Calculations:
         if self.count > self.solver.limits.endless:
             self.failed = CepError(
                 "this rule goes on without end: it derives what it calculates from again",
-                calculation.span,
+                span=calculation.span,
                 hint="bound it, as in `T < 100`",
                 code="endless",
             )

@@ -21,7 +21,6 @@ from cep.core.stable_order import stable_order
 from cep.core.time import END_OF_TIME, Frontier
 from cep.core.values import MISSING, Pool
 from cep.events import Value
-from cep.operators.answer_sets import COUNTED, GIVEN_FIRST, AnswerSetRules, AnswerSetTables, Calculation
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
@@ -38,6 +37,7 @@ from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver, Deriv
 from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.lineage import Lineage
+from cep.rules.answer_set_rules import COUNTED, GIVEN_FIRST, AnswerSetRules, AnswerSetTables, Calculation
 from cep.rules.expressions.checking import check, check_comparison
 from cep.rules.expressions.evaluate import compile_expression
 from cep.rules.printing import print_argument
@@ -233,7 +233,9 @@ class AnswerSetGoal(KeyedState):
 
     def _read(self, batch: pa.RecordBatch) -> Arrays:
         asked, given = len(self.spec.take), self.spec.given
-        arrays = restored(batch, asked=asked, waiting=self.spec.width + 1, given=given, last=given, known=asked, clock=2)
+        arrays = restored(
+            batch, asked=asked, waiting=self.spec.width + 1, given=given, last=given, known=asked, clock=2
+        )
         between(arrays["waiting"][:, 1 + self.spec.kind], 0, KINDS)
         for name in ("asked", "known"):
             between(arrays[name][:, 0], 0, len(self.spec.rules.inputs))
@@ -259,7 +261,8 @@ class AnswerSetGoal(KeyedState):
         predicate, pinned = divmod(line[0], 2)
         tables = self.spec.tables
         values = (
-            value_of(line[GIVEN_FIRST + place], tables.given_types[place], self.pool) for place in tables.given[predicate]
+            value_of(line[GIVEN_FIRST + place], tables.given_types[place], self.pool)
+            for place in tables.given[predicate]
         )
         return predicate, tuple(values), line[1] if pinned else None
 

@@ -1,0 +1,61 @@
+"""Bodies of LARS rules: the variables of literals, and which of them belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cep.language.dialects.lars.ast import BodyLiteral, LarsLiteral
+from cep.rules.terms import Comparison, Graph, Variable, expression_variables
+
+
+def variables_of(each: BodyLiteral) -> list[str]:
+    """The variables of a literal, in order, with repetitions."""
+    match each:
+        case LarsLiteral():
+            terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
+            return [name for term in terms for name in expression_variables(term)]
+        case Comparison(_, left, right):
+            return expression_variables(left) + expression_variables(right)
+        case Graph():
+            return list(each.variables)
+
+
+def bound(each: BodyLiteral) -> list[str]:
+    """The variables that a positive literal binds."""
+    if isinstance(each, LarsLiteral):
+        terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
+        return [term.name for term in terms if isinstance(term, Variable) and term.name != "_"]
+    return variables_of(each)
+
+
+def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
+    """Comparisons, those first that bind a variable of what is known; what they bind is known then."""
+    waiting = list(compared)
+    ordered: list[Comparison] = []
+    while True:
+        for each in waiting:
+            for one, other in ((each.left, each.right), (each.right, each.left)):
+                binds = each.operator == "=" and isinstance(one, Variable) and set(expression_variables(other)) <= known
+                if binds and isinstance(one, Variable) and each not in ordered:
+                    known.add(one.name)
+                    ordered.append(each)
+        if not any(each in waiting for each in ordered):
+            return [*ordered, *waiting]
+        waiting = [each for each in waiting if each not in ordered]
+
+
+def shared(groups: list[list[BodyLiteral]]) -> set[str]:
+    """The variables that more than one group has."""
+    names = [name for group in groups for name in {name for each in group for name in variables_of(each)}]
+    return {name for name in names if names.count(name) > 1}
+
+
+def connected(literals: Iterable[BodyLiteral]) -> list[list[BodyLiteral]]:
+    """Literals in groups that have no variable in common."""
+    groups: list[list[BodyLiteral]] = []
+    for each in literals:
+        names = set(variables_of(each))
+        joined = [group for group in groups if names & {name for other in group for name in variables_of(other)}]
+        groups = [group for group in groups if not any(group is other for other in joined)]
+        groups.append([*(other for group in joined for other in group), each])
+    return groups

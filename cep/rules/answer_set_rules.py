@@ -1,0 +1,106 @@
+"""Rules that are evaluated as an answer set program: what a solver is given of them, whatever solver that is.
+
+A program of LARS whose negation goes in circles has no, one or several answer streams at a tick (Beck, Eiter, Folie,
+*Ticker*, 2017, Definition 4). Its rules are text for the solver; what else they ask comes in as facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cep.core.errors import NOWHERE, Span
+from cep.events import Iri, Value
+from cep.rules.terms import Comparison, Expression
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedPredicate:
+    """One that the rules derive, in the solver's text `d0`, `d1`, ... `timed`: some rule puts it at ticks, so its atoms
+    carry the tick as one more argument."""
+
+    name: str
+    arity: int
+    timed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWindow:
+    """A time window over what the rules themselves derive, of `ticks` ticks before the last multiple of `step`."""
+
+    ticks: int
+    step: int
+
+    def span(self, first: int, now: int) -> tuple[int, int]:
+        """Its first and last tick at a tick; none where that is the other way round."""
+        last = now // self.step * self.step
+        return max(first, last - self.ticks), last
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """What the rules calculate of values, in the solver's text `@c(number, ..)`: an expression, or whether a comparison
+    is true. `types`: of its variables."""
+
+    variables: tuple[str, ...]
+    types: tuple[str, ...]
+    of: Expression | Comparison
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSetRules:
+    """`text`: the rules. `inputs`: how many columns each relation has that they ask, `i0(..)`, `i1(..)`, ... in the
+    text. `windows`: `w0(First, Last)` and so on, `n0` where the tick lies in one, `o0` where it is all of one; `now(N)`
+    and `first(F)` are the tick and the first of the stream. `clocked`: whether the text asks these ticks."""
+
+    text: str
+    inputs: tuple[int, ...]
+    derived: tuple[DerivedPredicate, ...]
+    windows: tuple[AskedWindow, ...]
+    calculations: tuple[Calculation, ...]
+    clocked: bool
+
+    @property
+    def follows_ticks(self) -> bool:
+        """Whether time alone changes what the rules say."""
+        return self.clocked or bool(self.windows)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSetTables:
+    """How rows are read and written. A row that is asked has the number of its input, then places by type
+    (`asked_types`): of each input (`asked`) those of its columns. A row that is given has a number, twice that of its
+    predicate, one more of an atom at a tick, or that of a count of answer sets (`COUNTED`); the tick, or the count;
+    the number of the answer set, from 1 on, where all are given; and then places likewise. `tick`: microseconds."""
+
+    asked_types: tuple[str, ...]
+    asked: tuple[tuple[int, ...], ...]
+    given_types: tuple[str, ...]
+    given: tuple[tuple[int, ...], ...]
+    tick: int
+
+
+COUNTED = -1
+"""The number of the row that says how many answer sets there are."""
+GIVEN_FIRST = 3
+"""Of a row that is given the columns before its places."""
+
+
+def symbol_text(value: Value) -> str:
+    """A constant as the solver's text has it."""
+    match value:
+        case bool():
+            return f"b({int(value)})"
+        case int():
+            return str(value) if abs(value) < 2**31 else f'l("{value}")'
+        case float():
+            return symbol_text(int(value)) if value.is_integer() else f'f("{value!r}")'
+        case Iri():
+            return f"r({_quoted(str(value))})"
+        case _:
+            return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return f'"{escaped}"'
