@@ -68,6 +68,12 @@ class FormulaReader:
         assert properties.event is not None, "of an event"
         return self._of(atom, properties.event, properties.arguments, bound, names, codes)
 
+    def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
+        """What a solver gave of all that was asked: that it did is known, and of what."""
+        found = self.extents(asked, {})
+        when = tuple(interval for each in found for interval in each.when)
+        return [FormulaExtent(pattern, dict(bound), when_of(set_of(when)), tuple((each, False) for each in found))]
+
     def _of(
         self,
         atom: Pattern,

@@ -101,7 +101,7 @@ class AnswerSetPattern(Pattern):
         return matcher.attempts(self.formula, bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.extents(self.formula, {})
+        return reader.solved(self, self.formula, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         return []
