@@ -55,8 +55,8 @@ def answers(
     last: int | None = None,
     models: int = 1,
 ) -> Iterator[tuple[int, list[frozenset[str]]]]:
-    """Tick by tick the answer streams of a program: each the set of derived atoms, facts left out, as `q(1)` if true now
-    and `q(1)@3` at another tick.
+    """Tick by tick the answer streams of a program: each the set of derived atoms, facts left out, as `q(1)` if true
+    now and `q(1)@3` at another tick.
 
     `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. `first`: the
     first tick of the stream, by default that of its first atoms; `last`: the last tick that is asked, by default that

@@ -17,7 +17,8 @@ from cep.core.literals import SECOND
 from cep.language.dialects.lars.laser import read_laser
 from cep.language.dialects.lars.printer import print_program
 from cep.language.dialects.lars.reader import read
-from tests.reference_lars import Atom, by_strata
+from tests.lars_answer_sets import nearest
+from tests.reference_lars import Atom, by_definition, by_strata, strata
 from tests.test_docs import DOCS, Block, blocks
 
 PAGE = DOCS / "lars.md"
@@ -60,7 +61,10 @@ def test_drawings(program: Block, drawing: Block) -> None:
         if name not in tree.derived and " seen at " not in name:
             for (_, atoms), cell in zip(stream, cells, strict=True):
                 atoms += [atom(name, each) for each in cell]
-    found = dict(by_strata(tree, stream, first=ticks[0], last=ticks[-1]))
+    between = {"first": ticks[0], "last": ticks[-1]}
+    found = dict(
+        by_strata(tree, stream, **between) if strata(tree) else nearest(by_definition(tree, stream, **between))
+    )
     shown = 0
     for name, cells in drawn:
         predicate, _, at = name.partition(" seen at ")

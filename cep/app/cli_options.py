@@ -202,7 +202,7 @@ class DialectOptions:
         Option(
             metavar="HOW MANY",
             autocompletion=completions.one_of("1", "all"),
-            help="Of LARS, where there are several answer streams: 1, the nearest to that before (the default), or all.",
+            help="Of LARS, where there are several answer streams: 1, the nearest to that before (default), or all.",
         ),
     ] = None
     solve_limit: Annotated[

@@ -45,8 +45,8 @@ INCONSISTENT = "answer streams"
 def lowered(
     program: LarsProgram, source: Source, absent: bool = False, options: AnswerSetOptions | None = None
 ) -> ast.SyntaxTree:
-    """The program as a tree of fluents. `absent`: there may be predicates that nothing gives; `options`: of answer sets.
-    Raises CepError with all that is wrong."""
+    """The program as a tree of fluents. `absent`: there may be predicates that nothing gives; `options`: of answer
+    sets. Raises CepError with all that is wrong."""
     return _Lowering(program, source, options or AnswerSetOptions()).tree(absent)
 
 
