@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import applications, closure, knowledge, metric, metric_time, processes
+from benchmarks import applications, closure, knowledge, lars, metric, metric_time, processes
 from benchmarks.measure import Measured, measure
 from benchmarks.table import Line, Target, json_lines, markdown, short, show
 from benchmarks.workload import Size, Workload
@@ -103,6 +103,7 @@ def main() -> None:
     results += knowledge.lines(options.quick, options.only)
     results += closure.lines(options.quick, options.only)
     results += metric.lines(options.quick, options.only)
+    results += lars.lines(options.quick, options.only)
     results += applications.lines(options.quick, options.only)
     results += metric_time.lines(options.quick, options.only)
     results += processes.lines(QUICK if options.quick else 2_000_000, options.only)

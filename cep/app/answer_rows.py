@@ -21,8 +21,8 @@ _SINCE, _UNTIL, _TURN = "@since", "@until", "@turn"
 
 
 class AnswerRows:
-    """`schemas`: of the fluents whose changes come; `mode`: ALL or NEW; `every`: when answers are written, None: at every
-    tick; `tick`: microseconds. `outputs`: the schemas of what is written, instants. Raises CepError."""
+    """`schemas`: of the fluents whose changes come; `mode`: ALL or NEW; `every`: when answers are written, None: at
+    every tick; `tick`: microseconds. `outputs`: the schemas of what is written, instants. Raises CepError."""
 
     def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:
         self.schemas, self.mode, self.tick = schemas, mode, tick

@@ -1,0 +1,200 @@
+"""LARS programs: those of Ticker's evaluation (A1, A2, B without its choice) tick by tick and many ticks at once, and
+Laser's windows (diamond, join, box). Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6; *Laser* (2017)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.measure import ONE_CORE
+from benchmarks.table import Line, Target
+
+ROOT = Path(__file__).parent.parent
+SECOND = 1_000_000
+Tables = dict[str, pl.DataFrame]
+
+_LEVELS = """\
+event alpha(v: int).
+high at T :- alpha(V) at T in [{n}{what}], 18 <= V.
+mid at T :- alpha(V) at T in [{n}{what}], 12 <= V, V < 18.
+low at T :- alpha(V) at T in [{n}{what}], V < 12.
+lfu :- high always in [{n}].
+lru :- mid always in [{n}].
+fifo :- low always in [{n}].
+done :- lfu.
+done :- lru.
+done :- fifo.
+random :- not done.
+"""
+_NETWORK = """\
+event req(i: int, n: int).
+event cache(i: int, n: int).
+event quality(n: int, l: int).
+event down(n: int).
+need(I, N) :- item(I), node(N), req(I, N) [{n}].
+avail(I, N) :- item(I), node(N), cache(I, N) [{n}].
+source(I, N, M) :- need(I, N), not avail(I, N), avail(I, M), reach(N, M).
+reach(N, M) :- conn(N, M).
+reach(N, M) :- reach(N, K), conn(K, M), K != M, N != M.
+conn(N, M) :- edge(N, M), not down(M) [{n}].
+qual(N, L) :- node(N), lev(L), lev(K), K < L, quality(N, L) [{n}], not quality(N, K) [{n}].
+"""
+_EDGES = [(i, i + 1) for i in range(10)] + [(0, 10), (1, 10), (2, 8), (3, 7)]
+"""The Abilene network."""
+_FACTS = [
+    *(f"node({i})." for i in range(11)),
+    *(f"item({i})." for i in (1, 2)),
+    *(f"lev({i})." for i in range(3)),
+    *(f"edge({a}, {b}). edge({b}, {a})." for a, b in _EDGES),
+]
+PROGRAMS = {
+    "A1": _LEVELS.replace("{what}", ""),
+    "A2": _LEVELS.replace("{what}", " #"),
+    "B1": _NETWORK + "\n".join(_FACTS),
+    "B2": _NETWORK + "\n".join(_FACTS),
+    "diamond": "event p(x: int, y: int).\nq(X, Y) :- p(X, Y) [{n}].\n",
+    "join": "event p(x: int, y: int).\nevent r(x: int, y: int).\nq(X, Y, Z) :- p(X, Y) [{n}], r(Y, Z) [{n}].\n",
+    "box": "event p(x: int, y: int).\nq(X, Y) :- p(X, Y) always in [{n}].\n",
+}
+TICKER = ("A1", "A2", "B1", "B2")
+BULK = 0.05
+"""Milliseconds a tick of A, 1,000 ticks a push; tick by tick ten times as many. B: half of what clingo takes in process
+from scratch (`CLINGO`)."""
+CLINGO = {("B1", 20): 1.2, ("B1", 200): 1.9, ("B2", 20): 1.9, ("B2", 200): 6.6}
+RATES = {"diamond": 1e6, "join": 0.5e6, "box": 1e6}
+
+
+def lines(quick: bool, only: str) -> Iterator[Line]:
+    """The lines whose name holds `only`: milliseconds a tick, or atoms of all inputs a second."""
+    for name in PROGRAMS:
+        if only not in f"lars {name.lower()}":
+            continue
+        for size in (20,) if quick else (20, 200):
+            for push in (1000, 1) if name in TICKER else (100,):
+                found = _in_process(name, size, push, 200 if quick else 1000)
+                ticks, seconds = found["ticks"], found["seconds"]
+                title = f"LARS {name}, window {size}, {push} ticks a push"
+                if name in TICKER:
+                    cost = 1000 * seconds / ticks
+                    most = CLINGO.get((name, size), 20 * BULK) / 2 if push == 1 else BULK
+                    target = Target(f"{most:g} ms", cost <= most)
+                    yield Line(
+                        title, cost, "ms/tick", events=found["atoms"], derived=found["derived"], targets=(target,)
+                    )
+                else:
+                    rate = found["atoms"] / seconds
+                    target = Target(f"{RATES[name] / 1e6:g}M", rate >= RATES[name])
+                    yield Line(
+                        title, rate, "atoms/s", events=found["atoms"], derived=found["derived"], targets=(target,)
+                    )
+
+
+def stream(name: str, size: int, ticks: int) -> Tables:
+    """What comes in, so many ticks of it, for a window of so many."""
+    random = np.random.default_rng(0)
+    if name in ("A1", "A2"):
+        modes = [(18, 30), (12, 18), (0, 12)]
+        chosen = random.integers(0, 3, ticks // (2 * size) + 1)
+        values = np.concatenate([random.integers(*modes[mode], 2 * size) for mode in chosen])
+        return {"alpha": pl.DataFrame({"time": np.arange(ticks) * SECOND, "v": values[:ticks]})}
+    if name in TICKER:
+        return _network(random, size, ticks, name == "B2")
+    many = 200
+    at = np.repeat(np.arange(ticks), many) * SECOND
+
+    def table(values: int) -> pl.DataFrame:
+        return pl.DataFrame(
+            {"time": at, "x": random.integers(0, values, len(at)), "y": random.integers(0, values, len(at))}
+        )
+
+    if name == "box":
+        same = np.tile(np.arange(many), ticks)
+        return {"p": pl.DataFrame({"time": at, "x": same, "y": same})}
+    return {"p": table(300)} if name == "diamond" else {"p": table(50_000), "r": table(50_000)}
+
+
+def _network(random: np.random.Generator, size: int, ticks: int, second: bool) -> Tables:
+    """Ticker's setups B1 and B2."""
+    rows: dict[str, list[tuple[int, ...]]] = {"req": [], "cache": [], "quality": [], "down": []}
+    levels, off, until = random.integers(0, 3, 11), 0, -1
+    for tick in range(ticks):
+        for item in (1, 2):
+            if random.random() < (0.5 if second else 0.1):
+                nodes = random.choice(11, random.integers(1, 4) if second else 1, False)
+                rows["req"] += [(tick, item, int(node)) for node in nodes]
+        entries = random.integers(1, 4) if second else int(random.random() < 0.1)
+        rows["cache"] += [(tick, int(random.integers(1, 3)), int(random.integers(11))) for _ in range(entries)]
+        for node in range(11):
+            if random.random() < (0.25 if second else 3 / size) or not tick:
+                levels[node] = random.integers(3) if not second or random.random() > 0.9 else levels[node]
+                rows["quality"].append((tick, node, int(levels[node])))
+        if second and tick > until and random.random() < 1 / size:
+            off, until = int(random.integers(11)), tick + 3 * size // 2
+        if second and tick <= until:
+            rows["down"].append((tick, off))
+        elif not second and random.random() < 0.1:
+            rows["down"].append((tick, int(random.integers(11))))
+    columns = {"req": ("i", "n"), "cache": ("i", "n"), "quality": ("n", "l"), "down": ("n",)}
+    made = {}
+    for name, found in rows.items():
+        table = np.array(found, np.int64).reshape(-1, 1 + len(columns[name]))
+        own = {column: table[:, 1 + at] for at, column in enumerate(columns[name])}
+        made[name] = pl.DataFrame({"time": table[:, 0] * SECOND, **own})
+    return made
+
+
+def pushes(tables: Tables, push: int, ticks: int) -> list[Tables]:
+    """So many ticks in each."""
+    bounds = np.arange(0, ticks + push, push) * SECOND
+    places = {name: np.searchsorted(table["time"].to_numpy(), bounds) for name, table in tables.items()}
+    return [
+        {name: table[int(places[name][n]) : int(places[name][n + 1])] for name, table in tables.items()}
+        for n in range(len(bounds) - 1)
+    ]
+
+
+def run(name: str, size: int, push: int, ticks: int) -> dict[str, Any]:
+    """CPU seconds of a run, how many atoms came and how many changes it gave; a shorter one comes before, so that all
+    is compiled."""
+    from cep.engine import Engine
+
+    found: dict[str, Any] = {}
+    for count in (max(ticks // 10, 2 * push), ticks):
+        engine = Engine.from_text(PROGRAMS[name].replace("{n}", str(size)), dialect="lars", changes=True)
+        tables = stream(name, size, count)
+        pieces = pushes(tables, push, count)
+        take: Callable[[Tables], dict[str, pl.DataFrame]] = engine.push
+        began = time.process_time()
+        derived = sum(table.height for piece in pieces for table in take(piece).values())
+        derived += sum(table.height for table in engine.close().values())
+        seconds = time.process_time() - began
+        atoms = sum(table.height for table in tables.values())
+        found = {"seconds": seconds, "ticks": count, "atoms": atoms, "derived": derived}
+    return found
+
+
+def _in_process(name: str, size: int, push: int, ticks: int) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.lars", name, str(size), str(push), str(ticks)],
+        env={**os.environ, **ONE_CORE, "PYTHONHASHSEED": "0", "SEMCEP_KERNELS": "compiled"},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    _, _name, *_numbers = sys.argv
+    print(json.dumps(run(_name, *map(int, _numbers))))
