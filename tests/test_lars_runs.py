@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from random import Random
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from benchmarks.lars import PROGRAMS, run
+from cep.command import app
 from cep.engine import Engine
 from cep.language.dialects.lars.components import components
 from tests.lars_maker import Maker, program_text
@@ -79,3 +84,81 @@ def test_cuts_and_stops_make_no_difference(seed: int) -> None:
             engine.forget()
     found.append(engine.close())
     assert given(found) == expected, program
+
+
+LEVELS = """\
+event alpha(v: int).
+high at T :- alpha(V) at T in [2], 18 <= V.
+done :- alpha(V) in [1 #], V > 18.
+random :- not done.
+:- alpha(0).
+"""
+RECORDS = "".join(
+    json.dumps({"type": "alpha", "time": time, "v": value}) + "\n" for time, value in ((1, 18), (2.5, 20), (4, 0))
+)
+WRITTEN = {
+    (): [
+        ("random", "begins", 1), ("high", "begins", 1), ("high at", "begins", 1), ("high at", "begins", 2),
+        ("done", "begins", 2), ("random", "ends", 2), ("high", "ends", 3), ("high at", "ends", 4), ("done", "ends", 4),
+        ("high at", "ends", 4), ("answer streams", "begins", 4), ("answer streams", "ends", 5), ("random", "begins", 5),
+    ],
+    ("--output-mode", "new"): [
+        ("random", None, 1), ("high", None, 1), ("high at", None, 1), ("high at", None, 2), ("done", None, 2),
+        ("answer streams", None, 4),
+    ],
+    ("--output-mode", "all", "--output-every", "3s"): [
+        ("high at", None, 3), ("high at", None, 3), ("done", None, 3),
+    ],
+    ("--output-mode", "all", "--output-every", "signal"): [
+        ("random", None, 1), ("high", None, 1), ("high at", None, 1), ("high at", None, 2), ("high at", None, 2),
+        ("high", None, 2), ("done", None, 2), ("answer streams", None, 4),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", list(WRITTEN), ids=" ".join)
+def test_what_is_written(options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("levels.lars").write_text(LEVELS)
+    Path("alpha.jsonl").write_text(RECORDS)
+    result = CliRunner().invoke(app, ["run", "levels.lars", "--input", "alpha.jsonl", "-o", "out.jsonl", *options])
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    found = [(row["type"], row.get("@edge"), row.get("time", row.get("end"))) for row in rows]
+    assert sorted(found, key=str) == sorted(WRITTEN[options], key=str)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--output-mode", "some"), "`some` is no mode"),
+        (("--output-every", "5s"), "--output-every is for answers at ticks"),
+        (("--output-mode", "all", "--output-every", "1500ms"), "is no number of ticks"),
+        (("--output-mode", "new", "--from", "2"), "--from and --until cut intervals"),
+    ],
+)
+def test_modes_refused(options: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("levels.lars").write_text(LEVELS)
+    Path("alpha.jsonl").write_text(RECORDS)
+    result = CliRunner().invoke(app, ["run", "levels.lars", "--input", "alpha.jsonl", *options])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("levels.lars").write_text(LEVELS)
+    Path("alpha.jsonl").write_text(RECORDS)
+    asked = ["explain", "levels.lars", "done", "--at", "3", "-i", "alpha.jsonl"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert "done over [2, 4)" in result.output
+    assert "alpha(20) at 2.5" in result.output
+    why_not = CliRunner().invoke(app, [*asked[:2], "--not", "random", "--at", "3", "-i", "alpha.jsonl"])
+    assert "done holds at 3" in why_not.output
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_benchmarks_run(name: str) -> None:
+    assert run(name, 3, 5, 12)["derived"]
