@@ -224,6 +224,7 @@ class RunOptions:
     @property
     def output_mode(self) -> str:
         """What is written of fluents. CepError: it is none of the modes, or does not go with the rest."""
+
         lars = dialect_of(str(self.rules), self.dialect.dialect) in LARS
         cut = self.sink.since is not None or self.sink.until is not None
         mode = self.sink.output_mode
