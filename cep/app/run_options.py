@@ -24,7 +24,6 @@ from cep.app.cli_options import (
 from cep.app.command_line import option_values
 from cep.app.durations import duration, instant, refuse, refuse_longer_lateness
 from cep.core.logs import LOGS, Log
-from cep.language.reading import LARS, dialect_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +223,8 @@ class RunOptions:
     @property
     def output_mode(self) -> str:
         """What is written of fluents. CepError: it is none of the modes, or does not go with the rest."""
+
+        from cep.language.reading import LARS, dialect_of
 
         lars = dialect_of(str(self.rules), self.dialect.dialect) in LARS
         cut = self.sink.since is not None or self.sink.until is not None
