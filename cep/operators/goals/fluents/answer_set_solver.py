@@ -294,11 +294,10 @@ def _symbol(value: Value) -> Symbol:
 
 
 def _value(symbol: Symbol) -> Value:
-    from clingo import SymbolType
-
-    if symbol.type == SymbolType.Number:
+    kind = symbol.type.name
+    if kind == "Number":
         return symbol.number
-    if symbol.type == SymbolType.String:
+    if kind == "String":
         return symbol.string
     inside = symbol.arguments[0]
     match symbol.name:
