@@ -35,7 +35,8 @@ def comes_in(program: LarsProgram) -> list[str]:
     facts = {each.head.predicate for each in program.rules if each.is_fact and each.head is not None}
     facts |= {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
     asked = dict.fromkeys(atom.predicate for atom, literal in atoms(program) if literal is not None)
-    return [name for name in asked if name not in facts and name not in program.derived]
+    derived = program.derived
+    return [name for name in asked if name not in facts and name not in derived]
 
 
 def excerpt(source: Source, span: Span, longest: int = 100) -> str:

@@ -42,9 +42,10 @@ def _given(program: LarsProgram) -> frozenset[str]:
 
 def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
     """What is asked of all that ever came in."""
+    derived = program.derived
     for each in _literals(program):
         name, window = each.atom.predicate, each.window
-        if name in program.derived:
+        if name in derived:
             continue
         endless = (window is None and each.modality == AT) or (
             isinstance(window, TimeWindow) and window.ticks >= longest(program.tick)

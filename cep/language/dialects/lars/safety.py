@@ -29,9 +29,9 @@ BINDS = "an atom that is not negated binds it, or `{0} = ...`"
 
 def refuse_unsafe(program: LarsProgram, source: Source) -> None:
     """Raises CepError with all that is wrong."""
-    errors = Mistakes()
+    errors, derived = Mistakes(), program.derived
     for rule in program.rules:
-        _RuleChecker(program, rule, source, errors).check()
+        _RuleChecker(rule, derived, FARTHEST // program.tick, source, errors).check()
     for error in _misfits(program, source):
         errors.append(error)
     if errors:
@@ -73,14 +73,16 @@ def variables_of(expression: Expression) -> Iterator[Variable]:
 
 
 class _RuleChecker:
-    """The mistakes of one rule."""
+    """The mistakes of one rule. `farthest`: the last tick of time."""
 
-    def __init__(self, program: LarsProgram, rule: LarsRule, source: Source, errors: Mistakes) -> None:
+    def __init__(
+        self, rule: LarsRule, derived: frozenset[str], farthest: int, source: Source, errors: Mistakes
+    ) -> None:
         self.rule = rule
         self.source = source
         self.errors = errors
-        self.farthest = FARTHEST // program.tick
-        self.derived = program.derived
+        self.farthest = farthest
+        self.derived = derived
         self.bound = bound(rule)
         self.unbound: dict[str, tuple[Span, str]] = {}
 
