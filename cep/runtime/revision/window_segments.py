@@ -16,8 +16,7 @@ from cep.operators.goals.contract import Arrays, demand, from_arrow, to_arrow
 from cep.runtime.revision.kept_state import KeptState
 from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.row_changes import joined
-from cep.runtime.revision.row_changes import RowChanges
+from cep.runtime.revision.row_changes import RowChanges, joined
 from cep.runtime.revision.stretch import Stretch, Windows, window_of
 from cep.runtime.segments import SegmentBook
 
