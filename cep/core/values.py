@@ -26,7 +26,6 @@ FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 Areas = Callable[[Sequence[str]], list[Any]]
 """IRIs to the shapes of the places they name, None where one names no place. See cep/rules/expressions/areas.py."""
 
-_BLOCKS = 65_536, 4096, 256  # values of a block of a snapshot
 _MANY = 1024  # rows from which hashing columns beats looking up row by row
 
 # Second words of keys that are not hashes of strings: numbers by value; and what makes an IRI's key its own.
@@ -211,27 +210,10 @@ class Pool:
         keep = self._kind[: len(self._values)] != FREE
         if live is not None:
             keep &= self._used(live)
-        return self._dumped(np.flatnonzero(keep))
+        return self.dump_codes(np.flatnonzero(keep))
 
-    def blocks(self) -> list[tuple[int, int]]:
-        """The codes in few stretches, each from its first to before its last: but for the last ones, what more values
-        bring makes others only seldom."""
-        found, first = [], 0
-        while first < len(self._values):
-            size = next((size for size in _BLOCKS if first + size <= len(self._values)), _BLOCKS[-1])
-            found.append((first, min(first + size, len(self._values))))
-            first = found[-1][1]
-        return found
-
-    def settled(self, first: int, last: int) -> bool:
-        """Whether all codes of a block have values: while `generation` stays, these do."""
-        return last - first in _BLOCKS and bool((self._kind[first:last] != FREE).all())
-
-    def dump_block(self, first: int, last: int) -> pl.DataFrame:
-        """A snapshot of the values of a block, as `dump`."""
-        return self._dumped(first + np.flatnonzero(self._kind[first:last] != FREE))
-
-    def _dumped(self, codes: Ints) -> pl.DataFrame:
+    def dump_codes(self, codes: Ints) -> pl.DataFrame:
+        """The same of these values."""
         kind, values = self._kind[codes], self.decode_values(codes)
         texts = [str(value) if isinstance(value, str) else None for value in values]
         whole = [int(value) if isinstance(value, int) else None for value in values]
@@ -412,6 +394,4 @@ def _restored(kind: int, text: str, integer: int, number: float) -> Value:
         return Iri(text)
     if kind == STRING:
         return text
-    if kind == BOOL:
-        return bool(integer)
-    return number if kind == FLOAT else integer
+    return bool(integer) if kind == BOOL else number if kind == FLOAT else integer

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.core import value_blocks
 from cep.core.errors import CepError
 from cep.core.relation import FIRST
 from cep.core.time import Frontier
@@ -85,14 +86,18 @@ def _saved(
 def value_segments(pool: Pool, book: SegmentBook) -> list[str]:
     """The names of the segments of values."""
     names = []
-    for first, last in pool.blocks():
-        key = ("values", pool.generation, first, last) if pool.settled(first, last) else ("values", object())
-        names.append(book.name(key, None, partial(_block, pool, first, last)))
+    for first, last in value_blocks.blocks(pool):
+        settled = value_blocks.settled(pool, first, last)
+        names.append(book.name(_block_key(pool, first, last, settled), None, partial(_block, pool, first, last)))
     return names
 
 
+def _block_key(pool: Pool, first: int, last: int, settled: bool) -> tuple[object, ...]:
+    return ("values", pool.generation, first, last) if settled else ("values", object())
+
+
 def _block(pool: Pool, first: int, last: int) -> pa.RecordBatch:
-    return pool.dump_block(first, last).rechunk().to_arrow().combine_chunks().to_batches()[0]
+    return value_blocks.dumped(pool, first, last).rechunk().to_arrow().combine_chunks().to_batches()[0]
 
 
 def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
@@ -167,10 +172,10 @@ def take_on_segments(
     same = take_on(parts, {**header, "values": count}, [*values, *batches], window)
     assert parts.revision is not None, "a window is in segments"
     if same:  # else what is held is no longer what segments are
-        blocks = parts.pool.blocks()
+        blocks = value_blocks.blocks(parts.pool)
         for (first, last), name, batch in zip(blocks, names, values) if len(blocks) == count else ():
-            settled = batch.num_rows == last - first and parts.pool.settled(first, last)
-            book.know(("values", parts.pool.generation, first, last) if settled else ("values", object()), None, name)
+            settled = batch.num_rows == last - first and value_blocks.settled(parts.pool, first, last)
+            book.know(_block_key(parts.pool, first, last, settled), None, name)
         window_segments.know(parts.revision, book, names[count:])
     book.taken()
 
