@@ -25,6 +25,8 @@ _cep_completion cep cep
 for one in "${COMPREPLY[@]}"; do echo "$one"; done
 """
 
+OUTPUT = ["--output", "--output-format", "--output-mode", "--output-every"]
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -140,7 +142,7 @@ def test_other_shells_are_answered(shell: str, place: Path) -> None:
     script = CliRunner().invoke(app, ["completion", shell], prog_name="cep").stdout
     assert f"_CEP_COMPLETE=complete_{shell}" in script and "_TYPER_COMPLETE_ARGS" in script
     asked = {"_CEP_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    for line, words in (("cep run --out", ["--output", "--output-format"]), ("cep run ru", ["rules.cep"])):
+    for line, words in (("cep run --out", OUTPUT), ("cep run ru", ["rules.cep"])):
         made = subprocess.run(
             ["cep"],
             cwd=place,

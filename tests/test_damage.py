@@ -105,7 +105,7 @@ def resealed(blob: bytes, change: Change) -> bytes:
     """A snapshot with other contents, and the hash of these."""
     header, batches = snapshot.load(blob, None)
     change(header, batches)
-    parts = [snapshot._bytes(batch) for batch in batches]
+    parts = [snapshot.stream(batch) for batch in batches]
     text = json.dumps(header | {"lengths": [len(part) for part in parts]}).encode()
     return checksum.seal(len(text).to_bytes(8, "little"), text, *parts)
 

@@ -22,6 +22,8 @@ initiate signal(V) <- alarm(V).
 NAMING = {
     "cep/core/temporal_operators.py",
     "cep/language/dialects/datalogmtl/reader.py",  # its own words, each with ours
+    "cep/language/dialects/lars/elsewhere.py",  # words of others, each with that of LARS
+    "cep/language/dialects/lars/relations.py",  # what `always` of LARS is of ours
     "cep/operators/temporal.py",  # LASTING of dialects that have no word for it
 }
 """The files that name an operator: no other decides anything by its word."""
