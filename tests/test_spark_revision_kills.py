@@ -38,6 +38,7 @@ many(N) <- hot(_, _) AGGREGATE N = count() OVER LAST 10 s.
 initiate heated(S) <- hot(S, _).
 terminate heated(S) <- reading(S, _, T) WHERE T <= 30.
 """
+LOW = "low(S) <- reading(S, _, T) SEQ reading(S, _, U) WHERE U < T.\n"
 
 
 def record(type: str, time: int, sensor: str, change: str | None = None, **values: Any) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def test_killed_runs_add_nothing_twice_and_leave_what_one_process_gives(tmp_path
     assert len(list(net.iterdir())) == 5
 
 
-def test_a_run_goes_on_with_another_duration(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_another_duration_and_other_rules(tmp_path: Path) -> None:
     """In one session; what was put right is told."""
     spark_runs.spark()
     random = Random("goes on")
@@ -123,12 +124,11 @@ def test_a_run_goes_on_with_another_duration(tmp_path: Path) -> None:
         [
             (PROGRAM, coming[:80], ["--revise", "150s", "--once"]),
             (PROGRAM, coming[80:], ["--revise", "210s", "--once"]),
-            (PROGRAM, later, ["--revise", "210s", "--compact", str(net)]),
+            (PROGRAM + LOW, later, ["--revise", "210s", "--migrate", "--compact", str(net)]),
         ]
     ):
         (tmp_path / "rules.cep").write_text(rules)
-        if records:
-            written(folder / f"{number}.jsonl", records)
+        written(folder / f"{number}.jsonl", records)
         command = ["run", str(tmp_path / "rules.cep"), "--on", "spark", "--buckets", "2", "-i", str(folder)]
         command += ["-o", str(out), "--output-format", "parquet", "--checkpoint", str(tmp_path / "state"), *options]
         done = CliRunner().invoke(app, [*command, "--log", "json"], prog_name="cep")
@@ -138,11 +138,15 @@ def test_a_run_goes_on_with_another_duration(tmp_path: Path) -> None:
             put_right = stopped["revision"]
             assert min(put_right[name] for name in ("late", "revisions", "withdrawn", "keys_replayed")) > 0
             assert not stopped["dead"]
+        if number == 2:
+            assert "start empty: line 12: low" in done.stderr
     written(tmp_path / "there.jsonl", [*there, *later])
     run(str(tmp_path / "rules.cep"), "-i", str(tmp_path / "there.jsonl"), "-o", f"{tmp_path / 'alone'}/",
         "--output-format", "parquet", "--lateness", "1h")  # fmt: skip
     for event in ("anywhere", "bad", "heated", "hot", "many"):
         assert known(net / f"{event}.parquet") == known(tmp_path / "alone" / f"{event}.parquet"), event
+    low, every = (set(known(place / "low.parquet")) for place in (net, tmp_path / "alone"))
+    assert low < every and len(low) >= 3, "those of records that came when the rule was there"
 
 
 def one_after_the_other(out: Path) -> None:
