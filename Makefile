@@ -29,7 +29,8 @@ CHECKED_TESTS := tests/test_equivalence.py tests/test_room.py tests/test_keys.py
     tests/test_buckets.py tests/test_windows.py tests/test_record_shapes.py tests/test_record_times.py \
     tests/test_interval_sets.py tests/test_fluents.py tests/test_metric.py tests/test_plain_packs.py \
     tests/test_formulas.py tests/test_formula_recursion.py tests/test_recursion_goes_on.py \
-    tests/test_lagged_recursion.py tests/test_mixed_recursion.py tests/test_stretch_recursion.py tests/test_identity.py
+    tests/test_lagged_recursion.py tests/test_mixed_recursion.py tests/test_stretch_recursion.py \
+    tests/test_lars_random.py tests/test_lars_runs.py tests/test_identity.py
 
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
