@@ -42,7 +42,7 @@ def test_what_is_told_of_the_input(tmp_path: Path) -> None:
     file("1.jsonl", *(reading(1700000000 + n) for n in range(6)), near)
     file("2.jsonl", *(reading(1700000100 + n) for n in range(6)))
     file("3.jsonl", near | {"till": 1700000090, "bounds": "[)"}, reading(1700000001), reading(1700000200))
-    file("4.jsonl", *({"type": "local", "x": n, "t": f"15.11.2023 {23 - n}:00"} for n in range(12)))
+    file("4.jsonl", *({"type": "local", "x": n, "t": f"27.10.2024 {13 - n:02}:00"} for n in range(12)))
     program, records = str(tmp_path / "p.cep"), str(tmp_path / "in")
     common = ["--lateness", "10 s", "--dead-letter"]
     where = ["-o", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "state")]
