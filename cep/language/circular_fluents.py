@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cep.core.components import components
 from cep.core.fluents import EDGES
 from cep.language.fluents import Fluents
 from cep.operators.event import Atom
 from cep.plan.algebra import Rule
-from cep.plan.order import components
 from cep.plan.pattern import events, patterns
 from cep.rules.terms import Constant
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from cep.core.components import components
 from cep.core.errors import Span
 from cep.core.fluents import FOREVER, GIVEN, LASTS
 from cep.core.suggest import did_you_mean
@@ -21,7 +22,6 @@ from cep.operators.temporal import ahead_of_heads
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.formula import Formula, asked_now, formula_variables, formulas
-from cep.plan.order import components
 from cep.plan.pattern import DelayedPattern, Pattern, variables
 from cep.rules.terms import (
     Call,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cep.core.components import components
 from cep.core.errors import Span
 from cep.plan.algebra import Head, Rule
 from cep.plan.node import Node
-from cep.plan.order import PlanUnit, components
+from cep.plan.order import PlanUnit
 from cep.plan.pattern import events
 from cep.rules.terms import (
     Call,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from cep.core.components import components
 from cep.plan.node import Node, PartColumn
-from cep.plan.order import PlanUnit, components
+from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.rules.expressions.typed import TICKS
 from cep.rules.terms import Comparison, Variable
@@ -47,17 +48,16 @@ class Dependencies:
         """Rules that stay together, needed ones first: those of a recursion, and of each event of `together`."""
         inside = sorted(rules)
         together = self.recursive.union(together)
-        makers: dict[str, list[PlanUnit]] = {}
+        makers: dict[str, list[int]] = {}
         for rule in inside:
             makers.setdefault(self.plan.heads[rule].event, []).append(rule)
 
-        def needs(rule: PlanUnit) -> list[PlanUnit]:
-            assert isinstance(rule, int), "units are rules"
+        def needs(rule: int) -> list[int]:
             event = self.plan.heads[rule].event
             mine = makers[event] if event in together else []
             return mine + [maker for read in sorted(self.reads[rule]) for maker in makers.get(read, ())]
 
-        return [tuple(unit for unit in found if isinstance(unit, int)) for found in components(inside, needs)]
+        return [tuple(found) for found in components(inside, needs)]
 
     def _recursive(self) -> frozenset[str]:
         reads: dict[PlanUnit, list[PlanUnit]] = {event: [] for event in self.makers}

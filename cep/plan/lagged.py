@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cep.core.components import components
 from cep.core.errors import CepError, Source, Span
 from cep.plan.algebra import Head
 from cep.plan.node import Node
-from cep.plan.order import Group, PlanUnit, components, reads
+from cep.plan.order import Group, PlanUnit, reads
 
 Needs = Callable[[PlanUnit], Sequence[PlanUnit]]
 

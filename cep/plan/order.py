@@ -8,9 +8,10 @@ is from strictly earlier slices.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cep.core.components import components
 from cep.core.errors import CepError, Source, Span
 from cep.core.intervals import FOLLOWS
 from cep.plan.algebra import Head
@@ -115,45 +116,3 @@ def settle(
                 again = dict.fromkeys(other for other in readers.get(unit, ()) if other in inside)
                 queue += (other for other in again if other not in waiting)
                 waiting.update(again)
-
-
-def components(units: Iterable[PlanUnit], needs: Callable[[PlanUnit], Iterable[PlanUnit]]) -> list[list[PlanUnit]]:
-    """Strongly connected components, needed ones first (Tarjan 1972, without recursion); units keep their order."""
-    position = {unit: i for i, unit in enumerate(units)}
-    number: dict[PlanUnit, int] = {}
-    low: dict[PlanUnit, int] = {}
-    stack: list[PlanUnit] = []
-    on_stack: set[PlanUnit] = set()
-    found: list[list[PlanUnit]] = []
-    for root in position:
-        if root in number:
-            continue
-        work = [(root, iter([n for n in needs(root) if n in position]))]
-        number[root] = low[root] = len(number)
-        stack.append(root)
-        on_stack.add(root)
-        while work:
-            unit, rest = work[-1]
-            for other in rest:
-                if other not in number:
-                    number[other] = low[other] = len(number)
-                    stack.append(other)
-                    on_stack.add(other)
-                    work.append((other, iter([n for n in needs(other) if n in position])))
-                    break
-                if other in on_stack:
-                    low[unit] = min(low[unit], number[other])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[unit])
-                if low[unit] == number[unit]:
-                    component: list[PlanUnit] = []
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        component.append(member)
-                        if member == unit:
-                            break
-                    found.append(sorted(component, key=position.__getitem__))
-    return found

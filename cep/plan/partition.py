@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
+from cep.core.components import components
 from cep.plan.algebra import Head
 from cep.plan.copartitioning import EVERYWHERE, Copartitioned, KeyColumns, SplitFailure, copartition
 from cep.plan.dependencies import Dependencies
-from cep.plan.order import PlanUnit, components
+from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.plan.ties import Ties, UnorderedTies
 from cep.plan.variables import candidates

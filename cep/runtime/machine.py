@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from cep.core.components import components
 from cep.core.errors import CepError
 from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import END, Table, rows, slice_until
@@ -136,7 +137,7 @@ class Machine:
     ) -> FormulaRecursion:
         steps = {unit: self._single(unit) for unit in group.units}
         settling = frozenset(filter(self._settles, group.units))
-        sequence = order.components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
+        sequence = components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
         outside = dict(self.goals()) if outside is None else dict(outside)
         rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
         timed = frozenset(filter(self._timed, group.units))

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 
+from cep.core.components import components
 from cep.core.errors import Warning
 from cep.plan.algebra import Rule, Rules
 from cep.plan.names import excerpt, used_variables
-from cep.plan.order import components
 from cep.plan.pattern import Pattern, atoms, events, mentioned, parts, policies
 from cep.rules.terms import Constant
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cep.core.components import components
 from cep.rules.terms import Predicate, StaticRule
 
 
@@ -32,57 +33,17 @@ def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> t
         ]
         for name in names
     }
-    place = {name: i for i, name in enumerate(names)}
     groups: list[Stratum] = []
     cycles: list[Cycle] = []
-    for members in _components(names, needs):
+    for members in components(names, lambda name: [predicate.name for predicate in needs[name]]):
         inside = set(members)
         recursive = any(predicate.name in inside for name in members for predicate in needs[name])
-        groups.append(Stratum(tuple(sorted(members, key=place.__getitem__)), recursive))
+        groups.append(Stratum(tuple(members), recursive))
         for name in groups[-1].names:
             for predicate in needs[name]:
                 if predicate.negated and predicate.name in inside:
                     cycles.append([(name, predicate), *_path(predicate.name, name, needs, inside)])
     return groups, cycles
-
-
-def _components(names: Sequence[str], needs: Needs) -> list[list[str]]:
-    """Strongly connected components, each after those it needs (Tarjan, without recursion)."""
-    number: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    waiting: set[str] = set()
-    found: list[list[str]] = []
-    for root in names:
-        if root in number:
-            continue
-        work = [(root, iter(needs[root]))]
-        number[root] = low[root] = len(number)
-        stack.append(root)
-        waiting.add(root)
-        while work:
-            name, following = work[-1]
-            for predicate in following:
-                other = predicate.name
-                if other not in number:
-                    number[other] = low[other] = len(number)
-                    stack.append(other)
-                    waiting.add(other)
-                    work.append((other, iter(needs[other])))
-                    break
-                if other in waiting:
-                    low[name] = min(low[name], number[other])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                if low[name] == number[name]:
-                    component: list[str] = []
-                    while not component or component[-1] != name:
-                        component.append(stack.pop())
-                        waiting.discard(component[-1])
-                    found.append(component)
-    return found
 
 
 def _path(start: str, goal: str, needs: Needs, inside: set[str]) -> list[tuple[str, Predicate]]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cep.core.components import components as strongly_connected
 from cep.language.dialects.lars.ast import EVERY, LarsLiteral, LarsProgram, LarsRule
 
 
@@ -62,13 +63,12 @@ def components(program: LarsProgram) -> tuple[Component, ...]:
         if rule.head is not None and rule.head.predicate in derived:
             rules.setdefault(rule.head.predicate, []).append(rule)
     edges = {name: [edge for rule in own for edge in _edges(rule, derived)] for name, own in rules.items()}
-    place = {name: number for number, name in enumerate(rules)}
     found: list[Component] = []
-    for names in _strongly_connected(edges):
-        ordered = tuple(sorted(names, key=place.__getitem__))
-        inside = [edge for name in ordered for edge in edges[name] if edge.body in names]
-        own_rules = tuple(rule for name in ordered for rule in rules[name])
-        found.append(Component(ordered, own_rules, bool(inside), _cycle(inside)))
+    for names in strongly_connected(edges, lambda name: [edge.body for edge in edges[name]]):
+        members = set(names)
+        inside = [edge for name in names for edge in edges[name] if edge.body in members]
+        own_rules = tuple(rule for name in names for rule in rules[name])
+        found.append(Component(tuple(names), own_rules, bool(inside), _cycle(inside)))
     found += [Component((), (rule,), False, None) for rule in program.rules if rule.head is None]
     return tuple(found)
 
@@ -78,44 +78,6 @@ def _edges(rule: LarsRule, derived: frozenset[str]) -> Iterator[_Edge]:
     for each in rule.body:
         if isinstance(each, LarsLiteral) and each.atom.predicate in derived:
             yield _Edge(rule.head.predicate, each.atom.predicate, rule, each)
-
-
-def _strongly_connected(edges: dict[str, list[_Edge]]) -> Iterator[frozenset[str]]:
-    """Tarjan's algorithm without recursion: each set behind those that it depends on."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    on_stack: set[str] = set()
-    for root in edges:
-        if root in index:
-            continue
-        work = [(root, iter(edges[root]))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        while work:
-            name, rest = work[-1]
-            for edge in rest:
-                below = edge.body
-                if below not in index:
-                    index[below] = low[below] = len(index)
-                    stack.append(below)
-                    on_stack.add(below)
-                    work.append((below, iter(edges[below])))
-                    break
-                if below in on_stack:
-                    low[name] = min(low[name], index[below])
-            else:
-                work.pop()
-                if work:
-                    above = work[-1][0]
-                    low[above] = min(low[above], low[name])
-                if low[name] == index[name]:
-                    members: set[str] = set()
-                    while name not in members:
-                        members.add(stack.pop())
-                    on_stack -= members
-                    yield frozenset(members)
 
 
 def _cycle(inside: list[_Edge]) -> Cycle | None:

@@ -1,0 +1,51 @@
+"""The strongly connected components of a graph: what depends on each other in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+def components(nodes: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[list[T]]:
+    """Strongly connected components, needed ones first (Tarjan 1972, without recursion); nodes keep their order. What
+    is needed and is none of the nodes is left out."""
+    position = {node: i for i, node in enumerate(nodes)}
+    number: dict[T, int] = {}
+    low: dict[T, int] = {}
+    stack: list[T] = []
+    on_stack: set[T] = set()
+    found: list[list[T]] = []
+    for root in position:
+        if root in number:
+            continue
+        work = [(root, iter([n for n in needs(root) if n in position]))]
+        number[root] = low[root] = len(number)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, rest = work[-1]
+            for other in rest:
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    stack.append(other)
+                    on_stack.add(other)
+                    work.append((other, iter([n for n in needs(other) if n in position])))
+                    break
+                if other in on_stack:
+                    low[node] = min(low[node], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == number[node]:
+                    component: list[T] = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.append(member)
+                        if member == node:
+                            break
+                    found.append(sorted(component, key=position.__getitem__))
+    return found
