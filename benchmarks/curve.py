@@ -69,7 +69,7 @@ def measure() -> Costs:
             place.mkdir()
             load = Load(events, 8, keys)
             load.write(place)
-            times.append(measured(seq, spark, load, place)[1] / 1000)
+            times.append(measured(seq, spark, load, place).median / 1000)
     small, large, wide = times
     event = 2 * (large - small) / 450_000
     rows = 2 * (100_000 - 1_000)  # of `a` in a WITHIN of four events a key

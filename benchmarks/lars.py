@@ -1,5 +1,6 @@
-"""LARS programs: those of Ticker's evaluation (A1, A2, B without its choice) tick by tick and many ticks at once, and
-Laser's windows (diamond, join, box). Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6; *Laser* (2017)."""
+"""LARS programs: Ticker's (A1, A2, B1, B2) tick by tick and many ticks at once, B beside clingo from scratch at each
+tick, Laser's windows (diamond, join, box), and many rules. Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6;
+*Laser* (2017)."""
 
 from __future__ import annotations
 
@@ -42,6 +43,9 @@ event quality(n: int, l: int).
 event down(n: int).
 need(I, N) :- item(I), node(N), req(I, N) [{n}].
 avail(I, N) :- item(I), node(N), cache(I, N) [{n}].
+get(I, N, M) :- source(I, N, M), not nGet(I, N, M).
+nGet(I, N, M) :- node(M), get(I, N, K), M != K.
+nGet(I, N, M) :- source(I, N, M), source(I, N, K), M != K, qual(M, L), qual(K, H), L < H.
 source(I, N, M) :- need(I, N), not avail(I, N), avail(I, M), reach(N, M).
 reach(N, M) :- conn(N, M).
 reach(N, M) :- reach(N, K), conn(K, M), K != M, N != M.
@@ -67,9 +71,8 @@ PROGRAMS = {
 }
 TICKER = ("A1", "A2", "B1", "B2")
 BULK = 0.05
-"""Milliseconds a tick of A, 1,000 ticks a push; tick by tick ten times as many. B: half of what clingo takes in process
-from scratch (`CLINGO`)."""
-CLINGO = {("B1", 20): 1.2, ("B1", 200): 1.9, ("B2", 20): 1.9, ("B2", 200): 6.6}
+"""Milliseconds a tick of A, 1,000 ticks a push; tick by tick ten times as many. B: half of what clingo takes from
+scratch in the same run."""
 RATES = {"diamond": 1e6, "join": 0.5e6, "box": 1e6}
 
 
@@ -85,8 +88,8 @@ def lines(quick: bool, only: str) -> Iterator[Line]:
                 title = f"LARS {name}, window {size}, {push} ticks a push"
                 if name in TICKER:
                     cost = 1000 * seconds / ticks
-                    most = CLINGO.get((name, size), 20 * BULK) / 2 if push == 1 else BULK
-                    target = Target(f"{most:g} ms", cost <= most)
+                    most = found["clingo"] / 2 if "clingo" in found else BULK * (10 if push == 1 else 1)
+                    target = Target(f"{most:.2g} ms", cost <= most)
                     yield Line(
                         title, cost, "ms/tick", events=found["atoms"], derived=found["derived"], targets=(target,)
                     )
@@ -96,6 +99,37 @@ def lines(quick: bool, only: str) -> Iterator[Line]:
                     yield Line(
                         title, rate, "atoms/s", events=found["atoms"], derived=found["derived"], targets=(target,)
                     )
+
+    if only in "lars rules":
+        for many in (1000,) if quick else (1000, 10_000):
+            found = _in_process("rules", 10, many, 100)
+            for what, value in found["parts"].items():
+                yield Line(f"LARS, {many} rules, {what}", value, "s" if what != "a tick" else "ms")
+
+
+def rules(many: int) -> str:
+    """So many rules, each third of which asks the event itself."""
+    forms = ("p{0}(X) :- a(X, {0}) [10].", "p{0}(X) :- p{1}(X), not a(X, {0}) [5].", "p{0}(X) :- p{1}(X), X < {0}.")
+    return "event a(x: int, k: int).\n" + "\n".join(forms[n % 3].format(n, n - 1) for n in range(many))
+
+
+def run_rules(many: int, ticks: int) -> dict[str, Any]:
+    """CPU seconds until they are compiled and built, and CPU milliseconds of a tick with five atoms, the median."""
+    from cep.compile import compile
+    from cep.engine import Engine
+
+    began = time.process_time()
+    program = compile(rules(many), dialect="lars")
+    compiled = time.process_time()
+    engine = Engine(program, changes=True, lateness=0)
+    built, steps = time.process_time(), []
+    for tick in range(ticks):
+        atoms = {"time": [tick * SECOND] * 5, "x": [*range(5)], "k": [(7 * tick + n) % many for n in range(5)]}
+        since = time.process_time()
+        engine.push({"a": pl.DataFrame(atoms)})
+        steps.append(1000 * (time.process_time() - since))
+    parts = {"compiled": compiled - began, "built": built - compiled, "a tick": float(np.median(steps))}
+    return {"parts": parts}
 
 
 def stream(name: str, size: int, ticks: int) -> Tables:
@@ -164,7 +198,7 @@ def pushes(tables: Tables, push: int, ticks: int) -> list[Tables]:
 
 def run(name: str, size: int, push: int, ticks: int) -> dict[str, Any]:
     """CPU seconds of a run, how many atoms came and how many changes it gave; a shorter one comes before, so that all
-    is compiled."""
+    is compiled. Of B also what clingo alone takes, in milliseconds a tick."""
     from cep.engine import Engine
 
     found: dict[str, Any] = {}
@@ -179,6 +213,10 @@ def run(name: str, size: int, push: int, ticks: int) -> dict[str, Any]:
         seconds = time.process_time() - began
         atoms = sum(table.height for table in tables.values())
         found = {"seconds": seconds, "ticks": count, "atoms": atoms, "derived": derived}
+    if name in ("B1", "B2"):
+        from benchmarks.lars_clingo import cost
+
+        found["clingo"] = cost(stream(name, size, ticks), _FACTS, size, ticks)
     return found
 
 
@@ -197,4 +235,5 @@ def _in_process(name: str, size: int, push: int, ticks: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     _, _name, *_numbers = sys.argv
-    print(json.dumps(run(_name, *map(int, _numbers))))
+    _size, _push, _ticks = map(int, _numbers)
+    print(json.dumps(run_rules(_push, _ticks) if _name == "rules" else run(_name, _size, _push, _ticks)))

@@ -1,17 +1,20 @@
 """`python -m benchmarks.spark`: a SEQ by key on Spark, next to a scan that is written, Spark's own join, and Flink.
 
-What a micro-batch of nothing takes, and what the state takes on disk, stand below.
+What many rules take instead of one, what a micro-batch of nothing takes, and the state on disk, stand below. Where the
+machine has other work, `cpu` is what to go by: seconds of a core, of Java and Python together.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,17 +38,23 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark writes a third faster so
 }
+BUCKETS_OF_KEYS = 2
+"""As many as cores."""
+MANY = 100
+"""Rules."""
 COLUMNS = "id long, x long, time timestamp"
 GET_FLINK = "python -m venv flink; flink/bin/pip install apache-flink==2.3.0; ... --flink flink/bin/python"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`batches` micro-batches of so many events, half of them `a`, half `b`, a millisecond apart, over `keys` keys."""
+    """`batches` micro-batches of so many events, half of them `a`, half `b`, a millisecond apart, over `keys` keys.
+    `rules`: one for all, or so many, each of some values of `a`."""
 
     events: int
     batches: int
     keys: int
+    rules: int = 1
 
     @property
     def within(self) -> int:
@@ -60,10 +69,11 @@ class Load:
     @property
     def text(self) -> str:
         """The program."""
-        return (
-            "event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.\n"
-            f"ab(I, X, Y) <- (a(I, X) SEQ b(I, Y)) WITHIN {self.within} ms."
-        )
+        pattern = f"(a(I, X) SEQ b(I, Y)) WITHIN {self.within} ms"
+        step = 100 / self.rules
+        parts = [f" WHERE X >= {n * step:g}, X < {(n + 1) * step:g}" for n in range(self.rules)]
+        rules = [f"ab(I, X, Y) <- {pattern}{part if self.rules > 1 else ''}." for part in parts]
+        return "event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.\n" + "\n".join(rules)
 
     def tables(self) -> Iterator[dict[str, pl.DataFrame]]:
         """The events of each micro-batch."""
@@ -108,7 +118,9 @@ def join(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
 
 def seq(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
     """The SEQ as a rule, its input left open."""
-    program = ShippedProgram.of(Engine.from_text(load.text), load.text, "<benchmark>", ProgramOptions(), 16)
+    program = ShippedProgram.of(
+        Engine.from_text(load.text), load.text, "<benchmark>", ProgramOptions(), BUCKETS_OF_KEYS
+    )
     inputs = tuple(f"{event}={folder / event}" for event in ("a", "b"))
     (out / "state").mkdir(parents=True)
     places = str(out / "derived"), str(out / "state")
@@ -127,18 +139,48 @@ def _written(found: DataFrame, out: Path) -> Any:
 Run = Callable[[SparkSession, Load, Path, Path], Any]
 
 
-def measured(run: Run, spark: SparkSession, load: Load, folder: Path) -> tuple[float, float, int]:
-    """Events a second, the median micro-batch in milliseconds, rows written; beside `folder` is what it writes."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Events a second, the median micro-batch in milliseconds, the rows written, and for each micro-batch, all of them
+    counted, the seconds of a core."""
+
+    rate: float
+    median: float
+    rows: int
+    cpu: float
+
+
+def measured(run: Run, spark: SparkSession, load: Load, folder: Path) -> Measured:
+    """What a query takes; beside `folder` is what it writes."""
     out = folder.parent / run.__name__
     for _ in range(1 if run is join else 2):  # the join takes long enough to be compiled
         shutil.rmtree(out, ignore_errors=True)
+        before = busy()
         query = run(spark, load, folder, out)
         query.awaitTermination()
+        spent = busy() - before
     done = [one["durationMs"] for one in query.recentProgress if "addBatch" in one["durationMs"]]
     steady = [one["triggerExecution"] for one in done[: load.batches]][min(WARM, load.batches // 2) :]
     there = any((out / "derived").glob("part-*"))
     rows = spark.read.parquet(str(out / "derived")).count() if there else 0
-    return load.events * len(steady) / sum(steady) * 1000, statistics.median(steady), rows
+    return Measured(
+        load.events * len(steady) / sum(steady) * 1000, statistics.median(steady), rows, spent / max(1, len(done))
+    )
+
+
+def busy() -> float:
+    """Seconds of a core that this process and all below it have taken."""
+    stats = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            stats[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    mine, grown = {os.getpid()}, True
+    while grown:
+        below = {pid for pid, (parent, _) in stats.items() if parent in mine} - mine
+        grown = bool(below)
+        mine |= below
+    return sum(stats[pid][1] for pid in mine if pid in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
@@ -163,7 +205,7 @@ def stored(load: Load, out: Path) -> tuple[int, int, int]:
         engine.push(found)
         engine.advance(((number + 1) * load.events - 1) * 1000 - 1)
     newest: dict[str, int] = {}
-    for file in sorted((out / "state" / BUCKETS).iterdir()):
+    for file in sorted((out / "state" / BUCKETS).glob("[0-9]*-*-*")):
         newest[file.name.rpartition("-")[0]] = file.stat().st_size
     every = sum(file.stat().st_size for file in (out / "state").rglob("*") if file.is_file())
     return len(engine.snapshot()), sum(newest.values()), every
@@ -175,28 +217,35 @@ def lines(load: Load, spark: SparkSession, python: str | None) -> Iterator[str]:
     try:
         (folder / "in").mkdir()
         load.write(folder / "in")
-        rates: dict[str, float] = {}
-        for run in (scan, seq):
-            rate, median, rows = measured(run, spark, load, folder / "in")
-            rates[run.__name__] = rate
-            share = "" if run is scan else f"{rate / rates['scan']:.0%} of scan"
-            yield f"| {run.__name__} | {size} | {rate:,.0f} | {median:,.0f} | {rows:,} | {share} |"
+        found = {run.__name__: measured(run, spark, load, folder / "in") for run in (scan, seq)}
+        for name, one in found.items():
+            share = f"{one.rate / found['scan'].rate:.0%} of scan, {found['scan'].cpu / one.cpu:.0%} by CPU"
+            yield row(name, size, one, "" if name == "scan" else share)
         few = load.few
         (folder / "few").mkdir()
         few.write(folder / "few")
-        rate, median, rows = measured(join, spark, few, folder / "few")
-        share = f"seq: {rates['seq'] / rate:.1f} of join"
-        yield f"| join | {few.events:,} | {load.keys:,} | {rate:,.0f} | {median:,.0f} | {rows:,} | {share} |"
+        joined = measured(join, spark, few, folder / "few")
+        yield row(
+            "join", f"{few.events:,} | {load.keys:,}", joined, f"seq: {found['seq'].rate / joined.rate:.1f} of join"
+        )
+        many = measured(seq, spark, replace(load, rules=MANY), folder / "in")
+        times = f"{many.median / found['seq'].median:.2f} times one rule, {many.cpu / found['seq'].cpu:.2f} by CPU"
+        yield row(f"seq, {MANY} rules", size, many, times)
         if python is not None:
-            found = flink(python, load, folder)
-            share = f"seq: {rates['seq'] / found['match']:.1f} of Flink"
-            yield f"| Flink, match | all | {load.keys:,} | {found['match']:,.0f} | | | {share} |"
-            yield f"| Flink, scan | all | {load.keys:,} | {found['scan']:,.0f} | | | |"
+            other = flink(python, load, folder)
+            share = f"seq: {found['seq'].rate / other['match']:.1f} of Flink"
+            yield f"| Flink, match | all | {load.keys:,} | {other['match']:,.0f} | | | | {share} |"
+            yield f"| Flink, scan | all | {load.keys:,} | {other['scan']:,.0f} | | | | |"
         engine, buckets, every = stored(load, folder / "seq")
         share = f"{buckets / engine:.2f} of the engine's snapshot, {engine / 1e6:.1f} MB"
-        yield f"| state, MB | {size} | | | {buckets / 1e6:.1f} | {share}; the whole checkpoint {every / 1e6:.1f} MB |"
+        yield f"| state, MB | {size} | | | {buckets / 1e6:.1f} | | {share}; the whole checkpoint {every / 1e6:.1f} MB |"
     finally:
         shutil.rmtree(folder)
+
+
+def row(name: str, size: str, one: Measured, share: str) -> str:
+    """A line of the table."""
+    return f"| {name} | {size} | {one.rate:,.0f} | {one.median:,.0f} | {one.rows:,} | {one.cpu:.2f} | {share} |"
 
 
 def empty(spark: SparkSession, batches: int) -> Iterator[str]:
@@ -206,9 +255,9 @@ def empty(spark: SparkSession, batches: int) -> Iterator[str]:
     try:
         (folder / "in").mkdir()
         load.write(folder / "in")
-        times = {run.__name__: measured(run, spark, load, folder / "in")[1] for run in (scan, seq)}
-        own = f"{times['seq'] - times['scan']:,.0f} ms more than scan"
-        yield f"| seq of nothing | 0 | | | {times['seq']:,.0f} | | {own} |"
+        found = {run.__name__: measured(run, spark, load, folder / "in") for run in (scan, seq)}
+        own = f"{found['seq'].median - found['scan'].median:,.0f} ms more than scan"
+        yield row("seq of nothing", "0 | ", found["seq"], f"{own}, {found['scan'].cpu:.2f} s of a core")
     finally:
         shutil.rmtree(folder)
 
@@ -221,7 +270,8 @@ def main() -> None:
     parser.add_argument("--flink", metavar="PYTHON", help="a Python that has apache-flink")
     asked = parser.parse_args()
     spark = session("local[2]", SETTINGS)
-    print("| query | events a micro-batch | keys | events/s | median ms | rows | |\n|---|--:|--:|--:|--:|--:|---|")
+    print("| query | events a micro-batch | keys | events/s | median ms | rows | cpu | |")
+    print("|---|--:|--:|--:|--:|--:|--:|---|")
     for keys in asked.keys:
         for line in lines(Load(asked.events, asked.batches, keys), spark, asked.flink):
             print(line, flush=True)

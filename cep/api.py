@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, Unpack
+from warnings import warn
 
 import polars as pl
 
-from cep.compile import CompiledProgram, CompileOptions, DataProgramKeywords, ReadProgram, divided
+from cep.compile import CompiledProgram, CompileOptions, DataProgramKeywords, ReadProgram, divided, one_text
 from cep.core.errors import CepError, Warning
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
@@ -22,6 +23,7 @@ from cep.engine import Frames
 from cep.events import Event, types_of
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
+from cep.workers.partitioned_engine import dealt_engine
 from connectors.batch import Batch
 from connectors.frames import ROWS, read_data, whole_table
 from connectors.order import in_order
@@ -50,8 +52,12 @@ Duration = timedelta | str
 """`timedelta(minutes=5)`, or `"5 min"`."""
 
 
+Program = str | Path | Mapping[str, str] | Sequence[Path]
+"""A program's text, or its file; of one in several files their texts by their names, or the files."""
+
+
 def detect(
-    program: str | Path,
+    program: Program,
     data: Data,
     policy: str | None = None,
     facts: Mapping[str, Any] | None = None,
@@ -62,11 +68,12 @@ def detect(
 ) -> Derived:
     """All that a program derives from data, which need not be in the order of time.
 
-    `program`: its text, or a `Path`. The declarations say which columns attributes and times come from (FROM, TIME).
-    `policy`, `facts` ({predicate: table}) and `knowledge` are those of `cep.compile.compile`. `lateness`: take the data
-    as they stand, none of them later than so much, and hold no more of them than that; an iterator of tables may then
-    be longer than the memory. `strict`: a row that becomes no event is an error; else it is among `dead` of what is
-    found. Raises CepError for a mistake in the program, and for data that do not fit it.
+    `program`: its text, or a `Path`, or those of several files. The declarations say which columns attributes and
+    times come from (FROM, TIME). `policy`, `facts` ({predicate: table}) and `knowledge` are those of
+    `cep.compile.compile`. `lateness`: take the data as they stand, none of them later than so much, and hold no more of
+    them than that; an iterator of tables may then be longer than the memory. `strict`: a row that becomes no event is
+    an error; else it is among `dead` of what is found. Raises CepError for a mistake in the program, and for data that
+    do not fit it.
     """
     events, data = _events(data)
     text, name = _program(program)
@@ -98,35 +105,41 @@ class Engine:
     @classmethod
     def from_text(
         cls,
-        text: str,
+        text: str | Mapping[str, str],
         name: str = "<program>",
         *,
         lateness: Duration = "0 s",
         revise: Duration | None = None,
         facts: Mapping[str, Any] | None = None,
+        workers: int | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """For a program text. `revise`: results are put right when what is up to so much older than the latest comes,
-        is corrected or withdrawn. `facts`: {predicate: table}; `options` are those of `cep.compile.compile` and of
-        `cep.engine.Engine`. Raises CepError."""
+        """For a program text, or those of several files by their names. `workers`: so many processes beside this one,
+        to which keys are dealt; they end with the engine, or by `stop`. `revise`: results are put right when what is up
+        to so much older than the latest comes, is corrected or withdrawn. `facts`: {predicate: table}; `options` are
+        those of `cep.compile.compile` and of `cep.engine.Engine`. Raises CepError."""
         window = None if revise is None else _ticks(revise, "revise")
         compiling, running = divided({**options, "lateness": _ticks(lateness), "revise": window})
-        return cls(Running(_compiled(text, name, facts, compiling), running))
+        program = _compiled(text, name, facts, compiling)
+        return cls(Running(program, running) if workers is None else dealt_engine(program, running, workers, _warn))
 
     @classmethod
     def from_file(
         cls,
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         name: str | None = None,
         *,
         lateness: Duration = "0 s",
         revise: Duration | None = None,
         facts: Mapping[str, Any] | None = None,
+        workers: int | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """The same for a file, whose name the messages quote where they are given no other."""
-        text = Path(path).read_text(encoding="utf-8")
-        return cls.from_text(text, name or str(path), lateness=lateness, revise=revise, facts=facts, **options)
+        """The same for a file, whose name the messages quote where they are given no other, or for several."""
+        paths = [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
+        text, named = _program(paths[0] if len(paths) == 1 else paths)
+        name = name or named
+        return cls.from_text(text, name, lateness=lateness, revise=revise, facts=facts, workers=workers, **options)
 
     def push(self, data: Data) -> Derived:
         """Take data, and give what they complete. Raises CepError where they do not fit the declarations."""
@@ -158,8 +171,13 @@ class Engine:
         """The end of the input: every deadline passes, every window ends."""
         return self._derived(self.inner.close())
 
+    def stop(self) -> None:
+        """End the workers, if there are any; the engine is not used any more."""
+        self.inner.stop()
+
     def snapshot(self) -> bytes:
-        """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
+        """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`; with workers in any number
+        of them."""
         return self.inner.snapshot()
 
     def restore(self, blob: bytes) -> Engine:
@@ -292,8 +310,16 @@ def _refuse_order(schemas: Mapping[str, Schema]) -> None:
             raise CepError(f"{name}: `FOLD order` needs the data from their beginning", hint=hint, code="input")
 
 
-def _program(program: str | Path) -> tuple[str, str]:
-    """The text of a program and the name to quote it by."""
+def _warn(text: str) -> None:
+    warn(f"workers: {text}", stacklevel=4)
+
+
+def _program(program: Program) -> tuple[str | Mapping[str, str], str]:
+    """The text of a program, of several files those by their names, and the name to quote it by."""
+    if isinstance(program, Mapping):
+        return program, "<program>"
+    if not isinstance(program, str | Path):
+        return {str(path): path.read_text(encoding="utf-8") for path in program}, "<program>"
     if isinstance(program, Path):
         return program.read_text(encoding="utf-8"), str(program)
     if program.endswith(".cep") and "\n" not in program:
@@ -302,8 +328,11 @@ def _program(program: str | Path) -> tuple[str, str]:
     return program, "<program>"
 
 
-def _compiled(text: str, name: str, facts: Mapping[str, Any] | None, options: CompileOptions) -> CompiledProgram:
-    program = ReadProgram.of(text, name, options.dialect, options.tick)
+def _compiled(
+    text: str | Mapping[str, str], name: str, facts: Mapping[str, Any] | None, options: CompileOptions
+) -> CompiledProgram:
+    text, name, options = one_text(text, name, options)
+    program = ReadProgram.of(text, name, options.dialect, options.tick, options.answer_sets, options.files)
     tables = None if facts is None else _facts(facts, program.predicates)
     return program.compiled(replace(options, facts=tables, knowledge=_source(options.knowledge)))
 

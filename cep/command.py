@@ -17,7 +17,7 @@ from cep.app.cli_explain import explain
 from cep.app.cli_help import RULES, Sectioned
 from cep.app.cli_infer import infer
 from cep.app.cli_knowledge import knowing, validate_knowledge
-from cep.app.cli_options import DialectOptions, KnowledgeOptions, PolicyName, RuleFile
+from cep.app.cli_options import DialectOptions, KnowledgeOptions, PolicyName, RuleFile, RuleFiles
 from cep.app.cli_run import run
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -117,6 +117,7 @@ class CheckOptions:
     rules: Annotated[
         tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rule_files)
     ] = ()
+    together: Annotated[bool, Option(help="The files are one program, as for `cep run`, and not each its own.")] = False
     dialect: DialectOptions
     knowledge: CheckedKnowledge
 
@@ -134,7 +135,7 @@ class PolicyOptions:
 class PlanOptions:
     """The options of `cep plan`."""
 
-    rules: RuleFile
+    rules: RuleFiles
     dialect: DialectOptions
     evaluation: PolicyOptions
     knowledge: KnowledgeOptions
@@ -155,6 +156,7 @@ def check(options: CheckOptions) -> int:
     \b
       cep check rules.cep
       cep check rules.cep --knowledge stations.ttl
+      cep check --together rules.cep policies.lars
       cep check --knowledge stations.ttl --shapes shapes.ttl
 
     Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
@@ -170,17 +172,19 @@ def check(options: CheckOptions) -> int:
         raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
     if known is not None or shapes:
         refused = not validate_knowledge(known, shapes, options.knowledge.files)
-    for path in options.rules:
+    programs = [options.rules] if options.together and options.rules else [(path,) for path in options.rules]
+    for files in programs:
+        path = ", ".join(map(str, files))
         try:
-            text = text_of(path)
-            lars = LarsCheck.of(text, path, options.dialect)
+            source = ProgramSource.written(files, options.dialect)
+            lars = LarsCheck.of(source)
             if lars is not None:
                 lars.show_circles()
                 if lars.undeclared:
                     lars.conclude(path, ())
                     continue
-            tables = facts_of(options.knowledge.facts, text, str(path), options.dialect.dialect, options.dialect.ticks)
-            engine = ProgramSource.of(path, text, tables, known, None, options.dialect).engine(alerts=True)
+            tables = facts_of(options.knowledge.facts, source.text, path, source.options)
+            engine = source.knowing(tables, known).engine(alerts=True)
         except CepError as error:
             refused = True
             complain(error)
@@ -204,6 +208,8 @@ def check(options: CheckOptions) -> int:
             count(len(warnings), "warning"),
         )
         say(f"{path}: {', '.join(counts)}")
+    if refused and len(programs) > 1:
+        complain("hint: each file is a program of its own; `cep check --together` takes them as one")
     return REFUSED if refused else CLEAN
 
 
@@ -233,6 +239,7 @@ def plan(options: PlanOptions) -> None:
 
     \b
       cep plan rules.cep
+      cep plan rules.cep policies.lars
 
     Its binary goals in rule text, what they share, the keys they join on, what they remember and until when.
     """

@@ -11,15 +11,17 @@ from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
-from cep.core.errors import CepError, CepErrors
+from cep.core.errors import CepError, CepErrors, Files
 from cep.core.literals import SECOND
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
-from cep.language.reading import dialect_of, read
+from cep.language.files import joined
+from cep.language.reading import dialects_of, read, together
 from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
 from cep.language.syntax.parser import parse
+from cep.language.together import Together
 from cep.plan.advice import arrowed
 from cep.plan.alerts import alerts_last
 from cep.plan.algebra import Rules
@@ -45,6 +47,8 @@ class CompileOptions:
     `dialect`: that of the text, by default what the suffix of its name says; `tick`: microseconds of the number 1 in a
     dialect. `models`: of several answer streams of LARS the nearest to that before (1), or all (0); `solve_limit`: for
     how many microseconds one is searched for.
+
+    `files`: those that the text is put together of, each with its first line.
     """
 
     facts: Mapping[str, pl.DataFrame] | None = None
@@ -56,6 +60,7 @@ class CompileOptions:
     tick: int | None = None
     models: int | None = None
     solve_limit: int | None = None
+    files: Files = ()
 
     @property
     def answer_sets(self) -> AnswerSetOptions | None:
@@ -79,6 +84,7 @@ class FactlessCompileKeywords(TypedDict, total=False):
     tick: int | None
     models: int | None
     solve_limit: int | None
+    files: Files
 
 
 class CompileKeywords(FactlessCompileKeywords, total=False):
@@ -108,18 +114,28 @@ def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
 @dataclass(frozen=True, slots=True)
 class Written:
     """What is known of a program's text without its tree: `rules`: how many there are; `predicates`: the static
-    predicates that conditions ask for; `prefixes`: with their IRIs."""
+    predicates that conditions ask for; `prefixes`: with their IRIs; `dialect`, `tick`: those that were asked
+    for; `together`: what several files say."""
 
     rules: int
     predicates: frozenset[str]
     prefixes: tuple[tuple[str, str], ...]
+    dialect: str | None = None
+    tick: int | None = None
+    together: Together | None = None
 
     @classmethod
-    def of(cls, tree: SyntaxTree) -> Written:
+    def of(
+        cls,
+        tree: SyntaxTree,
+        dialect: str | None = None,
+        tick: int | None = None,
+        together: Together | None = None,
+    ) -> Written:
         own = [each for each in tree.statements if getattr(each, "name", None) not in tree.helpers]
         rules = sum(isinstance(each, EventRule | FluentRule | WhileRule | StaticRule) for each in own)
         prefixes = tuple((each.name, each.iri) for each in tree.statements if isinstance(each, Prefix))
-        return cls(rules, frozenset(predicates_of(tree)), prefixes)
+        return cls(rules, frozenset(predicates_of(tree)), prefixes, dialect, tick, together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +175,14 @@ class CompiledProgram:
 @dataclass(frozen=True, slots=True)
 class ReadProgram:
     """A program that was read and is not compiled yet: its text, the name to quote it by, the dialect and tick that
-    were asked for, its syntax tree."""
+    were asked for, its syntax tree; of one in several files what they say together."""
 
     text: str
     name: str
     dialect: str | None
     tick: int | None
     tree: SyntaxTree
+    together: Together | None = None
 
     @classmethod
     def of(
@@ -175,8 +192,12 @@ class ReadProgram:
         dialect: str | None = None,
         tick: int | None = None,
         answer_sets: AnswerSetOptions | None = None,
+        files: Files = (),
     ) -> ReadProgram:
         """Raises CepError."""
+        if files:
+            every = together(text, name, files, dialect, tick, answer_sets)
+            return cls(text, name, dialect, tick, every.tree({}), every)
         return cls(text, name, dialect, tick, read(text, name, dialect, tick, answer_sets))
 
     @property
@@ -189,29 +210,38 @@ class ReadProgram:
         return _compiled(self, options)
 
 
-def compile(text: str, name: str = "<program>", **options: Unpack[CompileKeywords]) -> CompiledProgram:
-    """A program text as a plan. `name`: for messages; the other arguments are those of `CompileOptions`. Raises
-    CepError with all its mistakes."""
-    return compiled(text, name, CompileOptions(**options))
+def compile(
+    text: str | Mapping[str, str], name: str = "<program>", **options: Unpack[CompileKeywords]
+) -> CompiledProgram:
+    """A program text as a plan, or those of several files by their names. `name`: for messages; the other arguments are
+    those of `CompileOptions`. Raises CepError with all its mistakes."""
+    return compiled(*one_text(text, name, CompileOptions(**options)))
+
+
+def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) -> tuple[str, str, CompileOptions]:
+    """The text of a program, its name and its options, of several files together. CepError: there is none."""
+    if isinstance(text, str):
+        return text, name, options
+    if not text:
+        hint = '`{"rules.cep": ..., "policies.lars": ...}`'
+        raise CepError("a program has at least one file", hint=hint, code="input")
+    made, called, files = joined(text.items())
+    return made, called, replace(options, files=files)
 
 
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
     """The same, with the options as a value."""
-    return ReadProgram.of(text, name, options.dialect, options.tick, options.answer_sets).compiled(options)
+    return ReadProgram.of(text, name, options.dialect, options.tick, options.answer_sets, options.files).compiled(
+        options
+    )
 
 
 def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
-    tables, types, source = options.facts or {}, options.types, source_of(options.knowledge)
-    every = lower(program.tree, policy_choice(options.policy), types or {}, tables)
-    pool = Pool()
-    known = ask(every, source, tables, pool)
-    rules = replace(every, errors=(*every.errors, *known.errors))
-    checked = rules if options.alerts else alerts_last(rules)
-    try:
-        statics = _closed(rules, tables, pool, known)
-        planned = plan(checked, statics.relations, pool, frozenset(types or ()), tables)
-    except CepError as error:
-        raise CepErrors(_all(rules, known, error)) from None
+    tables, source = options.facts or {}, source_of(options.knowledge)
+    tree = program.tree
+    if program.together is not None and program.together.untyped:
+        tree = program.together.typed(lambda part: _types(part, options, source))
+    every, rules, planned, bound = _planned(tree, options, source)
     if rules.alerts and not options.alerts:  # checked, and not made
         planned = alerts_left_out(planned)
     return CompiledProgram(
@@ -221,10 +251,34 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
         _fingerprint(program, options, source),
         tables,
         source,
-        Written.of(program.tree),
+        Written.of(tree, program.dialect, program.tick, program.together),
         every,
-        Binding(pool, known, statics),
+        bound,
     )
+
+
+def _planned(
+    tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | None
+) -> tuple[Rules, Rules, Plan, Binding]:
+    """The rules of a tree as they were lowered, with what is wrong in them, and their plan. Raises CepError."""
+    tables, types = options.facts or {}, options.types
+    every = lower(tree, policy_choice(options.policy), types or {}, tables)
+    pool = Pool()
+    known = ask(every, source, tables, pool)
+    rules = replace(every, errors=(*every.errors, *known.errors))
+    checked = rules if options.alerts else alerts_last(rules)
+    try:
+        statics = _closed(rules, tables, pool, known)
+        planned = plan(checked, statics.relations, pool, frozenset(types or ()), tables)
+    except CepError as error:
+        raise CepErrors(_all(rules, known, error)) from None
+    return every, rules, planned, Binding(pool, known, statics)
+
+
+def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | None) -> dict[str, list[str]]:
+    """The types of all events of a tree."""
+    _, _, planned, _ = _planned(tree, options, source)
+    return {name: [each.type for each in schema.attributes] for name, schema in planned.schemas.items()}
 
 
 FACTS = "records"
@@ -232,9 +286,14 @@ FACTS = "records"
 
 
 def _fingerprint(program: ReadProgram, options: CompileOptions, source: KnowledgeSource | None) -> str:
-    written, text = dialect_of(program.name, program.dialect), program.text
+    text, files = program.text, options.files
+    written = dialects_of(program.name, program.dialect, files)
+    says = "" if written == (None,) else f"{written[0]} {program.tick} {FACTS}\0"
+    if files:
+        said = " ".join(f"{first}:{each}" for (_, first), each in zip(files, written, strict=True))
+        says = f"{said} {program.tick} {FACTS}\0"
     return snapshot.program_fingerprint(
-        text if written is None else f"{written} {program.tick} {FACTS}\0{text}",
+        says + text,
         options.policy,
         options.types,
         options.facts or {},

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 import polars as pl
 
-from cep.compile import CompiledProgram, CompileKeywords, CompileOptions, ProgramKeywords, compiled, divided
+from cep.compile import CompiledProgram, CompileKeywords, CompileOptions, ProgramKeywords, compiled, divided, one_text
 from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, Frontier
 from cep.events import Event, Held, types_of
@@ -61,10 +61,13 @@ class Engine(StatefulEngine):
             self.refuse_beginning("what is revised", hint)
 
     @classmethod
-    def from_text(cls, text: str, name: str = "<program>", **options: Unpack[ProgramKeywords]) -> Engine:
-        """An engine for a program text: `options` are those of `compile` and those of the engine. Raises CepError."""
+    def from_text(
+        cls, text: str | Mapping[str, str], name: str = "<program>", **options: Unpack[ProgramKeywords]
+    ) -> Engine:
+        """An engine for a program text, or for those of several files by their names: `options` are those of `compile`
+        and those of the engine. Raises CepError."""
         compiling, running = divided(options)
-        return cls(compiled(text, name, compiling), running)
+        return cls(compiled(*one_text(text, name, compiling)), running)
 
     @classmethod
     def from_file(cls, path: str | Path, name: str | None = None, **options: Unpack[ProgramKeywords]) -> Engine:
@@ -230,11 +233,7 @@ def detect(
 
 
 def _taken(
-    program: str,
-    events: Iterable[Event],
-    options: CompileOptions,
-    start: int | None = None,
-    until: int | None = None,
+    program: str, events: Iterable[Event], options: CompileOptions, start: int | None = None, until: int | None = None
 ) -> Engine:
     """An engine that has taken events, and completed nothing of them."""
     given = list(events)

@@ -300,6 +300,18 @@ class EngineView:
         or those of these numbers."""
         return prior_state.rules_with(self.plan, self.named(), rules)
 
+    # --- of an engine with workers (`cep.workers`); one without them ends its steps before it gives anything ---
+
+    def stop(self) -> None:
+        """End what works for it beside this process."""
+
+    def run_ahead(self, calls: int) -> None:
+        """What a call completes may be given by one of the next so many."""
+
+    def outstanding(self) -> dict[str, pl.DataFrame]:
+        """What calls have begun and not given yet."""
+        return {}
+
     @property
     def chained(self) -> tuple[str, ...]:
         """The recursive events that run in a kernel of their own."""

@@ -25,16 +25,17 @@ from cep.core.fluents import HOLDS
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
-from cep.language.dialects.lars.ast import LarsProgram
+from cep.language.dialects.lars.ast import LarsAtom, LarsProgram, LarsRule
 from cep.language.dialects.lars.lowering import INCONSISTENT, lowered
 from cep.language.dialects.lars.reader import atom as read_atom
 from cep.language.dialects.lars.reader import read
 from cep.language.dialects.lars.relations import BEGINS, predicate_of
+from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.tokens import LarsCursor
 from cep.language.syntax import ast
 from cep.plan.types import grown
 from cep.rules.printing import print_expression
-from cep.rules.terms import Constant, StaticRule
+from cep.rules.terms import Constant
 
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
@@ -54,6 +55,7 @@ def answers(
     first: int | None = None,
     last: int | None = None,
     models: int = 1,
+    window: str = "n+1",
 ) -> Iterator[tuple[int, list[frozenset[str]]]]:
     """Tick by tick the answer streams of a program: each the set of derived atoms, facts left out, as `q(1)` if true
     now and `q(1)@3` at another tick.
@@ -61,21 +63,30 @@ def answers(
     `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. `first`: the
     first tick of the stream, by default that of its first atoms; `last`: the last tick that is asked, by default that
     of its last. `models`: 1 gives of several answer streams the one nearest to that before, any other number so many at
-    most, 0 all, in sorted order. Raises CepError.
+    most, 0 all, in sorted order. `window`: how many ticks a window of n ticks has, `n+1` or `n`. Raises CepError.
     """
-    return _Run(program, [] if facts is None else list(facts), stream, first, last, models).answers()
+    if window not in ("n+1", "n"):
+        raise CepError(f"window: `{window}` is no way to count", hint='`window="n"`, or "n+1", as it is', code="option")
+    return _Run(program, [] if facts is None else list(facts), stream, first, last, models, window == "n").answers()
 
 
 class _Run:
     def __init__(
-        self, program: str, facts: Sequence[str], stream: Stream, first: int | None, last: int | None, models: int
+        self,
+        program: str,
+        facts: Sequence[str],
+        stream: Stream,
+        first: int | None,
+        last: int | None,
+        models: int,
+        counted: bool,
     ) -> None:
         self.read_atoms: dict[str, Atom] = {}
         self.models = models
         source = Source(program, "<program>")
-        self.program = read(source, TICK)
+        self.program = self._with_facts(read(source, TICK, counted=counted), [self.atom(each) for each in facts])
+        refuse_unsafe(self.program, source)
         given = [(tick, [self.atom(each) for each in atoms]) for tick, atoms in stream]
-        self.facts = [self.atom(each) for each in facts]
         self.first = given[0][0] if first is None and given else first
         self.last = given[-1][0] if last is None and given else last
         if self.first is None or self.last is None:
@@ -83,20 +94,23 @@ class _Run:
         self.stream = [(tick, atoms) for tick, atoms in given if self.first <= tick <= self.last]
         self.types = self._types(given)
         tree = lowered(self._declared(), source, True, AnswerSetOptions(models))
-        more = tuple(StaticRule(name, values) for name, values in self.facts)
-        tree = replace(tree, statements=(*tree.statements, *more))
         options = CompileOptions(dialect="lars", tick=TICK)
         compiled = ReadProgram(program, "<program>", "lars", TICK, tree).compiled(options)
         self.engine = Engine(compiled, lateness=None, until=self.last)
         self.arities = {
             rule.head.predicate: len(rule.head.arguments) for rule in self.program.rules if rule.head is not None
         }
-        self.fixed = {self.text(name, [each.value for each in values]) for name, values in self.facts}
-        self.fixed |= {
+        self.fixed = {
             self.text(rule.head.predicate, [each.value for each in rule.head.arguments if isinstance(each, Constant)])
             for rule in self.program.rules
             if rule.is_fact and rule.head is not None
         }
+
+    @staticmethod
+    def _with_facts(program: LarsProgram, facts: Sequence[Atom]) -> LarsProgram:
+        """The program with facts as if they were written in it."""
+        more = tuple(LarsRule(LarsAtom(name, values), None, ()) for name, values in dict.fromkeys(facts))
+        return replace(program, rules=(*program.rules, *more))
 
     def atom(self, text: str) -> Atom:
         """An atom of the stream, whose arguments are constants."""

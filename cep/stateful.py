@@ -137,7 +137,7 @@ class StatefulEngine(EngineView):
         if self.history is not None:
             raise CepError("lineage is not kept by key", hint="an engine without `explain`", code="snapshot")
         if self._by_key is None:
-            stage = KeyedStage(self._whole, self.stage)
+            stage = KeyedStage.of(self._whole, self.stage)
             held = StateByKey(stage, self._parts, self._state + " by key")
             held.check()
             self._by_key = held

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from cep.core.errors import CepError
+from cep.core.storage.urls import EXAMPLES as STORED
+from cep.core.storage.urls import is_url, local_path, near_scheme
 
 PORTS: Mapping[str, int | None] = {
     "mqtt": 1883,
@@ -85,8 +87,8 @@ class Address:
 
 
 def live(path: str) -> bool:
-    """Whether this is an address: `kafka://...`."""
-    return _SCHEME.fullmatch(path) is not None
+    """Whether this is an address of what is no file: `kafka://...`."""
+    return _SCHEME.fullmatch(path) is not None and not is_url(path) and local_path(path) == path
 
 
 def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Address:
@@ -99,7 +101,9 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
     if scheme not in PORTS or kind not in known:
         there = ", ".join(f"{name}://" for name in PORTS if name.removesuffix("s") in known)
         what = "input" if known is OPTIONS else "output"
-        raise CepError(f"{bare(text)}: `{scheme}://` is no kind of {what}", hint=f"there are {there}", code=what)
+        there += "".join(f", {each}://" for each in STORED)
+        hint = f"there are {there}{near_scheme(scheme, tuple(PORTS))}"
+        raise CepError(f"{bare(text)}: `{scheme}://` is no kind of {what}", hint=hint, code=what)
     match = _REST.fullmatch(rest)
     assert match is not None, "any text has these parts"
     login, places, path, options = (part or "" for part in match.groups())

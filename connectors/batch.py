@@ -11,6 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.schema import ARRIVAL, CHANGE
+from cep.core.storage.files import StoredFile
+from cep.core.storage.urls import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Block:
         if self.data is not None:
             raw = self.data[start:stop]
         else:
-            with open(self.file, "rb") as file:
+            with StoredFile(self.file) if is_url(self.file) else open(self.file, "rb") as file:
                 file.seek(self.position + start)
                 raw = file.read(stop - start)
         text = raw.decode("utf-8", "replace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from cep.core.schema import Attribute
 from connectors.batch import Batch, DeadLetter
@@ -49,6 +49,16 @@ class DeadLetters:
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """After an error nothing is put at an address."""
+        if self._sink is not None and kind is not None:
+            self._sink.discard()
+        else:
+            self.close()
 
     def close(self) -> None:
         if self._sink is not None:

@@ -14,6 +14,7 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.signals import stops
+from cep.core.storage.failures import StorageError
 from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.clauses import ClauseReader
@@ -235,6 +236,8 @@ def _unreadable(path: str, error: OSError) -> CepError:
     reason = str(error).splitlines()[0].rstrip(".") if error.errno is None else os.strerror(error.errno)
     reason = astray(Path(path)) or reason
     code = ABSENT if error.errno in _NOT_HERE else "input" if error.errno in _ITS_OWN else DEVICE
+    if isinstance(error, StorageError):
+        return CepError(f"{name}: {error.strerror}", hint=error.hint, code=code)
     return CepError(f"{name}: {reason.lower()}", code=code)
 
 

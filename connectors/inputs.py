@@ -12,7 +12,10 @@ from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.core.suggest import astray, missing
+from cep.core.storage import files as stored
+from cep.core.storage.failures import StorageError
+from cep.core.storage.urls import is_pattern, is_url, local_path, url
+from cep.core.suggest import astray, missing, nearest
 from connectors.addresses import Address, address, bare, live
 from connectors.records import closest
 
@@ -62,6 +65,8 @@ class Input:
         """Bytes of a regular file, None of anything else."""
         if self.path == "-" or self.address is not None:
             return None
+        if is_url(self.path):
+            return stored.size(self.path)
         status = os.stat(self.path)
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
@@ -125,7 +130,7 @@ def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
 def _split(spec: str, schemas: Mapping[str, Schema]) -> tuple[str | None, str]:
     match = _BOUND.fullmatch(spec)
     if match is None or (match[1] not in schemas and os.path.exists(spec)):
-        return None, spec
+        return None, local_path(spec)
     if match[1] not in schemas:
         near = closest(match[1], list(schemas))
         raise CepError(
@@ -133,12 +138,14 @@ def _split(spec: str, schemas: Mapping[str, Schema]) -> tuple[str | None, str]:
             hint="input events are " + ", ".join(sorted(schemas)),
             code="input",
         )
-    return match[1], match[2]
+    return match[1], local_path(match[2])
 
 
 def _files(path: str, spec: str, known: Set[str]) -> list[str]:
     if path == "-":
         return [path]
+    if is_url(path):
+        return _stored(str(url(path)), known)
     if os.path.isdir(path):
         return _listed(path, spec, known)
     if os.path.exists(path):
@@ -153,6 +160,34 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
     if (lost := astray(Path(path))) is not None:
         raise CepError(f"{bare(spec)}: {lost}", code="no-file")
     raise CepError(f"{bare(spec)}: no such file", hint=missing(Path(path)), code="no-file")
+
+
+def _stored(path: str, known: Set[str]) -> list[str]:
+    """The files of an address, of a folder or a pattern by name."""
+    try:
+        if is_pattern(path):
+            every = stored.matching(path)
+            if not every:
+                raise CepError(f"{path}: no file matches", code="no-files")
+        else:
+            there = stored.found(path)
+            if there is None:
+                raise CepError(f"{path}: no such file", hint=_beside(path), code="no-file")
+            every = [there]
+            if there.folder:
+                every = [one for one in stored.listed(path) if not one.folder and known_format(one.name)]
+                if not every:
+                    raise CepError(f"{path}: no file in this folder ends in {', '.join(FORMATS)}", code="no-files")
+    except StorageError as error:
+        raise CepError(f"{path}: {error.strerror}", hint=error.hint, code="input") from None
+    return [one.address for one in every if one.address not in known]
+
+
+def _beside(path: str) -> str | None:
+    """A hint for an address at which nothing is: the near names of its folder. StorageError: there is no bucket."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    near = nearest(name, [one.name for one in stored.listed(folder)])
+    return None if near is None else f"did you mean `{folder}/{near}`?"
 
 
 def _instead(pattern: str) -> str:

@@ -38,6 +38,14 @@ class RunState(Protocol):
         """How far a source had come (`Messages.place`), where that is known from before."""
 
 
+def acknowledged(one: Input) -> bool:
+    """Whether a source has no end, and forgets, or passes over later, what this run has taken."""
+    address = one.address
+    if address is None or address.kind not in ("mqtt", "kafka"):
+        return False
+    return address.kind == "mqtt" or address.options.get("until") != "now" or "group" in address.options
+
+
 def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
     """What comes from an address, behind a place. `lasting`: of a connection, that its end is not that of the input,
     unless the address says so; and of all, that one which is not there yet is waited for. CepError: there is nothing,

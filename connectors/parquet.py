@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.core.storage.files import opened
+from cep.core.storage.urls import is_url
 from connectors.batch import Block, DeadLetter
 from connectors.column_times import column_ticks, fitting, mismatch, refuse, without, written_times
 from connectors.columnar import Reasons, flattened, leaves, resolved
@@ -35,7 +37,7 @@ _EMPTY: dict[str, type[pl.DataType]] = {
 def open_parquet(file: str) -> pq.ParquetFile:
     """The file's footer. CepError: it is no Parquet file."""
     try:
-        return pq.ParquetFile(file)
+        return pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
         raise CepError(f"{file}: no Parquet file: {first_line(error)}", code="input") from None
 

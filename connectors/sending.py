@@ -35,6 +35,10 @@ class Sending:
     def close(self) -> None:
         self._sender.close()
 
+    def discard(self) -> None:
+        """What was sent is sent."""
+        self._sender.close()
+
     def _message(self, line: bytes) -> Message:
         id = _id(line)
         if not line.startswith(b"{"):

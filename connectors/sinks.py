@@ -13,12 +13,17 @@ from contextlib import contextmanager
 
 from cep.core.errors import CepError
 from cep.core.signals import STOPS
+from cep.core.storage.failures import StorageError
+from cep.core.storage.files import Upload
+from cep.core.storage.urls import is_url, local_path
+from connectors.table_names import is_table
 
 
 class Sink:
     """Writes whole pieces: an interrupt comes before or after one. `-` is standard output; `.gz` is compressed."""
 
     def __init__(self, path: str) -> None:
+        path = local_path(path)
         self._path = path
         self._compressed: gzip.GzipFile | None = None
         if path == "-":
@@ -27,7 +32,7 @@ class Sink:
             self._file = sys.stdout.buffer
             return
         try:
-            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by close()
+            self._file = Upload(path) if is_url(path) else open(path, "wb", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise unwritable(path, error) from None
         if path.endswith(".gz"):
@@ -50,6 +55,18 @@ class Sink:
             if self._path != "-":
                 self._file.close()
 
+    def discard(self) -> None:
+        """End without the whole: what is put at an address when it is whole is not put at all."""
+        if isinstance(self._file, Upload):
+            self._file.discard()
+        else:
+            self.close()
+
+
+def put_at_end(path: str) -> bool:
+    """Whether an output is there, all of it, only when the run has ended."""
+    return is_url(path) or is_table(path)
+
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
@@ -64,6 +81,8 @@ def writing(path: str) -> Iterator[None]:
 
 def unwritable(path: str, error: OSError) -> CepError:
     """Why a file, `-` for standard output, cannot be written."""
+    if isinstance(error, StorageError):
+        return CepError(f"cannot write {path}: {error.strerror}", hint=error.hint, code="output")
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno == errno.ELOOP:
         hint = "name another file, or remove the link"

@@ -19,6 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.signals import stops
+from cep.core.storage.files import StoredFile
+from cep.core.storage.urls import is_url
 from connectors.idle import IdleTimer
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -59,18 +61,22 @@ class ByteStream:
             self._file = given or sys.stdin.buffer
             self._owned = False
         else:
-            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+            self._file = StoredFile(path) if is_url(path) else open(path, "rb", buffering=0)  # noqa: SIM115
             self._owned = True
-        try:
-            descriptor = self._file.fileno()
-            mode = os.fstat(descriptor).st_mode
-        except (OSError, io.UnsupportedOperation):
-            return
-        if stat.S_ISREG(mode):
-            self.size = os.fstat(descriptor).st_size
+        if isinstance(self._file, StoredFile):
+            self.size, begin = self._file.size, self._file.read(4)
+            self._file.seek(0)
         else:
-            self._descriptor = descriptor
-        begin = os.pread(descriptor, 4, self._file.tell()) if self._descriptor is None else b""
+            try:
+                descriptor = self._file.fileno()
+                mode = os.fstat(descriptor).st_mode
+            except (OSError, io.UnsupportedOperation):
+                return
+            if stat.S_ISREG(mode):
+                self.size = os.fstat(descriptor).st_size
+            else:
+                self._descriptor = descriptor
+            begin = os.pread(descriptor, 4, self._file.tell()) if self._descriptor is None else b""
         if path.endswith(".gz") or begin.startswith(_GZIP):
             raw: Any = self._file if self._descriptor is None else _Awaited(self._descriptor)
             self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(raw, 1 << 20))

@@ -9,6 +9,7 @@ from itertools import islice
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
+from cep.core.storage.urls import is_url
 from connectors.files import read_one
 from connectors.inputs import RDF, Input
 
@@ -25,7 +26,7 @@ def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
     rows); a file without one is passed over. A pipe is not looked at: it could not be read again.
     """
     for one in found:
-        if one.address is None and os.path.isfile(one.path):
+        if one.address is None and (is_url(one.path) or os.path.isfile(one.path)):
             with suppress(CepError):  # reported where the file is read whole
                 if (times := _of(one, schemas)) is not None:
                     return times

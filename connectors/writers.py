@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from cep.core.errors import CepError
 from cep.core.fluents import CHANGES, EDGE
 from cep.core.schema import CHANGE, Attribute, Schema
+from cep.core.storage.files import Upload
+from cep.core.storage.urls import is_url, local_path
 from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.inputs import known_format
@@ -65,6 +67,7 @@ class Writer:
         inputs: Mapping[str, Schema] | None = None,
         opening: Callable[[str], None] | None = None,
     ) -> None:
+        path = local_path(path)
         self.times = times
         self.counts = dict.fromkeys(schemas, 0)
         self._schemas = schemas
@@ -117,13 +120,18 @@ class Writer:
             for group in self._groups.values():
                 group.close()
 
+    def discard(self) -> None:
+        """End without the whole: what is put at an address when it is whole is not put at all."""
+        for each in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
+            each.discard()
+
     def __enter__(self) -> Writer:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self.close() if kind is None else self.discard()
 
     def _places(self, path: str, directory: bool) -> dict[str, str]:
         """The file of each type."""
@@ -138,7 +146,8 @@ class Writer:
                 )
             return dict.fromkeys(self._schemas, path)
         if directory:
-            os.makedirs(path, exist_ok=True)
+            if not is_url(path):
+                os.makedirs(path, exist_ok=True)
             return {type: os.path.join(path, f"{type}.{self.format}") for type in self._schemas}
         if len(self._schemas) == 1:
             return dict.fromkeys(self._schemas, path)
@@ -248,7 +257,9 @@ class _Groups:
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path = path
         with writing(path):
-            self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+            self._upload = Upload(path) if is_url(path) else None
+            to = path if self._upload is None else self._upload.file
+            self._writer = pq.ParquetWriter(to, schema, compression="zstd")
         self._schema = schema
         self._waiting: list[pl.DataFrame] = []
         self._rows = 0
@@ -263,6 +274,15 @@ class _Groups:
         self._out()
         with writing(self._path):
             self._writer.close()
+            if self._upload is not None:
+                self._upload.close()
+
+    def discard(self) -> None:
+        if self._upload is None:
+            self.close()
+        else:
+            self._writer.close()
+            self._upload.discard()
 
     def _out(self) -> None:
         if self._waiting:

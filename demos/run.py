@@ -66,10 +66,12 @@ def run(
     knowledge: KnowledgeSource | None = None,
     output: str | None = None,
     ready: Callable[[], object] | None = None,
+    tick: int | None = None,
 ) -> RunResult:
     """Run a program over files (`name=file`); the derived events go to the file `output` too. `ready` waits until the
-    files may be read. Raises CepError, and KeyboardInterrupt where Ctrl-C ends it."""
-    engine = Engine.from_file(program, knowledge=knowledge)
+    files may be read; `tick`: microseconds of one in a dialect. Raises CepError, and KeyboardInterrupt where Ctrl-C
+    ends it."""
+    engine = Engine.from_file(program, knowledge=knowledge, tick=tick)
     if ready is not None:
         ready()
     found, interrupt = RunResult(engine.inputs), Interrupt()

@@ -20,6 +20,9 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError, CepErrors
 from cep.core.signals import stops
+from cep.core.storage import files as stored
+from cep.core.storage.failures import StorageError
+from cep.core.storage.urls import is_pattern, is_url, local_path, url
 from cep.core.suggest import astray, beside
 from cep.core.values import Ints
 from knowledge import places
@@ -104,6 +107,10 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
     files come by name. Raises CepError for what is not there or not known."""
     found: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
+        if isinstance(name, str) and is_url(name):
+            found += _stored(str(url(name)))
+            continue
+        name = local_path(name) if isinstance(name, str) else name
         path = Path(name)
         if places.is_register(name) and not path.is_dir():
             found.append(name)
@@ -124,6 +131,27 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
     return found
 
 
+def at(source: Path | str) -> Path | str:
+    """A file of RDF by its path, or by its address in a file system that is no disk of this machine."""
+    return source if isinstance(source, str) and is_url(source) else Path(source)
+
+
+def _stored(name: str) -> list[Path | str]:
+    """The files that an address stands for. CepError: there are none."""
+    try:
+        there = None if is_pattern(name) else stored.found(name)
+        if there is not None and not there.folder:
+            return [name]
+        inside = stored.matching(name) if there is None and is_pattern(name) else stored.listed(name)
+    except StorageError as error:
+        raise CepError(f"{name}: {error.strerror}", hint=error.hint, code="knowledge") from None
+    found: list[Path | str] = [one.address for one in inside if not one.folder and rdf_format(Path(one.name))]
+    if not found:
+        what = "no such file" if there is None else "the folder holds no knowledge"
+        raise CepError(f"{name}: {what}", hint=_known(), code="knowledge")
+    return found
+
+
 def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
     """Everything that files hold. Raises CepError, for every file that cannot be read with its first mistake."""
     parts: list[Quads] = []
@@ -132,11 +160,11 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
     for source in files(names):
         labels.next_file()
         try:
-            if places.is_register(source):
+            if not isinstance(at(source), str) and places.is_register(source):
                 s, p, o = places.read_places(source, terms)
                 parts.append(Quads(s, p, o, np.full(len(s), NONE, dtype=np.int64)))
             else:
-                parts += read_triples(Path(source), terms, labels)
+                parts += read_triples(at(source), terms, labels)
         except CepError as error:
             errors += error.errors if isinstance(error, CepErrors) else [error]
     if errors:
@@ -144,7 +172,7 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
     return Quads.joined(parts)
 
 
-def read_triples(path: Path, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
+def read_triples(path: Path | str, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
     """The triples of an RDF file, some at a time. Raises CepError with line and column."""
     with _parsing(path) as (parser, format):
         yield from triple_columns(parser, terms, labels, format.supports_datasets)
@@ -156,7 +184,7 @@ def read_quads(path: Path) -> list[ox.Quad]:
         return list(parser)
 
 
-def subjects(path: Path, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
+def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
     """Which of some terms, as N-Triples writes them, an RDF file says something of, and its prefixes. Raises CepError.
     Blank nodes are not found: they have other names in the knowledge."""
     with _parsing(path) as (parser, _):
@@ -165,16 +193,18 @@ def subjects(path: Path, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, 
 
 
 @contextmanager
-def _parsing(path: Path) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
+def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
     """The parser of a file and its format; what goes wrong is a CepError."""
     format = rdf_format(path)
     if format is None:
         raise CepError(f"{path} has no suffix of a format that is known", hint=_known(), code="knowledge")
     try:
         with open_rdf(path) as file:
-            yield ox.parse(file, format, base_iri=path.resolve().as_uri()), format
+            yield ox.parse(file, format, base_iri=base_iri(path)), format
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
+    except StorageError as error:
+        raise CepError(f"{path} cannot be read: {error.strerror}", hint=error.hint, code="knowledge") from None
     except (OSError, EOFError) as error:  # of the file system, or of gzip
         raise CepError(f"{path} cannot be read: {str(error).lower()}", code="knowledge") from None
     except TripleTerm as error:
@@ -256,7 +286,8 @@ def _relabelled(columns: tuple[pl.Series, ...], labels: BlankNodeLabels) -> tupl
     )
 
 
-def rdf_format(path: Path) -> ox.RdfFormat | None:
+def rdf_format(path: Path | str) -> ox.RdfFormat | None:
+    path = Path(path)
     suffix = path.suffix.lower()
     return FORMATS.get(Path(path.stem).suffix.lower() if suffix == ".gz" else suffix)
 
@@ -278,6 +309,14 @@ def _known() -> str:
     )
 
 
-def open_rdf(path: Path) -> IO[bytes]:
+def base_iri(path: Path | str) -> str:
+    """What relative IRIs in a file are relative to."""
+    return path if isinstance(path, str) else path.resolve().as_uri()
+
+
+def open_rdf(path: Path | str) -> IO[bytes]:
     stops.interrupt_reads()
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+    file: Any = stored.StoredFile(path) if isinstance(path, str) else path
+    if Path(path).suffix.lower() == ".gz":
+        return gzip.open(file)  # type: ignore[return-value]
+    return io.BufferedReader(file, 1 << 20) if isinstance(path, str) else path.open("rb")

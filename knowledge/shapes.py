@@ -17,7 +17,7 @@ from rdflib.collection import Collection
 from cep.core.errors import CepError
 from cep.core.suggest import SURE, nearest
 from knowledge.data_graph import data_graph, rdflib_graph
-from knowledge.load import files, load, open_rdf, rdf_format, subjects
+from knowledge.load import at, files, load, open_rdf, rdf_format, subjects
 from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.report import prefixes
@@ -112,7 +112,7 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
     wanted = {problem.focus for problem in problems}
     places: dict[str, str] = {}
     for file in files(names):
-        path = Path(file)
+        path = at(file)
         if rdf_format(path) is None or not wanted - places.keys():
             continue
         found, prefixes = subjects(path, wanted - places.keys())
@@ -120,7 +120,7 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
     return [replace(problem, place=places.get(problem.focus, "")) for problem in problems]
 
 
-def _line(path: Path, focus: str, prefixes: Mapping[str, str]) -> str:
+def _line(path: Path | str, focus: str, prefixes: Mapping[str, str]) -> str:
     """`:7`, the line of a file that begins with a node; nothing where none does."""
     iri = focus[1:-1]
     forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]

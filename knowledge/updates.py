@@ -20,7 +20,7 @@ from cep.core.errors import CepError, reason_of
 from cep.core.literals import read_time
 from cep.core.suggest import SURE, nearest
 from knowledge.change import labelled
-from knowledge.load import files, open_rdf, rdf_format
+from knowledge.load import at, base_iri, files, open_rdf, rdf_format
 from knowledge.rdf.namespaces import PROV
 from knowledge.rdf.parse_errors import unreadable
 
@@ -144,19 +144,19 @@ def read_updates(names: str | Path | Iterable[str | Path]) -> list[Update]:
     graph without a time, or one that ends before it begins, and for triples that are in no graph."""
     updates: dict[int, Update] = {}
     for source in files(names):
-        for update in _updates(Path(source)):
+        for update in _updates(at(source)):
             before = updates.get(update.time)
             updates[update.time] = update if before is None else before.joined(update)
     return [updates[time] for time in sorted(updates)]
 
 
-def _updates(path: Path) -> Iterator[Update]:
+def _updates(path: Path | str) -> Iterator[Update]:
     format = rdf_format(path)
     if format is None or not format.supports_datasets:
         raise CepError(f"{path} holds no named graphs", hint="changes come as .nq, .trig or .jsonld", code="knowledge")
     try:
         with open_rdf(path) as file:
-            quads = labelled(list(ox.parse(file, format, base_iri=path.resolve().as_uri())))
+            quads = labelled(list(ox.parse(file, format, base_iri=base_iri(path))))
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
     except (OSError, EOFError) as error:

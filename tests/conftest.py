@@ -6,6 +6,7 @@ what they compile.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from typing import Any
@@ -37,6 +38,8 @@ for each in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):  # no test lasts until
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell, which commands would inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.set_threshold(50_000)  # most objects last as long as the process, and are not to be looked through again and again
 
 kernels.once()
 if CHECKED:
@@ -85,6 +88,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in marked if item in left])
         items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: item.path.name not in EARLY)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # of modules and tests nothing goes before the end
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -18,7 +18,7 @@ from cep.language.dialects.lars.ast import (
     TupleWindow,
     Window,
 )
-from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
+from cep.rules.terms import DIVIDED, Call, Comparison, Constant, Expression, Variable
 from tests.reference_lars import Atom, Value, atom_text, value_text
 
 INPUTS = {"a": 1, "b": 2, "c": 0, "d": 1}
@@ -279,7 +279,7 @@ def expression_text(expression: Expression) -> str:
         case Constant(value):
             return value_text(value)
         case Call(function, (one, two)):
-            sign = {"mod": "%", "**": "^", "//": "/"}.get(function, function)
+            sign = {"mod": "%", "**": "^", DIVIDED: "/"}.get(function, function)
             return f"{expression_text(one)} {sign} {expression_text(two)}"
     raise AssertionError(expression)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from cep.engine import Engine
+from cep.language.files import joined
 from cep.runtime.run_stats import RunStats
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
@@ -143,7 +144,7 @@ class Shown:
 @contextmanager
 def shown(
     folder: Path,
-    text: str = PROGRAM,
+    text: str | Mapping[str, str] = PROGRAM,
     remember: int | None = None,
     limits: Limits | None = None,
     status: str = "Actual",
@@ -164,7 +165,8 @@ def shown(
         begins=True,
         revise=revise,
     )
-    service = Service(engine, text, "rules/heat.cep", RunStats())
+    written, name, _ = joined([("rules/heat.cep", text)] if isinstance(text, str) else text.items())
+    service = Service(engine, written, name, RunStats())
     with closing(Outbox(None)) as outbox:
         service.listen(AlertListener(engine, outbox))
         one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox, status=status, root=root)

@@ -25,7 +25,7 @@ from cep.language.dialects.lars.ast import (
     TimeWindow,
     TupleWindow,
 )
-from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
+from cep.rules.terms import DIVIDED, Call, Comparison, Constant, Expression, Variable
 
 Value = int | float | str
 Atom = tuple[str, tuple[Value, ...]]
@@ -40,6 +40,7 @@ COMPARE = {
 CALCULATE = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "mod": operator.mod,
     "**": operator.pow, "neg": operator.neg, "/": operator.truediv,
+    DIVIDED: lambda left, right: left // right if isinstance(left, int) and isinstance(right, int) else left / right,
 }  # fmt: skip
 
 
@@ -63,6 +64,8 @@ class Moment:
     derived: frozenset[str]
     possible: set[Pinned] = field(default_factory=set)
     """The derived atoms that are true, or of which some may be."""
+    made: frozenset[str] = frozenset()
+    """What rules of events derive, which has no order of arrival: windows of tuples pass over it."""
 
     def ticks_of(self, literal: LarsLiteral, atom: Atom, binding: Binding) -> tuple[int, int, set[int]]:
         """First and last tick of the literal's window (none where the first is after the last), and at which of its
@@ -86,7 +89,8 @@ class Moment:
                 last = self.now // step * step
                 return max(self.start, last - ticks), last, self.arrivals
             case TupleWindow(count, by):
-                among = [each for each in self.arrivals if by is None or _alike(literal, each[1], atom, by)]
+                came = [each for each in self.arrivals if each[1][0] not in self.made]
+                among = [each for each in came if by is None or _alike(literal, each[1], atom, by)]
                 kept = among[-count:]
                 return kept[0][0] if len(kept) == count else self.start, self.now, kept
 
@@ -318,7 +322,12 @@ def only_answer(layers: list[list[LarsRule]], moment: Moment, most: int) -> list
 
 
 def moments(
-    program: LarsProgram, stream: Stream, facts: Iterable[Atom] = (), first: int | None = None, last: int | None = None
+    program: LarsProgram,
+    stream: Stream,
+    facts: Iterable[Atom] = (),
+    first: int | None = None,
+    last: int | None = None,
+    made: Iterable[str] = (),
 ) -> Iterator[Moment]:
     """The input as each tick sees it."""
     own = {
@@ -335,7 +344,8 @@ def moments(
                 assert not {name for name, _ in atoms} & program.derived, "what is derived does not come in"
                 arrivals += [(tick, atom) for atom in atoms if (tick, atom) not in arrivals]
                 arrivals = list(dict.fromkeys(arrivals))
-        yield Moment(start, now, list(arrivals), frozenset({*own, *facts}), program.derived)
+        given = frozenset({*own, *facts})
+        yield Moment(start, now, list(arrivals), given, program.derived, made=frozenset(made))
 
 
 Answers = list[tuple[int, list[frozenset[str]]]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from cep.compile import compiled, divided
+from cep.compile import CompiledProgram, compiled, divided
 from cep.core.schema import ARRIVAL
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
@@ -22,10 +22,10 @@ TYPES = {"int": pl.Int64, "float": pl.Float64, "string": pl.String, "iri": pl.St
 class Buckets:
     """`round` after round. What stages hand on is shuffled, engines are stopped and restored, as `random` has it."""
 
-    def __init__(self, text: str, count: int, random: Random, **options: Any) -> None:
+    def __init__(self, text: str | CompiledProgram, count: int, random: Random, **options: Any) -> None:
         self.random = random
         compiling, self.running = divided(options)
-        self.program = compiled(text, "<program>", compiling)
+        self.program = compiled(text, "<program>", compiling) if isinstance(text, str) else text
         whole = Engine(self.program, self.running)
         self.inputs, self.schemas = whole.plan.inputs, whole.plan.schemas
         self.stages: tuple[Stage, ...] = partition(whole.plan)
@@ -50,7 +50,7 @@ class Buckets:
                 for event in stage.inputs
                 if event not in stage.outside and event in made
             }
-            for bucket, rows in enumerate(deal(stage, taken, self.schemas, len(engines))):
+            for bucket, rows in enumerate(self.deal(stage, taken, len(engines))):
                 engines[bucket].reached_in_input(self.latest)
                 engines[bucket].begun_in_input(self.first)
                 assert not engines[bucket].push(rows), "nothing is decided before the watermark comes"
@@ -64,6 +64,10 @@ class Buckets:
         for event, parts in made.items():
             assert event in self.merged or settled[event].height == sum(part.height for part in parts)
         return settled
+
+    def deal(self, stage: Stage, taken: Mapping[str, pl.DataFrame], count: int) -> list[dict[str, pl.DataFrame]]:
+        """The rows of each bucket."""
+        return deal(stage, taken, self.schemas, count)
 
     def shuffled(self, table: pl.DataFrame) -> pl.DataFrame:
         return table[self.random.sample(range(table.height), table.height)]

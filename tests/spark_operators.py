@@ -6,12 +6,10 @@ from __future__ import annotations
 import pickle
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import polars as pl
 
@@ -23,13 +21,12 @@ from cep.runtime.buckets import merged_identical
 from cep.runtime.fluent_records import as_records
 from cep.runtime.options import EngineOptions
 from cep.spark import stage_task, ways_task
-from cep.spark.bucket_store import BucketStore
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import (
     END,
-    WORLD,
     ChangeLine,
-    bucket_keys,
+    ShuffleBlock,
+    WorldRows,
     change_blocks,
     first_blocks,
     from_outside,
@@ -37,29 +34,20 @@ from cep.spark.shuffle_blocks import (
     wake_ups,
 )
 from cep.spark.source.reading import file_blocks, first_ends, furthest, with_change
-from cep.spark.stage_task import GenerationStart, Row, StageTask, StageWork
+from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.ways_task import WaysTask, WaysWork
-from connectors.arrow_bytes import unpack
+from cep.spark.ways_task import WaysWork
 from connectors.inputs import inputs
 from tests.test_revision import UNSEEN, Change, Known, Rows, rows, tables
 from tests.test_revision_knowledge import Update
 
 
 @dataclass
-class Store:
-    """The state store of one operator: the version of each bucket, and when it is to be called again."""
+class Notes:
+    """Of one operator the version of the state of each bucket, and when it is to be stepped again."""
 
     versions: dict[int, int] = field(default_factory=dict)
-    timers: dict[int, set[int]] = field(default_factory=dict)
-    key: int = 0
-
-    def bucket_store(self) -> BucketStore:
-        return BucketStore(
-            lambda: self.versions.get(self.key, 0),
-            lambda version: self.versions.update({self.key: version}),
-            lambda time: self.timers.setdefault(self.key, set()).add(time),
-        )
+    calls: dict[int, int | None] = field(default_factory=dict)
 
 
 class Query:
@@ -83,7 +71,7 @@ class Query:
         ]
         if program.window is not None and program.merged:
             works.append(WaysWork(program, run, BucketStates(run, len(program.stages) + 1)))
-        self.works = [(work, Store()) for work in works]
+        self.works = [(work, Notes()) for work in works]
         self.begun = False
 
     def micro_batch(
@@ -103,44 +91,53 @@ class Query:
         if self.program.beginning and len(ends := first_ends(self.program, found)):
             blocks += first_blocks(self.program, ends.tolist())
         self.begun = True
-        made = [(b.stage, b.key, b.event, b.place, b.source, b.rows) for b in blocks]
-        return self.passed(
-            [Row(stage=s, key=k, event=e, place=p, source=f, rows=r) for s, k, e, p, f, r in made], watermark
-        )
+        return self.passed(blocks, watermark)
 
     def read(self, number: int, path: Path, watermark: int) -> dict[str, pl.DataFrame]:
         """The same of a file."""
         (file,) = inputs([str(path)], self.program.inputs, None)
-        read = file_blocks(self.program, number, file, self.dead)
-        return self.passed([Row(**row) for batch in read for row in batch.drop_columns("time").to_pylist()], watermark)
+        return self.passed(list(file_blocks(self.program, number, file, self.dead)), watermark)
 
-    def passed(self, passing: list[Row], watermark: int) -> dict[str, pl.DataFrame]:
+    def passed(self, passing: Sequence[ShuffleBlock], watermark: int) -> dict[str, pl.DataFrame]:
         """What the operators make of these blocks."""
-        with ExitStack() as numbered:
-            for module in (stage_task, ways_task):
-                numbered.enter_context(patch.object(module, "micro_batch", lambda: 0))
-            for work, store in self.works:
-                passing = list(self.operator(work, store, passing, watermark))
+        world: list[WorldRows] = []
+        for work, notes in self.works:
+            if isinstance(work, WaysWork):
+                task, counting = work.task(), [one for one in world if one.event in self.program.merged]
+                world = [one for one in world if one.event not in self.program.merged]
+                for bucket in sorted({one.bucket for one in counting}):
+                    mine = [one for one in counting if one.bucket == bucket]
+                    mine = self.rng.sample(mine, len(mine))
+                    made = task.step(bucket, notes.versions.get(bucket, 0), mine, watermark, 0)
+                    notes.versions[bucket] = made.version
+                    world += made.world
+            else:
+                came, found = self.stage(work, notes, passing, watermark)
+                passing = [*passing, *came]
+                world += found
         out: dict[str, list[pl.DataFrame]] = {}
-        for row in passing:
-            if row.stage == WORLD:
-                out.setdefault(row.event, []).append(unpack(row.rows))
+        for one in world:
+            out.setdefault(one.event, []).append(one.table.drop(ARRIVAL, TIE, strict=False))
         return {event: pl.concat(each, how="diagonal_relaxed") for event, each in out.items()}
 
-    def operator(
-        self, work: StageWork | WaysWork, store: Store, passing: Sequence[Row], watermark: int
-    ) -> Iterator[Row]:
-        task: StageTask | WaysTask = work.task(store.bucket_store())
-        by_key: dict[int, list[Row]] = {}
-        for row in self.rng.sample(passing, len(passing)):
-            by_key.setdefault(row.key, []).append(row)
-        for store.key in sorted(by_key):
-            yield from task.take(store.key, by_key[store.key], watermark)
-        for store.key in bucket_keys(self.program.buckets):
-            due = {time for time in store.timers.get(store.key, ()) if time <= watermark}
-            if due:
-                store.timers[store.key] -= due
-                yield from task.call(store.key, watermark)
+    def stage(
+        self, work: StageWork, notes: Notes, passing: Sequence[ShuffleBlock], watermark: int
+    ) -> tuple[list[ShuffleBlock], list[WorldRows]]:
+        """What the buckets of a stage make for later ones, and for the sink."""
+        task, blocks, world = work.task(), list[ShuffleBlock](), list[WorldRows]()
+        by_bucket: dict[int, list[ShuffleBlock]] = {}
+        for one in self.rng.sample(passing, len(passing)):
+            if one.stage == work.number:
+                by_bucket.setdefault(one.bucket, []).append(one)
+        for bucket, call in notes.calls.items():
+            if call is not None and call <= watermark:
+                by_bucket.setdefault(bucket, [])
+        for bucket, mine in sorted(by_bucket.items()):
+            made = task.step(bucket, notes.versions.get(bucket, 0), mine, watermark, 0)
+            notes.versions[bucket], notes.calls[bucket] = made.version, made.call
+            blocks += made.blocks
+            world += made.world
+        return blocks, world
 
 
 def check(

@@ -36,7 +36,7 @@ OWN_MEANING = {
     "--revise": ("explain", "run", "serve"),  # of what is said, of output, of what is kept
     "--format": ("explain", "run", "serve"),  # of the answer, of the input
     "--keep": ("run", "serve"),
-    "RULES": ("check", "explain", "plan", "run", "serve"),  # of one file, of many
+    "RULES": ("check", "plan", "run", "serve"),  # of several programs, of one
 }
 """Words by which commands mean different things, each of which is an option of its own."""
 

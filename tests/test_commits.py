@@ -61,10 +61,6 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
             == counting
             == set(tmp_path.glob("part-*"))
         )
-    lost, other = written(tmp_path, "lost", 3), written(tmp_path, "other", 3)
-    writer.abort([TaskFiles([lost]), None], 23)
-    assert [path.name for path in (tmp_path / SINK_LOG / COMING).iterdir()] == [Path(other.path).name + ".new"]
-    assert set(tmp_path.glob("part-*")) == counting
     assert CommitLog(tmp_path).totals() == {"found": sum(range(2 * COMPACTED + 3))}
     numbers = sorted(int(file.name.partition(".")[0]) for file in (tmp_path / SINK_LOG).glob("[0-9]*"))
     assert numbers == list(range(COMPACTED - 1, 2 * COMPACTED + 3))
@@ -267,7 +263,7 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
     monkeypatch.setattr(commit_log, "sync_names", lambda folder: synced.append(folder.name))
     outlet = FileSinkOptions(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
-    assert synced == ["7", "8.changelog", "offsets", SINK_LOG] and CommitLog(out).last == 7
+    assert synced == ["7", "offsets", SINK_LOG] and CommitLog(out).last == 7
     assert [path.name for path in spark_files.remove_spoilt(own)] == ["8.zip"], "it is torn"
     for name in ("commits/5", "commits/7", "commits/.7.crc", "offsets/8", "offsets/9", "offsets/.6.crc", "metadata"):
         (own / name).write_text("")

@@ -123,6 +123,8 @@ def test_triples_are_joined_as_sparql_joins_them(lines: list[str], text: str) ->
 @examples(100)
 @given(lines=maker.knowledge, named=maker.knowledge, text=maker.patterns())
 def test_every_pattern_has_the_answers_that_rdflib_gives(lines: list[str], named: list[str], text: str) -> None:
+    if "isNumeric" in text:  # rdflib takes "no"^^xsd:integer for a number, and SPARQL does not
+        lines, named = ([line for line in some if '"no"' not in line] for some in (lines, named))
     knowledge, data = both(lines, named)
     found = rows(knowledge, text)
     assert len(set(found)) == len(found)

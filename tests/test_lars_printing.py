@@ -25,7 +25,7 @@ from cep.language.dialects.lars.printer import print_program
 from cep.language.dialects.lars.reader import parsed
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax import ast
-from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable
+from cep.rules.terms import DIVIDED, Call, Comparison, Constant, Expression, Graph, Variable
 from tests.long import seeds
 from tests.test_lars_reading import CACHING, REACHING, lars, laser
 
@@ -77,7 +77,7 @@ class TreeMaker:
             return Call("neg", (one,))
         if function == "/":
             decimal = any(isinstance(each, Constant) and each.type == "float" for each in (one, other))
-            function = "/" if decimal else "//"
+            function = "/" if decimal else DIVIDED
         return Call(function, (one, other))
 
     def element(self) -> LarsLiteral | Comparison | Graph:

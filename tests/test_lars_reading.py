@@ -29,7 +29,7 @@ from cep.language.dialects.lars.printer import print_program
 from cep.language.dialects.lars.reader import read
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax import ast
-from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable
+from cep.rules.terms import DIVIDED, Call, Comparison, Constant, Expression, Graph, Variable
 
 X, T, S = Variable("X"), Variable("T"), Variable("S")
 
@@ -152,7 +152,7 @@ def test_arguments() -> None:
         ("-X ^ 2", Call("neg", (Call("**", (X, Constant(2, "int"))),))),
         ("X % 2", Call("mod", (X, Constant(2, "int")))),
         ("(X + 1) % T", Call("mod", (Call("+", (X, Constant(1, "int"))), T))),
-        ("X / 2", Call("//", (X, Constant(2, "int")))),  # whole, as it is to Ticker
+        ("X / 2", Call(DIVIDED, (X, Constant(2, "int")))),  # whole of whole numbers, as it is to Ticker
         ("X / 2.0", Call("/", (X, Constant(2.0, "float")))),
     ],
 )

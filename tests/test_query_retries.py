@@ -10,6 +10,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from cep.core.errors import CepError
 from cep.spark.driver import query, session
+from cep.spark.driver.failure import reason
 from cep.spark.driver.query import TRIES, StopRequest, run_query
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
@@ -83,3 +84,22 @@ def test_java_that_has_ended_is_said(tmp_path: Any) -> None:
 )
 def test_tasks_are_done_again_on_one_machine_too(master: str, wanted: str) -> None:
     assert session.with_retries(master) == wanted
+
+
+def test_a_worker_that_crashed_in_a_job_of_a_micro_batch_is_named() -> None:
+    """As Py4J tells it of a job that is run in the driver's Python."""
+    crashed = (
+        "Job aborted due to stage failure: Task 0 in stage 5.0 failed 1 times, most recent failure: Lost task 0.0 in "
+        "stage 5.0 (TID 9): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+    )
+    text = (
+        "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+        '  File "clientserver.py", line 617, in _call_proxy\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling z:org.apache.spark.api.python.PythonRDD.call.\n"
+        f": org.apache.spark.SparkException: {crashed}\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:3122)\n"
+        "Caused by: java.io.EOFException\n"
+    )
+    found = reason(["the query ended", text])
+    assert found == crashed
+    assert query.passing(CepError(found))

@@ -241,6 +241,8 @@ def test_a_store_closes_whatever_becomes_of_its_process_and_of_who_asked(tmp_pat
         one.store.refuse_questions()
         with pytest.raises(QueryRefused, match="stopping"):
             waiting.result()
+        with pytest.raises(QueryRefused, match="stopping"):
+            one.store.ask(endless)
         one.push((70, "a", 8.0), (71, "a", 1.0))
         os.kill(one.store.process, signal.SIGTERM)  # to all that belong to a service: it is not for this one
         os.kill(one.store.process, signal.SIGKILL)

@@ -80,3 +80,15 @@ def reached(roads: set[tuple[int, int]], closed: set[int]) -> set[tuple[int, int
     while more := {(a, d) for a, b in found for c, d in roads if b == c and d not in closed} - found:
         found |= more
     return found
+
+
+@pytest.mark.parametrize("before", ["", "b(V) <- BEGIN OF berth(V).\n"])
+def test_the_end_of_a_record_that_no_cycle_asks_is_an_end_of_the_input(before: str) -> None:
+    """Wherever the goal stands that keeps the record."""
+    text = (
+        "event ping(v: int) TIME t.\nfluent berth(v: int) START s END e.\nfluent beat(v: int).\n"
+        f"{before}beat(V) WHILE ping(V) OR ONCE[30 ms, 30 ms] beat(V).\nc(V) <- END OF berth(V).\n"
+    )
+    engine = Engine.from_text(text)
+    made = [engine.push([Event("ping", (1,), 1_000, 1_000), Event("berth", (2,), 154_000, 244_000)]), engine.close()]
+    assert max(time for each in made if "beat" in each for time in each["beat"]["start"]) == 241_000

@@ -19,10 +19,10 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.event_files import ParquetLayout
 from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
+from connectors.layout import ParquetLayout
 from connectors.service import Relay, Round, Service
 from connectors.writers import json_lines
 

@@ -15,7 +15,6 @@ import pytest
 
 from cep.engine import Engine
 from cep.events import Event
-from cep.spark.shuffle_blocks import bucket_keys, spark_hash
 from knowledge.graph import Knowledge
 from tests import spark_runs
 from tests.cases_format import difference
@@ -149,13 +148,3 @@ def test_every_version_of_the_knowledge_has_its_time(tmp_path: Path) -> None:
     assert difference(expected, distributed(wanted)) == ""
     unchanged = alone(text, inputs, LATENESS, knowledge=loaded)
     assert difference(expected, unchanged) != ""
-
-
-def test_buckets_go_evenly_to_partitions() -> None:
-    from pyspark.sql import functions
-
-    numbers = bucket_keys(16)
-    assert [spark_hash(number) % 4 for number in numbers] == [bucket % 4 for bucket in range(16)]
-    frame = spark_runs.spark().createDataFrame([(number,) for number in numbers], "key int")
-    rows = frame.select(functions.hash("key").alias("hash")).collect()
-    assert [row.hash for row in rows] == [spark_hash(number) for number in numbers]

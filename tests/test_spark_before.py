@@ -27,8 +27,9 @@ WAS_AT = "/written/before"
 
 @pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+@pytest.mark.parametrize("buckets", [None, 2, 3])
 def test_a_run_on_spark_goes_on_from_the_checkpoint_of_the_version_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    buckets: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tarfile.open(BEFORE / "run.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
@@ -56,7 +57,8 @@ def test_a_run_on_spark_goes_on_from_the_checkpoint_of_the_version_before(
         {"type": "b", "k": "end", "at": "2026-01-01T00:00:40Z"},
     ]
     Path("days", "b.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    options = ["--on", "spark", "--buckets", "2", "--input", "days", "--output", "out", "--checkpoint", "state"]
+    options = ["--on", "spark", "--input", "days", "--output", "out", "--checkpoint", "state"]
+    options += [] if buckets is None else ["--buckets", str(buckets)]
     options += ["--lateness", "0 s", "--once"]
     result = CliRunner().invoke(app, ["run", str(BEFORE / "rules.cep"), *options], prog_name="cep")
     assert result.exit_code == 0, result.stderr

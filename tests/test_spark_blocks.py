@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cep.compile import CompileOptions
+from cep.core.schema import ARRIVAL, TIE
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.spark import stage_task
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.shuffle_blocks import END, WORLD, bucket_keys
+from cep.spark.shuffle_blocks import END
 from cep.spark.source.reading import file_blocks
-from cep.spark.stage_task import BucketStore, StageTask, StageWork
+from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
-from connectors.arrow_bytes import unpack
 from connectors.inputs import inputs
 from connectors.writers import json_lines
 
@@ -28,14 +29,11 @@ pytest.importorskip("pyspark")
 class Task(StageTask):
     """A stage whose buckets are kept in this process; each step restores one from its state."""
 
-    steps = 0
-
-    def engine(self, bucket: int) -> tuple[int, Engine]:
+    def engine(self, bucket: int, version: int) -> Engine:
         _, engine = stage_task._engines.pop((self.run, self.stage.number, bucket), (0, None))
-        self.steps += 1
-        return self.steps, self.first_engine(bucket) if engine is None else engine
+        return self.first_engine(bucket) if engine is None else engine
 
-    def keep(self, bucket: int, version: int, engine: Engine) -> None:
+    def keep(self, bucket: int, version: int, engine: Engine, batch: int) -> None:
         restored = self.program.engine(self.stage.number).restore(engine.snapshot())
         stage_task._engines[self.run, self.stage.number, bucket] = version, restored
 
@@ -48,27 +46,20 @@ def distributed(text: str, files: list[str], folder: Path, buckets: int, **optio
     program = ShippedProgram.of(engine, text, "p", ProgramOptions(compiling=compiling, running=running), buckets)
     states, dead = BucketStates(str(folder), 1), str(folder / "dead-")
     work = StageWork(program, 1, f"{folder} {buckets}", tuple(program.outputs), dead, states, None)
-    stages = [
-        Task(replace(work, number=stage.number), BucketStore(lambda: 0, lambda version: None, lambda time: None))
-        for stage in program.stages
-    ]
+    stages = [Task(replace(work, number=stage.number)) for stage in program.stages]
     lines: list[str] = []
-    found = inputs(files, program.inputs, None)
+    found, steps = inputs(files, program.inputs, None), count()
     for number, watermark in [*((number, 0) for number in range(len(found))), (-1, END // 1000)]:
-        read = [] if number < 0 else file_blocks(program, number, found[number], dead)
-        rows = [stage_task.Row(**row) for batch in read for row in batch.drop_columns("time").to_pylist()]
+        blocks = [] if number < 0 else list(file_blocks(program, number, found[number], dead))
         for task in stages:
-            following = []
-            for key in bucket_keys(buckets):
-                mine = [row for row in rows if row.key == key]
-                following += task.take(key, mine, watermark)
-                there = task.program.count(task.stage) > task.bucket_of_key[key]
-                if number < 0 and there and not any(row.stage == task.stage.number for row in mine):
-                    following += task.call(key, watermark)
-            rows = following
-        for row in rows:
-            if row.stage == WORLD:
-                lines += json_lines({row.event: unpack(row.rows)}, program.outputs, True, False).decode().splitlines()
+            for bucket in range(program.count(task.stage)):
+                mine = [one for one in blocks if (one.stage, one.bucket) == (task.stage.number, bucket)]
+                if mine or number < 0:
+                    made = task.step(bucket, next(steps), mine, watermark, 0)
+                    blocks += made.blocks
+                    for one in made.world:
+                        table = one.table.drop(ARRIVAL, TIE, strict=False)
+                        lines += json_lines({one.event: table}, program.outputs, True, False).decode().splitlines()
     letters = [json.loads(line) for file in folder.glob("dead-*") for line in file.read_text().splitlines()]
     return sorted(lines), letters
 

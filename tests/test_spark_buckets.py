@@ -1,4 +1,4 @@
-"""`--buckets` with `--migrate`: a checkpoint goes on in more buckets, or fewer, and derives what one process does."""
+"""`--buckets`: a checkpoint goes on in more buckets, or fewer, and derives what one process does."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def test_a_checkpoint_goes_on_in_other_buckets(tmp_path: Path, monkeypatch: pyte
         arguments = ["--buckets", str(count)]
         day(number)
         if number in (1, 2):
-            refused = run("--once", *arguments)
-            assert refused.exit_code == 2 and "add `--migrate`" in refused.stderr, refused.stderr
-            result = run("--once", "--migrate", *arguments)
+            result = run("--once", *arguments)
             assert "go on: line 4: rise, line 5: alone, line 6: many, line 7: warned" in result.stderr, result.stderr
         else:
             result = run("--once", *arguments)

@@ -17,7 +17,6 @@ from cep.core.schema import CHANGE, Attribute, Schema
 pytest.importorskip("pyspark")
 
 from cep.spark.disk import OUTGOING
-from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.compaction import compact
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
@@ -25,7 +24,6 @@ from cep.spark.sink.reader import SinkReader
 from cep.spark.sink.relay import relaying
 from cep.spark.state.checkpoint import SECOND, CheckpointInfo, difference
 from cep.spark.state.migration import StateLayout
-from connectors.arrow_bytes import pack
 from tests.brokers import Cluster
 
 HOT = Schema("hot", (Attribute("s", "string"), Attribute("t", "float")), True, False)
@@ -34,26 +32,17 @@ SCHEMAS = {"hot": HOT, "odd": ODD}
 Rows = Mapping[str, list[tuple[object, ...]]]
 
 
-def written(
-    folder: Path, batches: list[Rows], format: str, events: list[str], monkeypatch: pytest.MonkeyPatch, **more: Any
-) -> FileSinkOptions:
+def written(folder: Path, batches: list[Rows], format: str, events: list[str], **more: Any) -> FileSinkOptions:
     """Micro-batches of rows (start, end, arguments, change), each of which is committed twice."""
     schemas = {event: SCHEMAS[event] for event in events}
     options = FileSinkOptions(str(folder), format, schemas, frozenset(), meanings=dict.fromkeys(events, "m"), **more)
     for number, every in enumerate(batches):
         batch = {event: rows for event, rows in every.items() if event in events}
-        monkeypatch.setattr(file_sink, "micro_batch", lambda number=number: number)
-        blocks = pl.DataFrame(
-            {
-                "key": [0] * len(batch),
-                "event": list(batch),
-                "rows": [pack(table(event, batch[event])) for event in batch],
-            },
-            schema={"key": pl.Int32, "event": pl.String, "rows": pl.Binary},
-        )
         for _ in range(2):
             writer = FileWriter(options)
-            writer.commit([writer.write(iter(blocks.to_arrow().to_batches()))], number)
+            writer.commit(
+                [writer.write([(event, table(event, rows)) for event, rows in batch.items()], 0, number)], number
+            )
     return options
 
 
@@ -71,11 +60,9 @@ BATCHES: list[Rows] = [
 
 @pytest.mark.parametrize("events", [["hot"], ["hot", "odd"]])
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_the_net_result_is_a_plain_table(
-    events: list[str], format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_net_result_is_a_plain_table(events: list[str], format: str, tmp_path: Path) -> None:
     folder, net = tmp_path / "out", tmp_path / "net"
-    options = written(folder, BATCHES, format, events, monkeypatch)
+    options = written(folder, BATCHES, format, events)
     compact(folder, format, options.schemas, net)
     assert sorted(file.name for file in net.iterdir()) == [f"{event}.{format}" for event in events]
     if format == "jsonl":
@@ -95,29 +82,27 @@ def test_the_net_result_is_a_plain_table(
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_who_follows_a_job_does_not_take_a_changelog_for_events(
-    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = written(tmp_path, BATCHES, format, ["hot"], monkeypatch)
+def test_who_follows_a_job_does_not_take_a_changelog_for_events(format: str, tmp_path: Path) -> None:
+    options = written(tmp_path, BATCHES, format, ["hot"])
     with pytest.raises(CepError, match="rows of this job may be withdrawn"):
         list(SinkReader(str(tmp_path), options.schemas).new())
 
 
-def test_a_file_of_the_changelog_that_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = written(tmp_path / "out", BATCHES, "parquet", ["hot"], monkeypatch)
+def test_a_file_of_the_changelog_that_is_missing_is_told(tmp_path: Path) -> None:
+    options = written(tmp_path / "out", BATCHES, "parquet", ["hot"])
     next((tmp_path / "out").glob("part-*")).unlink()
     with pytest.raises(CepError, match="is missing, a part of the changelog"):
         compact(tmp_path / "out", "parquet", options.schemas, tmp_path / "net")
 
 
-def test_messages_say_what_is_withdrawn_before_what_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_say_what_is_withdrawn_before_what_is_added(tmp_path: Path) -> None:
     cluster = Cluster("derived")
-    options = written(tmp_path / OUTGOING, BATCHES, "jsonl", ["hot"], monkeypatch, passing=True)
+    options = written(tmp_path / OUTGOING, BATCHES, "jsonl", ["hot"], passing=True)
     with relaying(tmp_path, f"kafka://{cluster.servers}/derived", changelog_schemas(options.schemas), print):
         pass
     found = cluster.received("derived", 6)
     rows = [json.loads(payload) for _, _, payload in found]
-    assert [(row["t"], row[CHANGE], row["@version"]) for row in sorted(rows, key=lambda row: row["@version"])] == [
+    assert sorted(((row["t"], row[CHANGE], row["@version"]) for row in rows), key=lambda row: (row[2], row[0])) == [
         (31.5, "add", 1),
         (32.0, "add", 1),
         (31.5, "withdraw", 2),

@@ -56,8 +56,8 @@ def test_a_master_that_does_not_answer() -> None:
 
 
 def test_who_plans_a_query_loads_no_engine() -> None:
-    """Spark starts a process for each stage, each source and sink of a query, that only asks what they are."""
-    planners = "cep.spark.source.data_source, cep.spark.processor, cep.spark.sink.file_sink"
+    """Spark starts a process for each source of a query, that only asks what it is."""
+    planners = "cep.spark.source.data_source, cep.spark.handover"
     code = f"import {planners}, sys; print({{*sys.argv}} & {{*sys.modules}})"
     heavy = ["cep.engine", "numba", "pyarrow", "pyoxigraph"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}

@@ -4,6 +4,7 @@ stay go on, and what was given until then is final."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ pytest.importorskip("pyspark")
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import END, wake_ups
 from cep.spark.source.reading import waiting
-from cep.spark.stage_task import GenerationStart, Row
+from cep.spark.stage_task import GenerationStart
 from cep.spark.state.bucket_states import newest_versions, state_header
 from cep.spark.state.migration import StartingPoint, StateLayout, migrated
 from tests.spark_operators import Query, changed, ordered
@@ -52,7 +53,8 @@ def carried(query: Query, before: Engine, now: Engine, folder: Path, watermark: 
     versions = {name: n for name, n in newest_versions(folder, 0).items() if int(name.split("-")[0]) <= len(wanted)}
     times = {name: state_header(folder / f"{name}-{n:08}")["watermark"] for name, n in versions.items()}
     latest = max(times, key=lambda name: int(times[name]))
-    return StartingPoint(1, laid[0], {}, watermark, times[latest], versions, latest, sources, query.program.buckets)
+    was = query.program.buckets, query.program.grouped
+    return StartingPoint(1, laid[0], {}, watermark, times[latest], versions, latest, sources, *was)
 
 
 @pytest.mark.parametrize("seed", seeds(24))
@@ -65,6 +67,8 @@ def test_rules_that_stay_go_on_and_what_was_given_is_final(seed: int, tmp_path: 
     lengths = [rng.choice((3, 20)) * SECOND for _ in range(2)]
     buckets = (rng.choice((1, 3, 8)), rng.choice((1, 3, 8)))
     before, program = begun(first, lengths[0], buckets[0])
+    if buckets[0] != buckets[1]:
+        program = replace(program, grouped=rng.random() < 0.5)
     now, other = begun(second, lengths[1], buckets[1])
     stay = {event for event, name in before.meanings().items() if now.meanings().get(event) == name}
     assert {"hot", "anywhere"} <= stay
@@ -86,12 +90,9 @@ def test_rules_that_stay_go_on_and_what_was_given_is_final(seed: int, tmp_path: 
             query = Query(other, tmp_path / "2", rng, None, GenerationStart(2, start, str(tmp_path / "1")))
             floor, known.length, query.begun = start.time, lengths[1], True
             blocks = list(wake_ups(other, every=True))
-            rows = [
-                Row(**{n: getattr(b, n) for n in ("stage", "key", "event", "place", "source", "rows")}) for b in blocks
-            ]
             for path, events in start.waiting(str(tmp_path / "1")):
-                rows += [Row(**row) for row in waiting(other, path, events).drop_columns("time").to_pylist()]
-            given = query.passed(rows, 0)  # it sends the watermark itself, for the next one
+                blocks += waiting(other, path, events)
+            given = query.passed(blocks, 0)  # it sends the watermark itself, for the next one
         else:
             piece = list(enumerate(changes))[at : at + rng.choice((1, 2, 3, 5))]
             at += len(piece)

@@ -45,9 +45,8 @@ def taken(file: Input, folder: Path) -> tuple[dict[str, int], list[tuple[Any, ..
     seen = []
     for _ in range(2):
         report = Report()
-        for batch in file_blocks(program(), 7, file, f"{folder}/ab-"):
-            for stage, source in zip(batch.column("stage").to_pylist(), batch.column("source").to_pylist()):
-                report = Report.of_line(source) if stage == REPORT else report
+        for block in file_blocks(program(), 7, file, f"{folder}/ab-"):
+            report = Report.of_line(block.source or "") if block.stage == REPORT else report
         letter = folder / "ab-read-00000007.jsonl"
         dead = [json.loads(line) for line in letter.read_text().splitlines()] if letter.exists() else []
         assert all(each["file"] == file.path for each in dead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -81,6 +82,16 @@ def test_what_may_be_quadratic_is_compiled_earlier() -> None:
     for linear in (True, False):
         kernel, _ = fresh(total, linear=linear)
         assert kernel(several) == 3000 and bool(kernel.overloads) != linear
+
+
+def test_collection_goes_on_after_compiling() -> None:
+    kernel, _ = fresh(lambda value: value + 1)
+    assert gc.isenabled() and as_compiled(kernel, 1) == 2 and gc.isenabled()
+    gc.disable()
+    try:
+        assert as_compiled(kernel, 1.5) == 2.5 and not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_python_does_what_the_machine_does() -> None:

@@ -124,7 +124,8 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
         )
         feeding.start()
         while feeding.is_alive():
-            ids = [id for id, (_, name, *_) in list(one.scene._ids.items()) if name == "hot"][-4:]
+            with one.scene.lock:
+                ids = [id for id, (_, name, *_) in one.scene._ids.items() if name == "hot"][-4:]
             answers = pool.map(lambda id: client.get(f"/why/{id}"), ids)
             found |= dict(zip(ids, answers))
         feeding.join()

@@ -21,12 +21,15 @@ _SINCE, _UNTIL, _TURN = "@since", "@until", "@turn"
 
 
 class AnswerRows:
-    """`schemas`: of the fluents whose changes come; `mode`: ALL or NEW; `every`: when answers are written, None: at
-    every tick; `tick`: microseconds. `outputs`: the schemas of what is written, instants. Raises CepError."""
+    """`schemas`: of the fluents whose changes come, and of events, which are given as they are; `mode`: ALL or NEW;
+    `every`: when answers are written, None: at every tick; `tick`: microseconds. `outputs`: the schemas of what is
+    written, instants. Raises CepError."""
 
     def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:
-        self.schemas, self.mode, self.tick = schemas, mode, tick
-        self.outputs = {name: replace(each, fluent=None, point=True) for name, each in schemas.items()}
+        self.schemas = {name: each for name, each in schemas.items() if each.fluent is not None}
+        self.mode, self.tick = mode, tick
+        told = {name: replace(each, fluent=None, point=True) for name, each in self.schemas.items()}
+        self.outputs = {**schemas, **told}
         self.every = every
         self._width = tick
         if every not in (None, SIGNAL, CHANGE):
@@ -49,12 +52,14 @@ class AnswerRows:
 
     def take(self, changes: Frames, watermark: int, late: int) -> dict[str, pl.DataFrame]:
         """Rows of changes up to a watermark, which are known so late."""
+        events = {name: table for name, table in changes.items() if name not in self.schemas}
         if self._first is None:
-            return {}
+            return events
+        changes = {name: table for name, table in changes.items() if name in self.schemas}
         end = int(self._signals[-1]) if len(self._signals) else self._done
         known = end if watermark >= END_OF_TIME else (watermark - late) // self.tick * self.tick
         at = self._times(max(self._done + 1, self._first), known, changes)
-        found = {}
+        found = events
         for name in self.schemas:
             rows = self._rows(name, changes.get(name), at)
             if rows is not None and rows.height:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 from typer import Argument, Option
 
+from cep.app import completions
 from cep.app.cli_help import INPUT
 from cep.app.cli_options import (
     ChangingKnowledgeOptions,
@@ -16,7 +17,6 @@ from cep.app.cli_options import (
     EvaluationOptions,
     InputFormat,
     Inputs,
-    RuleFile,
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -91,20 +91,35 @@ class AnswerOptions:
 class ExplainOptions:
     """The options of `cep explain`."""
 
-    rules: RuleFile
-    event: Annotated[
-        str | None,
+    arguments: Annotated[
+        tuple[str, ...],
         Argument(
-            metavar="EVENT",
-            help="`warning(EWR)`, `warning(station: EWR)`, `warning`, or the `@id` of one event; `_` is any value.",
+            metavar="RULES EVENT",
+            help="A file of event rules, several as one program, and then the event: `warning(EWR)`, "
+            "`warning(station: EWR)`, `warning`, or the `@id` of one event; `_` is any value.",
+            autocompletion=completions.rule_files,
         ),
-    ] = None
+    ]
     records: RecordOptions
     question: QuestionOptions
     answer: AnswerOptions
     dialect: DialectOptions
     evaluation: EvaluationOptions
     knowledge: ChangingKnowledgeOptions
+
+    @property
+    def rules(self) -> tuple[Path, ...]:
+        """The files of the program: all that is no event."""
+        return tuple(map(Path, self.arguments if self.event is None else self.arguments[:-1]))
+
+    @property
+    def event(self) -> str | None:
+        """The event that is there: the last argument behind a file, where --not does not name one that is not."""
+        from cep.language.reading import OWN, SUFFIXES
+
+        *before, last = self.arguments
+        is_file = self.question.absent is not None and Path(last).suffix in (OWN, *SUFFIXES)
+        return None if not before or is_file else last
 
     @property
     def event_text(self) -> str:
@@ -130,6 +145,7 @@ def explain(options: ExplainOptions) -> int:
 
     \b
       cep explain rules.cep 'warning(EWR)' --input reading=weather.csv
+      cep explain rules.cep policies.lars 'warning(EWR)' --input reading=weather.csv
       cep explain rules.cep --not 'warning(EWR)' --at 2013-02-09T03:00 -i days
       cep explain rules.cep @1c0ffee5... --input reading=weather.csv --format json
 
@@ -192,7 +208,8 @@ def _why(explainer: Explainer, options: ExplainOptions) -> int:
             say(f"no event {options.event_text} was derived{at}; {hint}")
             return 1
     shown = found[-options.answer.events :][::-1]
-    trees = [explainer.why(one, options.answer.most, options.answer.depth) for one in shown]
+    since = None if options.question.at is None or options.event_text.startswith("@") else question.since
+    trees = [explainer.why(one, options.answer.most, options.answer.depth, since) for one in shown]
     match options.answer.format:
         case "json":
             _say_json(trees)

@@ -14,6 +14,14 @@ from cep.app.durations import duration, name_and_file, refuse
 from cep.core.logs import Format as LogFormat
 from cep.runtime.options import MOST_DERIVATIONS, EngineOptions
 
+RuleFiles = Annotated[
+    tuple[Path, ...],
+    Argument(
+        metavar="RULES",
+        help="A file of event rules, or of a dialect; several are one program.",
+        autocompletion=completions.rule_files,
+    ),
+]
 RuleFile = Annotated[
     Path, Argument(metavar="RULES", help="A file of event rules.", autocompletion=completions.rule_files)
 ]
@@ -175,8 +183,8 @@ class DialectOptions:
             "--dialect",
             metavar="DIALECT",
             autocompletion=completions.one_of("datalogmtl", "lars", "laser", "rtec"),
-            help="What the rules are written in: datalogmtl (files `.dmtl`), lars (`.lars`), laser, rtec (`.prolog`); "
-            "by default what the suffix says.",
+            help="What the rules are written in: datalogmtl (`.dmtl`), lars (`.lars`), laser (`.laser`), rtec "
+            "(`.prolog`, `.rtec`); by default what the suffix says.",
         ),
     ] = None
     tick: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,12 @@ if TYPE_CHECKING:
     from connectors.dead_letters import DeadLetters
     from connectors.inputs import Input
     from connectors.rdf.writer import RdfWriter
+    from connectors.tables.writer import TableWriter
     from connectors.writers import Writer
+
+
+AHEAD = 3
+"""How many batches of files workers may be busy with while the next is read."""
 
 
 @takes(RunOptions)
@@ -49,6 +54,7 @@ def run(options: RunOptions, guard: OutputGuard) -> int:
       tail -f events.jsonl | cep run rules.cep --input - --lateness 10min
       cep run rules.cep --input events.jsonl --facts linked=links.csv --explain
       cep run rules.cep --input events.jsonl --knowledge stations.ttl
+      cep run rules.cep policies.lars --input events.jsonl
       cep run rules.cep --on spark --input days --output out --checkpoint state
 
     Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
@@ -68,19 +74,23 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
     from connectors.revised import RowVersions, cut, worded
+    from connectors.tables.writer import TableWriter
     from connectors.time_format import ISO, form
 
     stretch = options.sink.stretch()
     source = _sourced(options)
+    if _done(options):
+        return CLEAN
     engine = source.engine
     stats, interrupt = RunStats(), Interrupt()
-    warn(warnings_of(engine, options.rules, options.knowledge.predicates), options.rules, options.log)
+    warn(warnings_of(engine, options.name, options.knowledge.predicates), options.rules, options.log)
     dead_letters = DeadLetters(options.source.dead_letter)
     watch = Watch(charts(engine.plan), stats, options.log)
-    begins = {"program": str(options.rules), "inputs": [bare(one) for one in options.source.inputs]}
+    begins = {"program": options.name, "inputs": [bare(one) for one in options.source.inputs]}
     with (
         interrupt.listening(),  # also while files are closed
-        closing(dead_letters),
+        dead_letters,
+        _stopping(engine),
         _writer(options, source, guard) as writer,
         _compiling(options),  # outputs that cannot be written have been refused
         watch.watching(options.watch.metrics, options.sink.output == "-" and sys.stdout.isatty(), **begins),
@@ -111,6 +121,8 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         files = [one.path for one in source.found if one.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
         flow(engine, source.batches, stats, take, dead_letters, interrupt, observed, source.changes)
+        if isinstance(writer, TableWriter) and interrupt.signal:
+            writer.whole = False
         stats.revision = engine.revision_stats
         stats.empty = [] if interrupt.signal else [name for name in files if name not in stats.with_records]
         if not engine.withdraws:
@@ -140,6 +152,28 @@ class _Sourced:
     rows: AnswerRows | None = None
 
 
+def _done(options: RunOptions) -> bool:
+    """Whether what this run would add was added by an earlier one. CepError: the output is wrong."""
+    from connectors.table_names import is_table
+
+    if not is_table(options.sink.output):
+        return False
+    from connectors.tables.writer import is_added
+
+    if not is_added(options.sink.output):
+        return False
+    options.log("added", f"{options.sink.output}: it was added by an earlier run, there is nothing to do", "info")
+    return True
+
+
+@contextmanager
+def _stopping(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        engine.stop()
+
+
 @contextmanager
 def _compiling(options: RunOptions) -> Iterator[None]:
     announce_compiling(options.log)
@@ -152,8 +186,10 @@ def _sourced(options: RunOptions) -> _Sourced:
     from cep.app.knowledge_updates import is_stream, knowledge_updates
     from connectors.files import sizes
     from connectors.inputs import inputs as find
+    from connectors.live import acknowledged
     from connectors.revised import as_written, changes_of, with_changes
     from connectors.sending import is_topic
+    from connectors.sinks import put_at_end
     from connectors.sources import Sources
 
     since, until = options.sink.stretch()
@@ -168,7 +204,11 @@ def _sourced(options: RunOptions) -> _Sourced:
         final=options.sink.final,
     )
     source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
-    engine = source.engine(running)
+    workers = options.evaluation.workers
+    if workers > 1 and options.knowledge.updates:
+        hint = "without --workers; or `--on spark`, where they come to every bucket"
+        raise refuse("--workers and --knowledge-updates: changes of the knowledge come to one process", hint)
+    engine = source.engine(running) if workers == 1 else source.dealt_engine(running, workers, options.log)
     engine.refuse_boundless(since, until)
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
@@ -185,11 +225,18 @@ def _sourced(options: RunOptions) -> _Sourced:
     found = find(options.source.inputs, engine.inputs, options.source.format)
     if any(one.address is not None for one in found):
         engine.refuse_endless("a live input")
+    if put_at_end(options.sink.output):
+        for one in filter(acknowledged, found):
+            hint = "a file on a disk, or a topic, is written as it goes; so is a folder with `--on spark`"
+            raise refuse(f"--output {options.sink.output}: it is put there at the end, and {one.path} has none", hint)
+        options.log("output", f"{options.sink.output} is put there, whole, when the run ends", "info")
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
     stored = all(size is not None for size in sizes(found)) and not live
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
+    if stored and rows is None:
+        engine.run_ahead(AHEAD)
     changes = knowledge_updates(engine, options.knowledge.updates, silence)
     lost = Sources(source_log(options.log))
     read, schemas = options.source, engine.inputs
@@ -203,15 +250,22 @@ def _sourced(options: RunOptions) -> _Sourced:
     return _Sourced(engine, shown, derived, batches, changes, found, rows)
 
 
-def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter:
+def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter | TableWriter:
     from cep.app.durations import refuse
     from connectors.addresses import live as is_address
     from connectors.rdf.writer import RdfWriter, output_format
     from connectors.rtec_writer import RtecWriter, tick_of
+    from connectors.table_names import is_table
+    from connectors.tables.writer import TableWriter
     from connectors.writers import Writer
 
     def opening(path: str) -> None:
         guard.write("--output", path)
+
+    if is_table(options.sink.output):
+        if options.sink.output_format is not None:
+            raise refuse(f"--output-format: a table is not written as {options.sink.output_format}")
+        return TableWriter(options.sink.output, source.derived, source.engine.inputs if options.sink.explain else None)
 
     rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
     if options.sink.output_format == "rtec":

@@ -29,7 +29,7 @@ class BatchWatcher:
     remarks: InputRemarks
 
     def __call__(self, done: MicroBatch) -> None:
-        self.watch.batch(done.reports, done.seconds, batch=done.number, phases=done.phases, store_bytes=done.stored)
+        self.watch.batch(done.reports, done.seconds, batch=done.number, phases=done.phases)
         self.watch.show()
         self.remarks.take(done.reports)
         if self.files and done.files is not None:
@@ -78,7 +78,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
         watch.meter.revision = RevisionStats()
     watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks)
     begins = {
-        "program": str(options.rules),
+        "program": options.name,
         "inputs": [bare(one) for one in request.inputs],
         "output": bare(options.sink.output) if request.sent else query.output,
         "checkpoint": query.checkpoint,

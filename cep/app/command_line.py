@@ -18,7 +18,7 @@ import typer
 from typer.models import OptionInfo, ParameterInfo
 
 from cep.app.terminal import CLEAN, reporting_errors
-from cep.core.logs import LOGS
+from cep.core.logs import LOGS, logged_warnings
 
 Options = TypeVar("Options")
 Body = Callable[..., int | None]
@@ -34,7 +34,8 @@ def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
         asks_guard = len(signature(body).parameters) > 1
 
         def command(context: typer.Context, **values: Any) -> None:
-            with reporting_errors(LOGS[values.get("log", "text")]):
+            log = LOGS[values.get("log", "text")]
+            with reporting_errors(log), logged_warnings(log):
                 made = parse_options(options, values)
                 status = body(made, context.obj) if asks_guard else body(made)
             raise typer.Exit(status or CLEAN)
@@ -96,7 +97,9 @@ def _parameters(options: type[Any]) -> Iterator[Parameter]:
             declared.default = _flag(field.name, declared)  # in `Annotated` it is the first name
             declared.rich_help_panel = getattr(options, "PANEL", None)
         if get_origin(type) is tuple:  # typer knows lists only
-            type, default = list.__class_getitem__(get_args(type)[0]) | None, None
+            type = list.__class_getitem__(get_args(type)[0])
+            if default is not Parameter.empty:
+                type, default = type | None, None
         annotation = Annotated[type, declared]  # type: ignore[valid-type]
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

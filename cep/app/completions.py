@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 
-RULES = (".cep",)
+RULES = (".cep", ".dmtl", ".lars", ".laser", ".prolog", ".rtec")
 TABLES = (".csv", ".jsonl", ".ndjson", ".parquet")
 TRIPLES = (".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".xml", ".jsonld")
 COMPRESSED = (".gz", ".zst")

@@ -14,8 +14,10 @@ from typing import Any
 
 from cep.app.durations import refuse
 from cep.core.errors import CepError
+from cep.core.storage.urls import is_url, local_path, url
 from connectors.addresses import address, live
 from connectors.inputs import known_format
+from connectors.table_names import is_table, table_name
 
 READ: Mapping[str, str] = {
     "rules": "the program",
@@ -74,6 +76,15 @@ class OutputGuard:
         belongs to another option too."""
         if live(path):
             return
+        if is_table(path):
+            table = table_name(path)
+            if table.kind != "delta":
+                return
+            path = table.place
+        path = local_path(path)
+        if is_url(path):
+            self._write_stored(option, str(url(path)))
+            return
         found = _standard(1) if path == "-" else _identity(path)
         if found is None:
             return
@@ -94,6 +105,21 @@ class OutputGuard:
                 )
         elif (place := self._read_with(path)) is not None:
             raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
+
+    def _write_stored(self, option: str, path: str) -> None:
+        """The same of an address in a file system that is no disk of this machine."""
+        if (
+            other := next((other for other, one in self._written if other != option and one == path), None)
+        ) is not None:
+            raise refuse(f"{option}: `{path}` is the file of {other} as well", _HINT)
+        self._written.append((option, path))
+        folder, _, name = path.rpartition("/")
+        for what, one in self._read:
+            if one == path:
+                raise refuse(f"{option}: `{path}` is {what} as well", _HINT)
+            reads = what == READ["inputs"] and is_url(one) and known_format(name)
+            if reads and (one.rstrip("/") == folder or fnmatch.fnmatchcase(path, one)):
+                raise refuse(f"{option}: `{path}` would be {what} as well, by `{one}`", _HINT)
 
     def _beside(self, option: str, path: str) -> None:
         """CepError: an output lies in a folder that belongs to another option, or such a folder holds another
@@ -177,11 +203,13 @@ def _texts(value: Any) -> list[str]:
 
 def _paths(text: str) -> Iterator[str]:
     """The files and folders that a text may name: the text itself, what follows `name=`, and what a pattern matches."""
-    for path in dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@"))):
+    for path in map(local_path, dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@")))):
         if live(path):
             with suppress(CepError):  # reported where it is opened
                 options = address(path).options
                 yield from (options[one] for one in _SECRETS if one in options)
+        elif is_url(path):
+            yield str(url(path))
         elif path == "-" or (path and os.path.exists(path)):
             yield path
         elif glob.has_magic(path):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import typer
 
-from cep.app.cli_options import DialectOptions
+from cep.app.opening import ProgramSource
 from cep.app.terminal import complain, say
 from cep.core.errors import Source, Warning
 from cep.language.dialects.lars.account import circles, comes_in, counted
@@ -25,14 +24,19 @@ class LarsCheck:
     undeclared: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str, path: Path, options: DialectOptions) -> LarsCheck | None:
-        """None: it is no program of LARS. Raises CepError with all that is wrong."""
-        from cep.language.reading import lars_program
+    def of(cls, source: ProgramSource) -> LarsCheck | None:
+        """None: nothing of it is LARS. Raises CepError with all that is wrong."""
+        from cep.language.reading import lars_program, together
 
-        program = lars_program(text, str(path), options.dialect, options.ticks)
+        asked, text, name = source.options, source.text, source.name
+        if asked.files:
+            found = together(text, name, asked.files, asked.dialect, asked.tick)
+            program = None if found.lars is None else found.asking({})
+        else:
+            program = lars_program(text, name, asked.dialect, asked.tick)
         if program is None:
             return None
-        return cls(program, Source(text, str(path)), tuple(comes_in(program)))
+        return cls(program, Source(text, name, asked.files), tuple(comes_in(program)))
 
     def show_circles(self) -> None:
         """Why components are not stratified."""
@@ -40,7 +44,7 @@ class LarsCheck:
             complain(each)
             typer.echo(err=True)
 
-    def conclude(self, path: Path, compiled: Sequence[Warning]) -> None:
+    def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
         """The warnings, those of what was compiled too, and how much there is of what."""
         from cep.runtime.run_stats import count
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ from cep.app.terminal import facts_of, knowledge_of, text_of
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from cep.compile import CompileOptions
+    from cep.compile import CompiledProgram, CompileOptions
+    from cep.core.logs import Log
     from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.runtime.options import EngineOptions
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """What a program is made of: its text, the options that it is compiled with, and what the knowledge is among
-    them."""
+    """What a program is made of: its text, of several files together, the name to quote it by, the options that it is
+    compiled with, and what the knowledge is among them."""
 
-    rules: Path
+    name: str
     text: str
     options: CompileOptions
     known: Knowledge | None = None
@@ -36,7 +37,7 @@ class ProgramSource:
     @classmethod
     def read(
         cls,
-        rules: Path,
+        rules: Sequence[Path],
         knowledge: KnowledgeOptions,
         policy: str | None = None,
         dialect: DialectOptions | None = None,
@@ -45,37 +46,46 @@ class ProgramSource:
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
-        text = text_of(rules)
-        written = (None, None) if dialect is None else (dialect.dialect, dialect.ticks)
-        facts = facts_of(knowledge.facts, text, str(rules), *written)
-        known = knowledge_of(knowledge.files, knowledge.reasoning)
-        return cls.of(rules, text, facts, known, policy, dialect)
+        found = cls.written(rules, dialect, policy)
+        facts = facts_of(knowledge.facts, found.text, found.name, found.options)
+        return found.knowing(facts, knowledge_of(knowledge.files, knowledge.reasoning))
 
     @classmethod
-    def of(
-        cls,
-        rules: Path,
-        text: str,
-        facts: Mapping[str, DataFrame],
-        known: Knowledge | None,
-        policy: str | None,
-        dialect: DialectOptions | None,
-    ) -> ProgramSource:
-        """The same of what was read already."""
+    def written(cls, rules: Sequence[Path], dialect: DialectOptions | None, policy: str | None = None) -> ProgramSource:
+        """The same without facts and knowledge."""
         from cep.compile import CompileOptions
+        from cep.language.files import joined
 
-        options = CompileOptions(facts=facts, knowledge=known, policy=policy)
+        text, name, files = joined([(str(path), text_of(path)) for path in rules])
+        options = CompileOptions(policy=policy, files=files)
         if dialect is not None:
             models, limit = dialect.answer_sets
             options = replace(options, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit)
-        return cls(rules, text, options, known)
+        return cls(name, text, options)
+
+    def knowing(self, facts: Mapping[str, DataFrame], known: Knowledge | None) -> ProgramSource:
+        """The same with facts and knowledge."""
+        return replace(self, options=replace(self.options, facts=facts, knowledge=known), known=known)
 
     def engine(self, options: EngineOptions | None = None, alerts: bool = False) -> Engine:
         """An engine. CepError: the program is wrong."""
-        from cep.compile import compiled
         from cep.engine import Engine
 
-        return Engine(compiled(self.text, str(self.rules), replace(self.options, alerts=alerts)), options)
+        return Engine(self._compiled(alerts), options)
+
+    def dealt_engine(self, options: EngineOptions, workers: int, log: Log) -> Engine:
+        """An engine in so many worker processes. CepError: the program is wrong, or the options are not for them."""
+        from cep.workers.partitioned_engine import dealt_engine
+
+        def tell(text: str) -> None:
+            log("remark", f"warning: --workers: {text}", "warning")
+
+        return dealt_engine(self._compiled(False), options, workers, tell)
+
+    def _compiled(self, alerts: bool) -> CompiledProgram:
+        from cep.compile import compiled
+
+        return compiled(self.text, self.name, replace(self.options, alerts=alerts))
 
 
 def open_batches(

@@ -150,6 +150,9 @@ def flow(
         if watch is not None:
             watch.meter.revision = engine.revision_stats
             watch.batch([_stepped(engine, made, ())], perf_counter() - began)
+    elif derived := engine.outstanding():
+        _count(engine, stats, derived)
+        take(None, derived)
 
 
 def _record_refused(updates: KnowledgeUpdates, dead_letters: DeadLetterSink, stats: RunStats) -> None:

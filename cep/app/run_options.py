@@ -19,7 +19,7 @@ from cep.app.cli_options import (
     InputOptions,
     Logging,
     PlaceOptions,
-    RuleFile,
+    RuleFiles,
 )
 from cep.app.command_line import option_values
 from cep.app.durations import duration, instant, refuse, refuse_longer_lateness
@@ -40,6 +40,16 @@ class SourceOptions(InputOptions):
         ),
     ] = None
     batch: BatchSize = 131_072
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesOptions(EvaluationOptions):
+    """How rules are evaluated, and by how many processes."""
+
+    workers: Annotated[
+        int,
+        Option(metavar="N", min=1, max=1024, help="Deal keys to so many processes of this machine: as many as cores."),
+    ] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +177,9 @@ class SparkOptions(PlaceOptions):
     migrate: Annotated[bool, Option(help="The rules have changed: go on with what the unchanged ones remember.")] = (
         False
     )
-    buckets: Annotated[int | None, Option(metavar="N", min=1, help="How many buckets keys have (16).")] = None
+    buckets: Annotated[
+        int | None, Option(metavar="N", min=1, max=1024, help="How many buckets keys have (as many as cores).")
+    ] = None
     most_files: Annotated[
         int | None, Option("--files", metavar="N", min=1, help="Files of a micro-batch, at most.")
     ] = None
@@ -196,14 +208,19 @@ class SparkOptions(PlaceOptions):
 class RunOptions:
     """The options of `cep run`, as they were given."""
 
-    rules: RuleFile
+    rules: RuleFiles
     source: SourceOptions
     sink: SinkOptions
     dialect: DialectOptions
-    evaluation: EvaluationOptions
+    evaluation: RulesOptions
     knowledge: ChangingKnowledgeOptions
     watch: WatchOptions
     spark: SparkOptions
+
+    @property
+    def name(self) -> str:
+        """What the program is called: its files."""
+        return ", ".join(map(str, self.rules))
 
     @property
     def log(self) -> Log:
@@ -214,6 +231,8 @@ class RunOptions:
     def on_spark(self) -> bool:
         """Whether the program runs on Spark. CepError: `--on` names something else, or an option needs Spark."""
         if self.spark.on_spark:
+            if self.evaluation.workers > 1:
+                raise refuse("--workers is for one machine", "on Spark, `--buckets` and the cores of its workers")
             return True
         for option, value in option_values(self.spark):
             if value:
@@ -224,9 +243,10 @@ class RunOptions:
     def output_mode(self) -> str:
         """What is written of fluents. CepError: it is none of the modes, or does not go with the rest."""
 
-        from cep.language.reading import LARS, dialect_of
+        from cep.language.reading import LARS, dialect_of, dialect_of_file
 
-        lars = dialect_of(str(self.rules), self.dialect.dialect) in LARS
+        of = dialect_of if len(self.rules) == 1 else dialect_of_file
+        lars = any(of(str(each), self.dialect.dialect) in LARS for each in self.rules)
         cut = self.sink.since is not None or self.sink.until is not None
         mode = self.sink.output_mode
         if mode is None:
@@ -259,6 +279,9 @@ class RunOptions:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
         self._revisable()
         self.sink.stretch()
+        if self.output_mode in (ALL, NEW):
+            hint = "`--output-mode changes`, or `intervals`, which say the same of all ticks"
+            raise refuse(f"--output-mode {self.output_mode}: Spark writes no answers tick by tick", hint)
         if not self.source.inputs:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
         if "-" in self.source.inputs:
@@ -274,31 +297,41 @@ class RunOptions:
 
     def _revisable(self) -> None:
         from connectors.sending import is_topic
+        from connectors.table_names import is_table
 
         if self.revised is None or self.sink.final:
             if self.spark.compact is not None:
                 hint = "without it nothing is withdrawn: what is written is the result"
                 raise refuse("--compact is for --revise", hint)
             return
+        if is_table(self.sink.output) and self.spark.compact is not None:
+            raise refuse("--compact: a table has no folder of a changelog", "a folder as --output")
         if is_topic(self.sink.output) and self.spark.compact is not None:
             hint = "a folder as --output; of a topic the highest `@version` of each `@id` says what is there"
             raise refuse("--compact: what was sent to a broker is not there any more", hint)
 
     def _writable(self) -> None:
         from connectors.sending import is_topic
+        from connectors.table_names import is_table
 
         if is_topic(self.sink.output) and self.sink.output_format not in (None, "jsonl"):
             raise refuse(f"--output-format: messages are lines of JSON, not {self.sink.output_format}")
+        if is_table(self.sink.output) and self.sink.output_format is not None:
+            raise refuse(f"--output-format: a table is not written as {self.sink.output_format}")
         if is_topic(self.sink.output) and self.spark.keep is not None:
             raise refuse("--keep is for folders", "how long a broker keeps messages is for it to say")
+        if is_table(self.sink.output) and self.spark.keep is not None:
+            raise refuse("--keep is for folders", "rows of a table are deleted by what knows it")
         if self.sink.output_format not in (None, "jsonl", "parquet"):
             raise refuse(f"--output-format: Spark does not write {self.sink.output_format}", "jsonl or parquet")
 
     def _folders(self, checkpoint: str) -> None:
         from connectors.addresses import bare
         from connectors.sending import is_topic
+        from connectors.table_names import is_table
 
-        output = None if is_topic(self.sink.output) else self.sink.output
+        sent = is_topic(self.sink.output) or is_table(self.sink.output)
+        output = None if sent else self.sink.output
         for option, place in (
             ("--output", output),
             ("--checkpoint", checkpoint),
@@ -327,5 +360,5 @@ class RunOptions:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
-        raise refuse(f"--conf: expected `name=value`, found `{text}`", "`--conf spark.sql.shuffle.partitions=8`")
+        raise refuse(f"--conf: expected `name=value`, found `{text}`", "`--conf spark.executor.memory=2g`")
     return name, value

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cep.app.answer_modes import CHANGES
 from cep.app.durations import duration, refuse, selected
 from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
@@ -24,6 +26,7 @@ from cep.spark.job import Job
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
+from cep.spark.sink.table_relay import check_table
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import bucket_states, migration
@@ -31,10 +34,12 @@ from cep.spark.state import checkpoint as checkpoints
 from connectors.inputs import Input
 from connectors.live import reach
 from connectors.sending import Sending, is_topic, output_address
+from connectors.table_names import is_table, table_name
 from connectors.time_format import ISO, form
 from knowledge.growing_files import there
 
 BUCKETS = 16
+"""So many there are where nobody knows the cores of a cluster."""
 EVERY = "1s"
 MESSAGES = 500_000
 """About how many messages of a live input a micro-batch holds at most."""
@@ -65,8 +70,9 @@ class JobRequest:
         wanted = tuple(selected(engine.outputs, options.sink.only))
         if not wanted:
             hint = "`warning(S) <- reading(S, W) WHERE W > 15.`"
-            raise refuse(f"{options.rules} has no rules, so it derives nothing", hint)
-        program = ShippedProgram.of(engine, source.text, str(options.rules), shipped, options.spark.buckets or BUCKETS)
+            raise refuse(f"{options.name} has no rules, so it derives nothing", hint)
+        buckets = _buckets(options, checkpoint, settings)
+        program = ShippedProgram.of(engine, source.text, source.name, shipped, buckets)
         session.needs_java()
         if options.spark.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
@@ -78,7 +84,7 @@ class JobRequest:
     @property
     def sent(self) -> bool:
         """Whether derived events go to a broker."""
-        return is_topic(self.options.sink.output)
+        return is_topic(self.options.sink.output) or is_table(self.options.sink.output)
 
     @property
     def schemas(self) -> dict[str, Schema]:
@@ -161,7 +167,7 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         str(request.checkpoint),
         request.wanted,
         lateness,
-        options.sink.output_format or ("jsonl" if request.sent else "parquet"),
+        options.sink.output_format or ("jsonl" if is_topic(options.sink.output) else "parquet"),
         options.source.format,
         options.spark.most_files,
         not options.spark.open_ended,
@@ -181,13 +187,15 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     CepError: the checkpoint belongs to another program or is in use, there is nothing to go on with, or no disk
     space."""
     options, query, folder = request.options, planned(request, reads), request.checkpoint
-    warn(warnings_of(request.engine, options.rules, options.knowledge.predicates), options.rules, options.log)
+    warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
     with checkpoints.checkpoint_errors(folder):
         before = (folder / CHECKPOINT).exists()
         if not before:
             checkpoints.vacant(folder, query.output)  # before anything is put there
-    if request.sent:
+    if is_table(options.sink.output):
+        check_table(table_name(options.sink.output))
+    elif request.sent:
         output_address(options.sink.output, request.sent_schemas)
         if not before:
             Sending(options.sink.output, request.sent_schemas).close()  # later what is derived waits, if it has to
@@ -200,7 +208,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
             mine,
             options.spark.migrate,
             query.lateness or 0,
-            migratable=not reads.beside,
+            migratable=not (reads.beside or request.engine.beginning),
             unsplit=lambda: _unsplit(request.program),
         )
     check_writable("--checkpoint", folder)
@@ -209,7 +217,8 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
     mark = f"{state.name}-" if state.name else ""
-    query = replace(query, generation=state.generation, mark=mark, times=state.times)
+    program = replace(query.program, buckets=state.buckets, grouped=state.grouped)
+    query = replace(query, program=program, generation=state.generation, mark=mark, times=state.times)
     check_writable("--output", Path(query.output))
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))
@@ -250,6 +259,7 @@ def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints
         revise=request.options.revised,
         final=request.options.sink.final,
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
+        grouped=True,
     )
 
 
@@ -296,6 +306,15 @@ def _tidied(query: Job, checkpoint: Path) -> None:
         remove_hidden(Path(query.dead_letters), query.mark)
 
 
+def _buckets(options: RunOptions, checkpoint: Path, settings: Mapping[str, str]) -> int:
+    """How many buckets keys have: as asked, as before, or as many as cores. CepError: the checkpoint is damaged."""
+    if options.spark.buckets is not None:
+        return options.spark.buckets
+    if (file := checkpoint / CHECKPOINT).exists():
+        return checkpoints.CheckpointInfo.read(file).buckets
+    return session.cores(options.spark.master, settings) or BUCKETS
+
+
 def _unsplit(program: ShippedProgram) -> list[str]:
     """Why what the stages of a program hold cannot go to other buckets, by its keys."""
     found = []
@@ -313,7 +332,7 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
     pickled = None if source.known is None else pickle.dumps(source.known)
     until = options.sink.stretch()[1]
     running = replace(options.evaluation.engine, until=until, revise=options.revised, final=options.sink.final)
-    engine = source.engine(replace(running, changes=options.sink.changes))
+    engine = source.engine(replace(running, changes=options.output_mode == CHANGES))
     engine.refuse_endless("what goes from batch to batch on Spark")
     if options.spark.migrate and engine.beginning:
         hint = "start anew with other folders"

@@ -14,12 +14,16 @@ import typer
 from cep.core.errors import CepError, Warning, reason_of
 from cep.core.logs import Log, plain
 from cep.core.signals import stops
+from cep.core.storage.fetched import fetched
+from cep.core.storage.urls import is_url, local_path
 from cep.core.suggest import astray, missing
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from cep.compile import CompileOptions
     from cep.engine import Engine
+    from cep.rules.static.typed_facts import FactDeclaration
     from connectors.sources import SourceListener
     from knowledge.graph import Knowledge
 
@@ -99,21 +103,30 @@ def text_of(path: Path) -> str:
         ) from None
 
 
-def facts_of(
-    options: Sequence[str], program: str, name: str, dialect: str | None = None, tick: int | None = None
-) -> dict[str, DataFrame]:
+def facts_of(options: Sequence[str], program: str, name: str, compiling: CompileOptions) -> dict[str, DataFrame]:
     """Read the tables of facts, as the text of the program declares them; {predicate: table}. CepError: one cannot be
     read, or the text is no program."""
     if not options:
         return {}
     from cep.app.durations import name_and_file
-    from cep.app.facts import read_facts
-    from cep.language.reading import read
+    from cep.compile import ReadProgram
     from cep.language.static_predicates import declarations_of
 
-    declared = declarations_of(read(program, name, dialect, tick))
+    given = compiling
+    read = ReadProgram.of(program, name, given.dialect, given.tick, given.answer_sets, given.files)
+    declared = declarations_of(read.tree)
     named = [name_and_file(one, "--facts") for one in options]
-    return {name: read_facts(name, Path(file), declared.get(name)) for name, file in named}
+    return {name: _facts(name, local_path(file), declared.get(name)) for name, file in named}
+
+
+def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
+    """A table of facts, which may be at an address. CepError: it cannot be read."""
+    from cep.app.facts import read_facts
+
+    if not is_url(file):
+        return read_facts(name, Path(file), declared)
+    with fetched(file, f"--facts {name}") as path:
+        return read_facts(name, path, declared)
 
 
 def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:
@@ -135,7 +148,7 @@ def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledg
     return known
 
 
-def warnings_of(engine: Engine, rules: Path, facts: Collection[str] = ()) -> tuple[Warning, ...]:
+def warnings_of(engine: Engine, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
     """The warnings of the program; also that it derives nothing, and which of the tables `facts` no rule asks for. An
     engine that makes no alerts does not count them."""
     from cep.app.facts import unused
@@ -145,7 +158,7 @@ def warnings_of(engine: Engine, rules: Path, facts: Collection[str] = ()) -> tup
         if engine.outputs or engine.alerts
         else (Warning(f"{rules} has no rules, so it derives nothing", code="empty"),)
     )
-    return (*empty, *unused(facts, engine.written.predicates, engine.plan.source.name), *engine.warnings)
+    return (*empty, *unused(facts, engine.written.predicates, rules), *engine.warnings)
 
 
 def undeclared(engine: Engine) -> list[str]:
@@ -160,7 +173,7 @@ def undeclared(engine: Engine) -> list[str]:
     return notes
 
 
-def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
+def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -> None:
     """Before a run, log the first line of the first warnings, except those of unbounded state."""
     from cep.runtime.run_stats import count
 
@@ -168,7 +181,7 @@ def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
     for warning in likely[:3]:
         log("warning", str(warning).splitlines()[0], "warning", code=warning.code)
     if likely:
-        log("warnings", f"{count(len(warnings), 'warning')} in all, `cep check {rules}` explains")
+        log("warnings", f"{count(len(warnings), 'warning')} in all, `cep check {' '.join(map(str, rules))}` explains")
 
 
 def announce_compiling(log: Log = plain) -> None:

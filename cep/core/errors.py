@@ -26,12 +26,33 @@ MOST = 100
 """Mistakes that are reported together."""
 
 
+Files = tuple[tuple[str, int], ...]
+"""The files that a text is put together of: the name of each, and its first line there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A program text and the name to quote it by (a file name, or `<program>`)."""
+    """A program text and the name to quote it by (a file name, or `<program>`); `files`: those that it is put together
+    of, where they are several."""
 
     text: str
     name: str = "<program>"
+    files: Files = ()
+
+    def place(self, line: int) -> tuple[str, int]:
+        """The file that line `line` is of, and which of its lines it is."""
+        name, first = next((each for each in reversed(self.files) if each[1] <= line), (self.name, 1))
+        return name, line - first + 1
+
+    def spot(self, span: Span) -> str:
+        """`3:14`, of several files `policies.lars:3:14`: where something begins."""
+        name, line = self.place(span.line)
+        return f"{name}:{line}:{span.column}" if self.files else f"{line}:{span.column}"
+
+    def line_name(self, line: int) -> str:
+        """`line 3`, of several files `policies.lars:3`: what a rule without a label is called."""
+        name, number = self.place(line)
+        return f"{name}:{number}" if self.files else f"line {number}"
 
     def line(self, number: int) -> str:
         """Line `number` (1-based) without its end; empty past the last."""
@@ -135,8 +156,8 @@ def render(message: str, source: Source | None, span: Span | None, hint: str | N
     if span is None:
         parts.append(message)
     else:
-        name = source.name if source else "<program>"
-        parts.append(f"{name}:{span.line}:{span.column}: {message}")
+        name, line = source.place(span.line) if source else ("<program>", span.line)
+        parts.append(f"{name}:{line}:{span.column}: {message}")
         if source:
             parts.extend(_caret(source.line(span.line), span))
     if hint:

@@ -17,6 +17,12 @@ FOREVER = END_OF_TIME
 LASTS = "what lasts in "
 """The name of what the LASTING of a fluent asks begins so; the fluent's follows."""
 
+UNCONSTRAINED = " before constraints"
+"""The name of what a fluent is where constraints are broken, too, ends so; the fluent's precedes."""
+
+OWN_END = -3
+"""The row of a table of records of a fluent that has their own ends, before their bounds and starts."""
+
 HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 
 EDGE = "@edge"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import typer
 
@@ -33,6 +36,31 @@ def objects(event: str, text: str | None, level: Level = "info", /, **fields: ob
     if sys.stderr is not None:
         sys.stderr.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
         sys.stderr.flush()
+
+
+class RunWarning(RuntimeWarning):
+    """What an engine warns of while it runs: in Python a warning, of a command a line of its log."""
+
+    def __init__(self, event: str, text: str, **fields: object) -> None:
+        super().__init__(text)
+        self.event, self.fields = event, fields
+
+
+@contextmanager
+def logged_warnings(log: Log) -> Iterator[None]:
+    """In the block warnings of engines are told by the log, also those of other threads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RunWarning)
+        others = warnings.showwarning
+
+        def shown(message: Warning | str, *given: Any, **named: Any) -> None:
+            if isinstance(message, RunWarning):
+                log(message.event, f"warning: {message}", "warning", **message.fields)
+            else:
+                others(message, *given, **named)
+
+        warnings.showwarning = shown
+        yield
 
 
 LOGS: dict[Format, Log] = {"text": plain, "json": objects}

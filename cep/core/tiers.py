@@ -12,9 +12,10 @@ none.
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from math import isqrt
 from time import thread_time
 from types import CodeType, FunctionType
@@ -97,7 +98,8 @@ class Tiered:
             while _beforehand:
                 _beforehand.pop()()
             self.spent.clear()
-        return _compile(self._kernel, *given, **named)
+        with _no_collection():
+            return _compile(self._kernel, *given, **named)
 
     def _quick(self, given: tuple[Any, ...]) -> bool:
         if MODE:
@@ -136,6 +138,19 @@ class Tiered:
                     return True
                 self._seen[types] = changed
         return False
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """To compile makes many objects that are in use, which Python would look through again and again: an eighth of the
+    time it takes."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _sorts(code: CodeType) -> bool:

@@ -14,7 +14,7 @@ from cep.explain.fluent_absence import FluentAbsences
 from cep.explain.heads import unified
 from cep.explain.judging import Judge
 from cep.explain.matching import Attempt, Failure, Matcher
-from cep.explain.nodes import Turn
+from cep.explain.nodes import AnswerRefusal, Turn
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import BEGINNING, EventQuestion
 from cep.explain.refusal import Refusal, fixed_of
@@ -44,6 +44,7 @@ class Absence:
     before: Occurrence | None = None
     after: Occurrence | None = None
     ended: Turn | None = None
+    answers: tuple[AnswerRefusal, ...] = ()
 
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: int | None = None) -> Absence:
@@ -55,7 +56,7 @@ def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: int | Non
         return Absence(wanted, until, found)
     if memory.fluents.knows(wanted.event):
         none = _Refusing(memory, judge, until, back).fluents.of(wanted.event, wanted.fixed, 2 * until, ())
-        return Absence(wanted, until, (), none.refusals, none.before, none.after, none.ended)
+        return Absence(wanted, until, (), none.refusals, none.before, none.after, none.ended, none.answers)
     nearest = memory.find(wanted.event, wanted.fixed, BEGINNING, until, 1)
     return Absence(
         wanted,

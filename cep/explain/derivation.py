@@ -22,10 +22,16 @@ DEEPEST = 20
 
 
 def derivation(
-    memory: Memory, judge: Judge, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST
+    memory: Memory,
+    judge: Judge,
+    occurrence: Occurrence,
+    most: int = MOST,
+    depth: int = DEEPEST,
+    at: int | None = None,
 ) -> DerivationNode:
-    """The tree of an occurrence: at most `most` occurrences, `depth` rules deep, not counting those of a chain."""
-    return _Deriving(memory, judge, most).node(occurrence, depth)
+    """The tree of an occurrence: at most `most` occurrences, `depth` rules deep, not counting those of a chain. `at`:
+    the time that is asked for."""
+    return _Deriving(memory, judge, most, at).node(occurrence, depth)
 
 
 def fluent_nodes(memory: Memory, judge: Judge, most: int) -> FluentNodes:
@@ -34,12 +40,12 @@ def fluent_nodes(memory: Memory, judge: Judge, most: int) -> FluentNodes:
 
 
 class _Deriving:
-    def __init__(self, memory: Memory, judge: Judge, most: int) -> None:
+    def __init__(self, memory: Memory, judge: Judge, most: int, at: int | None = None) -> None:
         self.memory = memory
         self.judge = judge
         self.room = most
         self.seen: set[Occurrence] = set()
-        self.fluents = FluentNodes(memory, judge, self)
+        self.fluents = FluentNodes(memory, judge, self, at)
 
     def node(self, occurrence: Occurrence, depth: int) -> DerivationNode:
         self.room -= 1

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 EVER = (-(2**62), 2**62)
 
 
+ANY = 2**62
+"""However long an event lasts: it is an atom of the tick in which it ends."""
+
+
 def stretch(window: WindowTicks, at: int) -> tuple[int, int]:
     """The codes for which what is at a tick is in a window."""
     ticks = np.array([at])
@@ -54,8 +58,8 @@ class WindowExtents:
         self, event: Pattern, names: Sequence[str], at: str | None, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
         """An event while it is in a window; `at`: the variable of its tick."""
-        found = self.reader.of_event(event, names, None, bound)
-        return self._by_tick(found, at, bound, window.tick, lambda one: stretch(window, one.start // window.tick))
+        found = self.reader.of_event(event, names, ANY, bound)
+        return self._by_tick(found, at, bound, window.tick, lambda one: stretch(window, one.end // window.tick))
 
     @staticmethod
     def _by_tick(
@@ -70,8 +74,8 @@ class WindowExtents:
         for each in found:
             groups: dict[int | None, list[Occurrence]] = {}
             for one in each.sources:
-                if seen(one) is not None and (at is None or at not in bound or bound[at][0] == one.start // tick):
-                    groups.setdefault(None if at is None else one.start // tick, []).append(one)
+                if seen(one) is not None and (at is None or at not in bound or bound[at][0] == one.end // tick):
+                    groups.setdefault(None if at is None else one.end // tick, []).append(one)
             for number, sources in groups.items():
                 own = each.bound if at is None or number is None else {**each.bound, at: (number, "int")}
                 when = when_of(set_of([codes for one in sources if (codes := seen(one)) is not None]))
@@ -121,7 +125,7 @@ class WindowExtents:
         found = [one for name in names if name is not None for one in self.memory.find(name, {}, *EVER)]
         if not found:
             return []
-        number = min(one.start for one in found) // tick
+        number = min(one.end for one in found) // tick
         if at in bound and bound[at][0] != number:
             return []
         return [FormulaExtent(given, {**bound, at: (number, "int")}, ((2 * number * tick, INFINITE),))]
@@ -132,15 +136,15 @@ class WindowExtents:
         by_key: dict[tuple[object, ...], list[Occurrence]] = {}
         names = [each.event for each in given.arrivals]
         every = [one for name in names for one in self.memory.find(name, {}, *EVER)]
-        for one in sorted(every, key=lambda each: (each.start, each.order)):
-            atom = (one.event, one.args, one.start // given.tick)
+        for one in sorted(every, key=lambda each: (each.end, each.start, each.order)):
+            atom = (one.event, one.args, one.end // given.tick)
             if atom not in seen:
                 seen[atom] = None
                 by_key.setdefault(tuple(one.args[place] for place in given.by), []).append(one)
         until: dict[tuple[object, ...], tuple[int, int]] = {}
         width = 2 * given.tick
         for arrived in by_key.values():
-            starts = [one.start // given.tick * width for one in arrived]
+            starts = [one.end // given.tick * width for one in arrived]
             for place, one in enumerate(arrived):
                 last = place + given.atoms
                 ends = starts[last] - 1 if last < len(starts) else INFINITE
@@ -148,13 +152,13 @@ class WindowExtents:
                 if given.oldest:
                     begins = starts[last - 1] if last - 1 < len(starts) else INFINITE
                 if begins <= ends and begins < INFINITE:
-                    until[one.event, one.args, one.start // given.tick] = begins, ends
+                    until[one.event, one.args, one.end // given.tick] = begins, ends
 
         def when(one: Occurrence) -> tuple[int, int] | None:
-            return until.get((one.event, one.args, one.start // given.tick))
+            return until.get((one.event, one.args, one.end // given.tick))
 
         if given.event is None:
             found = [FormulaExtent(given, dict(bound), (), (), tuple(every))]
         else:
-            found = self.reader.of_event(given.event, given.names, None, bound)
+            found = self.reader.of_event(given.event, given.names, ANY, bound)
         return self._by_tick(found, given.at, bound, given.tick, when)

@@ -15,9 +15,10 @@ from cep.explain.gaps import FormulaGaps, Gap
 from cep.explain.heads import unified
 from cep.explain.judging import BoundValues, Judge
 from cep.explain.matching import Attempt, Failure
-from cep.explain.nodes import Turn
+from cep.explain.nodes import AnswerRefusal, Turn
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import BEGINNING, EventQuestion
+from cep.explain.reducts import Reducts
 from cep.explain.refusal import Refusal, fixed_of
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
@@ -32,12 +33,13 @@ SOME = 60
 @dataclass(frozen=True, slots=True)
 class FluentAbsence:
     """What there is around a time at which a fluent does not hold: the nearest intervals, what ended the last before
-    it, and rule by rule why none has begun it since."""
+    it, and rule by rule why none has begun it since; of what a solver derives, `answers` says that."""
 
     before: Occurrence | None
     after: Occurrence | None
     ended: Turn | None
     refusals: tuple[Refusal, ...]
+    answers: tuple[AnswerRefusal, ...] = ()
 
 
 class Refusing(Protocol):
@@ -58,12 +60,15 @@ class FluentAbsences:
     def __init__(self, memory: Memory, judge: Judge, refusing: Callable[[int], Refusing]) -> None:
         self.memory, self.judge, self.refusing = memory, judge, refusing
         self.facts = FluentFacts(memory)
+        self.reducts = Reducts.of(memory, judge)
 
     def of(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
         """Of a fluent at a code of `cep.core.interval_sets`."""
         held = self.memory.fluents.intervals(name, fixed)
         before = next((one for one in reversed(held) if one.codes[1] < at), None)
         after = min((one for one in held if one.codes[0] > at), key=lambda one: one.start, default=None)
+        if self.reducts is not None and self.reducts.gives(name):
+            return FluentAbsence(before, after, None, (), tuple(self.reducts.refusals(name, fixed, at >> 1)))
         defined = self.facts.defined(name)
         ended = None
         if before is not None and not defined:

@@ -19,6 +19,7 @@ from cep.core.fluents import (
     SINCE_EVER,
     TERMINATED,
     TRANSITIONS,
+    UNCONSTRAINED,
 )
 from cep.core.interval_sets import INFINITE
 from cep.core.time import END_OF_TIME
@@ -26,8 +27,9 @@ from cep.events import Value
 from cep.explain.formulas import FormulaExtent, FormulaReader, shown
 from cep.explain.heads import unified
 from cep.explain.judging import Judge
-from cep.explain.nodes import DerivationNode, FormulaNode, Turn
+from cep.explain.nodes import AnswerNode, DerivationNode, FormulaNode, LiteralNode, Turn
 from cep.explain.occurrences import LATEST, Memory, Occurrence, same
+from cep.explain.reducts import Reducts
 from cep.plan.algebra import Rule
 from cep.plan.pattern import FluentDeadline
 
@@ -68,7 +70,9 @@ class FluentFacts:
         return fluent is not None and fluent.valued
 
     def rules_of(self, name: str) -> list[Rule]:
-        """Those that initiate or terminate it, or its formulas."""
+        """Those that initiate or terminate it, or its formulas; of what constraints may forbid those that give it."""
+        if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
+            name += UNCONSTRAINED
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])
 
     def initial(self, rule: Rule) -> bool:
@@ -130,10 +134,11 @@ class FluentFacts:
 
 
 class FluentNodes:
-    """Nodes of fluents, for the trees of `nodes`."""
+    """Nodes of fluents, for the trees of `nodes`. `at`: the time that they are asked for, where one is."""
 
-    def __init__(self, memory: Memory, judge: Judge, nodes: Nodes) -> None:
-        self.memory, self.judge, self.nodes = memory, judge, nodes
+    def __init__(self, memory: Memory, judge: Judge, nodes: Nodes, at: int | None = None) -> None:
+        self.memory, self.judge, self.nodes, self.at = memory, judge, nodes, at
+        self.reducts = Reducts.of(memory, judge)
         self.facts, self.reader = FluentFacts(memory), FormulaReader(memory, judge)
 
     def node(self, one: Occurrence, depth: int) -> DerivationNode:
@@ -142,6 +147,8 @@ class FluentNodes:
         assert fluent is not None, "it is of a fluent"
         if fluent.part == EDGES:
             return self._edge(one, depth)
+        if self.reducts is not None and self.reducts.gives(one.event):
+            return self._answered(one, depth, self.reducts)
         if not self.facts.defined(one.event):
             return self._simple(one, depth)
         records = [DerivationNode(each, True) for each in self.facts.records(one)[: max(self.nodes.room, 0)]]
@@ -164,6 +171,23 @@ class FluentNodes:
             whole = next((each for each in held if (each.start, each.end) == (one.start, one.end)), None)
             return DerivationNode(one, False) if whole is None else self.nodes.node(whole, depth)
         return DerivationNode(one, False, parts=() if whole is None else (self.nodes.node(whole, depth),))
+
+    # --- answer streams ---
+
+    def _answered(self, one: Occurrence, depth: int, reducts: Reducts) -> DerivationNode:
+        """An atom that a solver derived: the rule that gives it, and by what its body is true."""
+        size = reducts.program.tick
+        step = reducts.step(one, None if self.at is None else self.at // size)
+        if step is None:  # a fact
+            return DerivationNode(one, False)
+        self.at = step.tick * size
+        literals = []
+        for literal, atoms in step.body.found:
+            made, left_out = self._sources([each.source for each in atoms if each.source is not None], depth)
+            parts = tuple(each for each in made if isinstance(each, DerivationNode))
+            literals.append(LiteralNode(reducts.text_of(literal, step.body.bound), literal.negated, parts, left_out))
+        answer = AnswerNode(self.at, step.rule.span, shown(step.body.bound), tuple(literals), step.body.judged)
+        return DerivationNode(one, False, answer=answer)
 
     # --- simple fluents ---
 

@@ -45,6 +45,45 @@ class FormulaNode:
 
 
 @dataclass(frozen=True, slots=True)
+class LiteralNode:
+    """A literal of a rule's body with its values, and the atoms that it is true by; `negated`: it is that none is."""
+
+    text: str
+    negated: bool = False
+    parts: tuple[DerivationNode, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerNode:
+    """The rule by which an atom is in an answer stream, at `time` (the beginning of a tick, microseconds)."""
+
+    time: int
+    span: Span
+    bound: Mapping[str, TypedValue]
+    literals: tuple[LiteralNode, ...] = ()
+    judged: tuple[Judged, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRefusal:
+    """Why a rule (`span`) gives no such atom at a tick. `kind`: head: it gives others; missing: the literal `text` is
+    not true; denied: it is, by `against`, and must not be; condition: `lacking` does not hold; none: there is no answer
+    stream then. `parts`: by what its other literals are true. `forbidden`: constraints that would be broken, were the
+    atom there and not what denies it."""
+
+    kind: str
+    span: Span
+    bound: Mapping[str, TypedValue]
+    text: str = ""
+    parts: tuple[Occurrence, ...] = ()
+    judged: tuple[Judged, ...] = ()
+    against: tuple[Occurrence, ...] = ()
+    lacking: tuple[Judged, ...] = ()
+    forbidden: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DerivationNode:
     """An occurrence, the rule that made it with its variables, and its constituents.
 
@@ -54,7 +93,8 @@ class DerivationNode:
     `again`: it stands in the tree before, with all below it. `left_out`: constituents that are not in the tree.
 
     Of a fluent `began` and `ended` say by what; of what holds `deadline` is when it ends if nothing else happens
-    (microseconds); of one that formulas define, `formulas` are those of its rules that hold then.
+    (microseconds); of one that formulas define, `formulas` are those of its rules that hold then; of an atom that a
+    solver derived, `answer` is the rule that gives it.
     """
 
     occurrence: Occurrence
@@ -72,3 +112,4 @@ class DerivationNode:
     ended: Turn | None = None
     deadline: tuple[int, Span | None] | None = None
     formulas: tuple[FormulaNode, ...] = ()
+    answer: AnswerNode | None = None

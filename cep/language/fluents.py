@@ -40,6 +40,7 @@ from cep.operators.time_point import Point
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.pattern import FluentDeadline, Pattern
+from cep.plan.types import UNKNOWN
 from cep.rules.expressions.spelling import respelling
 from cep.rules.expressions.typed import TypedConstant, a, coerced
 from cep.rules.static.typed_facts import FactDeclaration
@@ -57,7 +58,7 @@ from cep.rules.terms import (
 )
 
 RESERVED = ("type", "start", "end", "bounds", "time", "args")
-_NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "float": 0.0, "bool": False}
+NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "float": 0.0, "bool": False}
 
 
 def transitions(name: str) -> str:
@@ -163,7 +164,8 @@ class Fluents:
             (edges(name), EDGES, (kind,)),
         ):
             of = FluentTable(part, name, valued, defined)
-            self.schemas[table] = Schema(table, (*attributes, *more), True, False, iri=iri, fluent=of)
+            known = all(each.type != UNKNOWN for each in attributes)  # where not, the plan finds it
+            self.schemas[table] = Schema(table, (*attributes, *more), known, False, iri=iri, fluent=of)
 
     def written(self, name: str) -> str:
         declaration = self.declared[name]
@@ -247,7 +249,7 @@ class Fluents:
             value = statement.value
             declared = self.declared[statement.name].value
             if what == TERMINATED and isinstance(value, Variable) and value.name == "_" and declared is not None:
-                value, what = Constant(_NEUTRAL.get(declared.type, 0), declared.type, value.span), ENDED_ALL
+                value, what = Constant(NEUTRAL.get(declared.type, 0), declared.type, value.span), ENDED_ALL
             arguments.append(value)
         arguments.append(Constant(what, "int"))
         return Rule(transitions(statement.name), tuple(arguments), body, None, statement.span, statement.head_span)

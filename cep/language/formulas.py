@@ -51,7 +51,7 @@ class Formulas:
         self.made = {each.name for each in program.statements if isinstance(each, ast.EventRule)}
         self.fresh = 0
         self.whole_of: dict[str, None] = {}
-        self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error)
+        self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error, program.answered)
         self.cycles: dict[str, frozenset[str]] = {}
         self.lagging: dict[str, frozenset[str]] = {}
         self.recursive = self.lateness.recursive = self._recursive()
@@ -246,7 +246,7 @@ class Formulas:
     def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
         """A fluent in an event pattern as it is lowered: of the long intervals of something that, where it is long."""
         name = written.name
-        if name not in self.rules or name in self.recursive or not self.lateness.late(name):
+        if name not in self.rules or name in self.recursive or self.lateness.in_time(name):
             return atom
         if written.edge is not None or not self.lateness.whole(name):
             self.lateness.refuse(name, written.span)

@@ -10,7 +10,7 @@ from cep.core.literals import say_duration
 from cep.language.syntax import ast
 from cep.operators.supports import FormulaAtom
 from cep.operators.temporal import headed
-from cep.plan.formula import Formula
+from cep.plan.formula import Formula, formulas
 from cep.rules.terms import Variable
 
 
@@ -18,9 +18,14 @@ class Lateness:
     """Of the fluents that `rules` define how late each is given, in microseconds. `error` reports a mistake."""
 
     def __init__(
-        self, rules: Mapping[str, Sequence[ast.WhileRule]], declared: Container[str], error: Callable[..., None]
+        self,
+        rules: Mapping[str, Sequence[ast.WhileRule]],
+        declared: Container[str],
+        error: Callable[..., None],
+        answered: Container[str] = (),
     ) -> None:
-        self.rules, self.declared, self.error = rules, declared, error
+        """`answered`: what answers of LARS say, which rules of events are given at the end of its tick."""
+        self.rules, self.declared, self.error, self.answered = rules, declared, error, answered
         self.recursive: set[str] = set()
         self.found: dict[str, int] = {}
 
@@ -46,13 +51,25 @@ class Lateness:
 
     def refuse(self, name: str, span: Span) -> None:
         """Refuse an event rule that asks a fluent which is decided late."""
-        if name in self.recursive or not self.late(name):
+        if name in self.recursive or self.in_time(name):
             return
         hint = "what looks back is known in time"
         for each in self.everything(name):
             hint = each.why_late() or hint
         after = "at the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
         self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
+
+    def in_time(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether rules of events may ask a fluent: it is not late, or by nothing but the ticks of LARS."""
+        if not self.late(name) or name in self.answered:
+            return True
+        if not self.answered or name in seen or self.late(name) >= FOREVER:
+            return False
+        asked = [each for rule in self.rules.get(name, ()) for each in formulas(whole(rule))]
+        if any(each.why_late() for each in asked):
+            return False
+        inside = {each.name for each in asked if isinstance(each, FormulaAtom) and each.name in self.declared}
+        return all(self.in_time(each, seen | {name}) for each in inside)
 
     def everything(self, name: str) -> Iterator[Formula]:
         """All formulas of the rules of a fluent, and of the fluents that they speak of."""

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from cep.core.errors import CepError, Source
+from cep.core.errors import CepError, CepErrors, Files, Mistakes, Source
 from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
 from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.printer import print_program as print_lars
-from cep.language.dialects.lars.programs import lars_tree, program_of
+from cep.language.dialects.lars.programs import lars_tree, parsed_of, program_of
 from cep.language.dialects.rtec.reader import read as read_rtec
+from cep.language.files import apart, blended
+from cep.language.merging import FileTree, one_program
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
 from cep.language.syntax.parser import LONGEST as LONGEST
 from cep.language.syntax.parser import parse
 from cep.language.syntax.parser import too_long as too_long
 from cep.language.syntax.printer import print_program
+from cep.language.together import Together
 
-SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".lars": "lars"}
+SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".rtec": "rtec", ".lars": "lars", ".laser": "laser"}
 """Dialects by the suffix of a file; any other holds the language of events and fluents."""
+OWN = ".cep"
+"""The suffix of files in our own language."""
 LARS = ("lars", "laser", "lars/n", "laser/n")
 """The dialects that are LARS, in one notation or the other; `/n` where a window of n ticks has n of them."""
 _READERS: Mapping[str, Callable[[Source, int], ast.SyntaxTree]] = {
@@ -48,6 +53,23 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
     return None if found is None else found + counted
 
 
+def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
+    """The dialect of a file among others: that of its suffix; where that says nothing, the one that is asked for.
+    Raises CepError."""
+    if name.endswith(OWN):
+        return None
+    of_suffix = next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
+    counted = "/n" if dialect is not None and dialect.endswith("/n") else ""
+    if of_suffix is None:
+        return dialect_of(name, (dialect or "").removesuffix("/n") or None)
+    return dialect_of(name, of_suffix + (counted if of_suffix in LARS else ""))
+
+
+def dialects_of(name: str, dialect: str | None, files: Files) -> tuple[str | None, ...]:
+    """The dialect of a program, or of each of its files. Raises CepError."""
+    return tuple(dialect_of_file(each, dialect) for each, _ in files) if files else (dialect_of(name, dialect),)
+
+
 def lars_program(
     text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None
 ) -> LarsProgram | None:
@@ -68,6 +90,52 @@ def converted(text: str, name: str = "<program>", dialect: str | None = None, ti
     return print_program(spelled(read(text, name, dialect, tick)))
 
 
+def together(
+    text: str,
+    name: str,
+    files: Files,
+    dialect: str | None = None,
+    tick: int | None = None,
+    answer_sets: AnswerSetOptions | None = None,
+) -> Together:
+    """What several files say, whose texts follow each other. Raises CepError with all that is wrong."""
+    ticks = SECOND if tick is None else tick
+    asked = dialects_of(name, dialect, files)
+    has_lars = any(found in LARS for found in asked)
+    if dialect is not None:  # also where the suffixes leave it nothing to say
+        dialect_of("", dialect.removesuffix("/n") if has_lars else dialect)
+    if answer_sets is not None and not has_lars:
+        raise _no_answer_streams()
+    if tick is not None and not any(asked):
+        raise _no_ticks()
+    own: list[FileTree] = []
+    lars: list[LarsProgram] = []
+    dialects: dict[str, list[Source]] = {}
+    errors = Mistakes()
+    source = Source(text, name, files)
+    if len(text) > LONGEST:
+        raise too_long(name)
+    for found, (file, part) in zip(asked, apart(source), strict=True):
+        try:
+            if found is None:
+                own.append(FileTree(parse(part.text, file, files)))
+            elif found in LARS:
+                lars.append(parsed_of(part, found, ticks))
+            else:
+                dialects.setdefault(found, []).append(part)
+        except CepError as error:
+            errors.add(error)
+    for found, parts in dialects.items():
+        try:
+            own.append(FileTree(_READERS[found](blended(parts), ticks), weak=True))
+        except CepError as error:
+            errors.add(error)
+    if errors:
+        raise CepErrors(errors)
+    program = one_program(source, lars, ticks) if lars else None
+    return Together.of(source, own, program, answer_sets)
+
+
 def read(
     text: str,
     name: str = "<program>",
@@ -79,14 +147,22 @@ def read(
     how those of LARS are looked for. Raises CepError."""
     found = dialect_of(name, dialect)
     if answer_sets is not None and found not in LARS:
-        hint = "a program of LARS has them: `--dialect lars`, or a file `.lars`"
-        raise CepError("--models, --solve-limit: this program has no answer streams", hint=hint, code="option")
+        raise _no_answer_streams()
     if found is None:
         if tick is not None:
-            hint = f"`10 s`, `5 min`; a dialect has ticks: `--dialect {DIALECTS[0]}`"
-            raise CepError("--tick: times of this program have units", hint=hint, code="option")
+            raise _no_ticks()
         return parse(text, name)
     if len(text) > LONGEST:
         raise too_long(name)
     source, ticks = Source(text, name), SECOND if tick is None else tick
     return lars_tree(found, source, ticks, answer_sets) if found in LARS else _READERS[found](source, ticks)
+
+
+def _no_answer_streams() -> CepError:
+    hint = "a program of LARS has them: `--dialect lars`, or a file `.lars`"
+    return CepError("--models, --solve-limit: this program has no answer streams", hint=hint, code="option")
+
+
+def _no_ticks() -> CepError:
+    hint = f"`10 s`, `5 min`; a dialect has ticks: `--dialect {DIALECTS[0]}`"
+    return CepError("--tick: times of this program have units", hint=hint, code="option")

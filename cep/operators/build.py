@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.values import Pool
+from cep.operators.event import Scan
 from cep.operators.goals import relational
 from cep.operators.goals.contract import Goal, KnowledgeOverTime
 from cep.operators.goals.lineage import Lineage
@@ -44,6 +46,37 @@ class GoalBuilder:
         self.users = Counter(child for node in plan.nodes for child in node.parts)
         self.users.update(head.child for head in plan.heads)
         self.on_cycles = frozenset(unit for group in plan.groups if group.recursive for unit in group.units)
+
+    @cached_property
+    def scans(self) -> dict[str, list[tuple[int, Scan]]]:
+        """The nodes that read each event."""
+        found: dict[str, list[tuple[int, Scan]]] = {}
+        for number, node in enumerate(self.plan.nodes):
+            if isinstance(node, Scan):
+                found.setdefault(node.event, []).append((number, node))
+        return found
+
+    @cached_property
+    def unread(self) -> frozenset[int]:
+        """The nodes of which only intervals of fluents are made that nobody reads, as changes are given."""
+        plan = self.plan
+        if not plan.changes or self.lineage is not None:
+            return frozenset()
+        read = self.scans.keys() | set(plan.derived)
+        found = {head.child for head in plan.heads if head.event not in read}
+        found -= {head.child for head in plan.heads if head.event in read}
+        return frozenset(found - {part for node in plan.nodes for part in node.parts})
+
+    @cached_property
+    def _events(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for head in self.plan.heads:
+            found.setdefault(head.child, []).append(head.event)
+        return found
+
+    def events_of(self, number: int) -> list[str]:
+        """The events whose heads take from a node."""
+        return list(dict.fromkeys(self._events.get(number, ())))
 
     def node(self, number: int) -> Goal:
         """The goal of a node."""

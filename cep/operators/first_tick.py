@@ -12,7 +12,6 @@ from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaAtom
 from cep.operators.where import decided
-from cep.operators.windowed_event import refused_interval
 from cep.plan.formula import WHOLE, FluentLateness, Formula, Lowering, Names, OverSeveral
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
@@ -112,7 +111,7 @@ class FirstTick(Node):
 
     def describe(self) -> NodeProperties:
         return NodeProperties(
-            "the first tick", "formula", remembers=True, shows=((), ()), completes=(0,), meeting=Meeting.GROUPS
+            "first tick", "formula", remembers=True, shows=((), ()), completes=(0,), meeting=Meeting.GROUPS
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
@@ -120,9 +119,6 @@ class FirstTick(Node):
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return True
-
-    def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
-        return refused_interval(parts)
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text("the first tick")

@@ -121,10 +121,17 @@ class LastAtomsPattern(Pattern):
             scanned, inner = self.event.lower(builder, (), None)
             left = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)
             take = tuple(inner[name] for name in self.names)
-        made = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest)
+        keys = tuple(inner[name] for name in self._keys) if self.event is not None else ()
+        made = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest, keys)
         node = builder.add(made, self._every, self.span)
         places = {name: place for place, name in enumerate(self._every)}
         return decided(builder, node, places, components, self.span), places
+
+    @property
+    def _keys(self) -> list[str]:
+        """The variables of which each value has a window of its own."""
+        found = [] if self.event is None else [self.event.arguments[place] for place in self.by]
+        return [each.name for each in found if isinstance(each, Variable)]
 
     def _arriving(self, builder: Binariser) -> int:
         """The node of all arrivals, of one event with its arguments."""
@@ -151,8 +158,8 @@ class LastAtomsPattern(Pattern):
 @dataclass(frozen=True, slots=True)
 class LastAtoms(Node):
     """Occurrences of the left while they are among the last `atoms` of the right, of which they are some; `by`: columns
-    of the right, of those that are equal in them. Columns: those of the left at `take`, the tick where it is
-    `numbered`, then what a change is. `oldest`: while they are the oldest of so many."""
+    of the right, of those that are equal in them, which are the `keys` of the left. Columns: those of the left at
+    `take`, the tick where it is `numbered`, then what a change is. `oldest`: while they are the oldest of so many."""
 
     left: int
     right: int
@@ -162,15 +169,18 @@ class LastAtoms(Node):
     by: tuple[int, ...]
     tick: int
     oldest: bool
+    keys: tuple[int, ...] = field(default=(), compare=False)
 
     def describe(self) -> NodeProperties:
         more = ((),) * (1 + self.numbered)
+        shown = (((0, column),) if column in self.keys else () for column in self.take)
         return NodeProperties(
-            "a window",
+            "window of tuples",
             "formula",
             remembers=True,
-            shows=(*(((0, column),) for column in self.take), *more),
-            looks=tuple((1, column) for column in self.by),
+            shows=(*shown, *more),
+            looks=(*((0, column) for column in self.take), *((1, column) for column in self.by)),
+            groups=tuple((1, column) for column in self.by),
             completes=(0,),
             meeting=Meeting.GROUPS,
         )

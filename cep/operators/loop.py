@@ -13,7 +13,7 @@ from cep.operators import pair
 from cep.operators.event import Scan
 from cep.operators.goals.arrival import first_of_equal
 from cep.operators.goals.coded_columns import codes_of
-from cep.operators.goals.contract import Goal
+from cep.operators.goals.contract import Goal, Takes
 from cep.operators.goals.pairs.bytecode import LEFT, Code, compile_stack
 from cep.operators.goals.pairs.join_spec import JoinSpec, places_of, spec_of
 from cep.operators.goals.pairs.linear_recursion import LinearRecursion
@@ -44,6 +44,20 @@ class Loop:
     def unit(self) -> PlanUnit:
         """See `cep.runtime.machine_part`, as of all of it."""
         return self.join
+
+    @property
+    def gives(self) -> tuple[PlanUnit, ...]:
+        """What the event and its scan give."""
+        return self.event, self.scan
+
+    @property
+    def takes(self) -> Takes:
+        """See `cep.runtime.machine_part`."""
+        return Takes((*self.reads, self.right), (self.event,), False)
+
+    def due(self) -> int | None:
+        """See `cep.runtime.machine_part`."""
+        return self.chain.due()
 
     def run(
         self,

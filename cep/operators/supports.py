@@ -312,23 +312,11 @@ def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> lis
     wanted, since others may read them."""
     if builder.plan.origin is not None:
         return list(range(KINDS))
-    events = {head.event for head in builder.plan.heads if head.child == number}
     read = set(changes) if builder.plan.changes or builder.plan.begins else set[int]()
-    unread = _unread(builder)
-    for place, node in enumerate(builder.plan.nodes):
-        if isinstance(node, Scan) and node.event in events and place not in unread:
-            last = len(builder.plan.schemas[node.event].attributes) - 1
-            kinds = [int(constant.value) for column, constant in node.constants if column == last]
-            read.update(kinds or changes)
+    for event in builder.events_of(number):
+        last = len(builder.plan.schemas[event].attributes) - 1
+        for place, scan in builder.scans.get(event, ()):
+            if place not in builder.unread:
+                kinds = [int(constant.value) for column, constant in scan.constants if column == last]
+                read.update(kinds or changes)
     return sorted(read)
-
-
-def _unread(builder: GoalBuilder) -> set[int]:
-    """The nodes of which only intervals of fluents are made that nobody reads, as changes are given."""
-    plan = builder.plan
-    if not plan.changes or builder.lineage is not None:
-        return set()
-    read = {node.event for node in plan.nodes if isinstance(node, Scan)} | set(plan.derived)
-    found = {head.child for head in plan.heads if head.event not in read}
-    found -= {head.child for head in plan.heads if head.event in read}
-    return found - {part for node in plan.nodes for part in node.parts}

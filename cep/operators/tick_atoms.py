@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cep.operators.windowed_event import refused_interval
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.rules.pattern_text import Text
 
@@ -41,9 +40,6 @@ class TickAtoms(Node):
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return tuple(inference.columns[self.child])
-
-    def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
-        return refused_interval(parts)
 
     def by_order(self, types: Sequence[str]) -> bool:
         return True

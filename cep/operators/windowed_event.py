@@ -145,9 +145,6 @@ class WindowedEvent(Node):
     def instants(self, parts: Sequence[bool]) -> bool:
         return True
 
-    def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
-        return refused_interval(parts)
-
     def unbounded(self) -> tuple[str, str] | None:
         if self.ticks.last is not None:
             return None
@@ -172,13 +169,3 @@ class WindowedEvent(Node):
         from cep.operators.goals.fluents.windowed_event import windowed_event_of
 
         return windowed_event_of(self, builder)
-
-
-def refused_interval(parts: Sequence[bool]) -> tuple[str, str] | None:
-    """That an atom is at one tick, where an event is no instant."""
-    if parts[0]:
-        return None
-    return (
-        "an atom is at one tick, and this event has a start and an end",
-        "`event p(x: int) TIME time.` declares one of instants",
-    )

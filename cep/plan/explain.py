@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from cep.core.fluents import EDGES, HOLDS
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
 from cep.plan.algebra import Head, Triples
@@ -62,7 +63,8 @@ class _Listing:
 
     def text(self) -> str:
         self.top()
-        visible = {*self.written.labels, *self.plan.derived}
+        visible = {*self.written.labels, *self.plan.derived, *filter(self.written.defines, self.plan.schemas)}
+        visible -= {name for name in self.plan.derived if self.made_of_changes(name)}
         shown = [group for group in self.plan.groups if not visible.isdisjoint(group.units)]
         for number, group in enumerate(shown, 1):
             self.lines.append("")
@@ -74,31 +76,34 @@ class _Listing:
 
     def top(self) -> None:
         plan = self.plan
-        kinds = Counter(
-            (_RANKS[properties.meeting], properties.kind)
-            for properties in self.written.properties
-            if properties.kind is not None
-        )
+        every = [(each.kind, _RANKS[each.meeting]) for each in self.written.properties if each.kind is not None]
+        kinds, ranks = Counter(kind for kind, _ in every), dict(sorted(every, key=lambda each: -each[1]))
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
         alerts = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
         line = f"{plan.source.name}: {counted(len(plan.heads) - len(self.alerts), 'rule')}, {alerts}"
         line += counted(kinds.total(), "goal")
         if kinds:
-            line += f" ({', '.join(counted(number, kind) for (_, kind), number in sorted(kinds.items()))})"
+            ordered = sorted(kinds.items(), key=lambda each: (ranks[each[0]], each[0]))
+            line += f" ({', '.join(counted(number, kind) for kind, number in ordered)})"
         if kept:
             line += f"; {'1 remembers' if len(kept) == 1 else f'{len(kept)} remember'}"
         self.put("", line + (f", {for_ever} of them for ever" if for_ever else ""), 2)
         self.lines.append("")
         both = [name for name in plan.derived if name in plan.inputs]
         given = [name for name in plan.schemas if name in plan.inputs and name not in both]
-        derived = [name for name in plan.derived if name not in self.alerts]
+        derived = [name for name in plan.derived if name not in self.alerts and name not in plan.rules.helpers]
         for title, names in (("reads", given), ("derives", derived)):
             for name in names:
                 self.item(title, _declared(plan.schemas[name]), 0)
                 title = ""
         if both:
             self.item("", f"(read as well, being declared: {listed(both)})", 0)
+
+    def made_of_changes(self, event: str) -> bool:
+        """Whether it is a fluent that formulas define, which is given as it is made: rules say the rest."""
+        fluent = self.plan.schemas[event].fluent
+        return fluent is not None and fluent.defined and fluent.part in (HOLDS, EDGES)
 
     def group(self, mark: str, group: Group) -> None:
         if group.recursive:
@@ -107,13 +112,16 @@ class _Listing:
             mark = ""
         for unit in units(group):
             if isinstance(unit, str):
+                if self.made_of_changes(unit):
+                    continue
                 for number, head in enumerate(self.plan.heads):
                     if head.event == unit:
                         self.rule(mark, number, head)
                         mark = ""
             elif unit in self.written.labels:
                 users = sorted(self.plan.users[unit])
-                note = f"{'shared by' if len(users) > 1 else 'for'} {self.rules(users)}"
+                named = self.rules(users)
+                note = f"{'shared by' if len(users) > 1 else 'for'} {named}" if named else ""
                 self.put(mark, self.written.goal(unit), 2 * MARK, note)
                 self.details(unit)
                 mark = ""
@@ -186,13 +194,17 @@ class _Listing:
             keyed = any(isinstance(route, tuple) for route in stage.inputs.values())
             way = ("by key" if keyed else "in buckets") if stage.keyed else "in one place"
             self.item(f"stage {stage.number}", f"{way}: {', '.join(inputs)}" if inputs else way, 0)
+            told: dict[str, None] = {}
             for reason in stage.reasons:
-                self.item("", f"{self.rules([reason.rule])}: {reason.text}", 2)
+                named = self.rules([reason.rule])
+                told.setdefault(f"{named}: {reason.text}" if named else reason.text)
+            for text in told:
+                self.item("", text, 2)
             blamed = {reason.rule for reason in stage.reasons}
             blamed |= {rule for rule in stage.rules if self.plan.heads[rule].event in self.alerts}
             others = [rule for rule in stage.rules if rule not in blamed]
-            if others:
-                self.item("", f"{'with them ' if stage.reasons else ''}{self.rules(others)}", 2)
+            if named := self.rules(others):
+                self.item("", f"{'with them ' if stage.reasons else ''}{named}", 2)
 
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
         """An input of a stage, where it comes from, and how its rows find their bucket."""
@@ -231,7 +243,7 @@ class _Listing:
         """A mark and rule text, its further lines indented; a note on the right of the last line. Arguments of which an
         alert does not speak have no name."""
         text = _UNSPOKEN.sub("_", text)
-        first = MARK if mark or note else 0
+        first = MARK if mark or note or indent > MARK else 0
         lines = _wrapped(text, self.width, first, indent)
         lines[0] = mark.ljust(first) + lines[0][first:]
         self.noted(lines, note)
@@ -267,7 +279,7 @@ def _open(asked: Triples) -> list[str]:
 _WHOLE = re.compile(
     r'"(?:[^"\\]|\\.)*"|\b\d+ (?:ms|s|min|h|d|EVENTS)\b|\b(?:WITHIN|TIMES|LAST|BY|OVER|FROM|TIME|in) |\w: '
 )
-_UNSPOKEN = re.compile(r"\b\w+'(?=[,)])")
+_UNSPOKEN = re.compile(r"\b\w+'(?=[,)])|\b(?:_|any)'\d+\b")
 _CLAUSE = re.compile(rf" (?=(?:{'|'.join((*OPERATORS, *POSTFIXES))})[ \0\[])")
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from cep.core.errors import NOWHERE
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
 
@@ -33,10 +34,13 @@ def units(group: Group) -> list[PlanUnit]:
 
 
 def rules(plan: Plan, numbers: Iterable[int]) -> str:
-    """Rules by label or line."""
-    written = [plan.rules.rules[number] for number in numbers]
+    """Rules by label or line, but those that nobody wrote."""
+    written = [rule for number in numbers if (rule := plan.rules.rules[number]).span != NOWHERE]
     names = [rule.label for rule in written if rule.label is not None]
-    lines = [str(rule.span.line) for rule in written if rule.label is None]
+    unnamed = [rule.span.line for rule in written if rule.label is None]
+    if plan.source.files:
+        return ", ".join([*names, *dict.fromkeys(map(plan.source.line_name, unnamed))])
+    lines = list(map(str, unnamed))
     if lines:
         names.append(f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}")
     return ", ".join(names)

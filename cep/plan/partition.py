@@ -275,7 +275,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
 
 def _whose(plan: Plan, node: int) -> str:
     rule = plan.rules.rules[min(plan.users[node])]
-    return f"`{rule.label}`" if rule.label is not None else f"line {rule.span.line}"
+    return f"`{rule.label}`" if rule.label is not None else plan.source.line_name(rule.span.line)
 
 
 def _stages(dependencies: Dependencies, drafts: list[_Draft]) -> tuple[Stage, ...]:

@@ -38,7 +38,8 @@ class Plan:
     rules (by number) that need it; `points`: whether its occurrences are all instants; `heads` in program order with
     their typed arguments; `groups`: what runs together, in order; `origin`: of a stage's plan, the numbers that its
     nodes have in the whole one; `changes`: of fluents it gives each beginning and end instead of their
-    intervals, `begins`: besides them; `stages`: how it is split, once that was asked (`partition`).
+    intervals, `begins`: besides them; `stages`: how it is split, once that was asked (`partition`), and
+    `keyed`: where the key is in which of them.
     """
 
     rules: Rules
@@ -59,6 +60,7 @@ class Plan:
     changes: bool = False
     begins: bool = False
     stages: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+    keyed: dict[int | None, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def types(self, number: int) -> list[str]:
         """The types of a node's columns."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cep.core.errors import Source
+from cep.core.fluents import TRANSITIONS
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
 from cep.plan.names import author_names, numbered, used_variables
@@ -15,6 +16,8 @@ from cep.rules.graph_text import on_one_line
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition, Disjunction, Expression, Predicate, Variable, rename_condition, rename_expression
 
+CHANGE = "'"
+"""With this the names of columns begin that say what a change is."""
 LONGEST = 160
 """Characters of a graph pattern that are shown."""
 
@@ -67,9 +70,19 @@ class Rendering:
     def rule(self, head: Head) -> str:
         """`event(arguments) <- body`; the body is what the head's node is where it has no label."""
         names = author_names((), self.names[head.child], self.source)
-        made = pattern_text.event(head.event, [rename_expression(argument, names) for argument in head.arguments])
+        arguments = [rename_expression(argument, names) for argument in head.arguments]
+        made, arrow = pattern_text.event(head.event, arguments), "<-"
+        if self.defines(head.event):  # without what the change is, and which rule gives it
+            fluent = self.schemas[head.event].fluent
+            assert fluent is not None, "it is one"
+            made, arrow = pattern_text.event(fluent.name, arguments[:-2]), "WHILE"
         body = self.text(head.child) if head.child not in self.labels else self.reference(head.child)
-        return f"{made.text} <- {body.text}"
+        return f"{made.text} {arrow} {body.text}"
+
+    def defines(self, event: str) -> bool:
+        """Whether the heads of an event say what formulas of a fluent give."""
+        fluent = self.schemas[event].fluent
+        return fluent is not None and fluent.defined and fluent.part == TRANSITIONS
 
     def goal(self, number: int) -> str:
         """`g1(X) <- ...` of a node with a label."""
@@ -93,7 +106,7 @@ class Rendering:
         arguments = [
             Variable(name if column in shown else "_")
             for column, name in enumerate(names)
-            if column in self.needed[number]
+            if column in self.needed[number] and not name.startswith(CHANGE)
         ]
         return pattern_text.event(self.labels[number], arguments)
 

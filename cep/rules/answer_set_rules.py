@@ -48,10 +48,20 @@ class Calculation:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerSetKeys:
+    """The columns of a key, of which each value is answered by itself: of each derived predicate, and of each input
+    those by which its facts are dealt to the values; None: they belong to all."""
+
+    derived: tuple[tuple[int, ...], ...]
+    inputs: tuple[tuple[int, ...] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerSetRules:
     """`text`: the rules. `inputs`: how many columns each relation has that they ask, `i0(..)`, `i1(..)`, ... in the
     text. `windows`: `w0(First, Last)` and so on, `n0` where the tick lies in one, `o0` where it is all of one; `now(N)`
-    and `first(F)` are the tick and the first of the stream. `clocked`: whether the text asks these ticks."""
+    and `first(F)` are the tick and the first of the stream. `clocked`: whether the text asks these ticks. `keys`: what
+    keeps the rules apart, None: nothing."""
 
     text: str
     inputs: tuple[int, ...]
@@ -59,6 +69,7 @@ class AnswerSetRules:
     windows: tuple[AskedWindow, ...]
     calculations: tuple[Calculation, ...]
     clocked: bool
+    keys: AnswerSetKeys | None = field(default=None, compare=False)
 
     @property
     def follows_ticks(self) -> bool:

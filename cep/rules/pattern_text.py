@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cep.core.fluents import BEFORE, BEGINNING, BEGINS, ENDING, ENDS
 from cep.core.literals import write_duration
 from cep.rules.printing import instant, print_argument, print_arguments, print_conditions, print_policy, print_result
-from cep.rules.terms import AggregateResult, Condition, Expression, PolicyChoice
+from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice
 from cep.rules.window_forms import Over, over
+
+WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
+"""Of what a row of a fluent's changes is."""
 
 # How tightly a pattern holds together.
 POSTFIXED, JOINED, REPEATED = range(3)
@@ -33,6 +37,13 @@ def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | Non
         return Text(name + print_arguments(tuple(arguments)))
     pairs = (f"{key}: {print_argument(value)}" for key, value in zip(names, arguments))
     return Text(f"{name}({', '.join(pairs)})")
+
+
+def changing(name: str, arguments: Sequence[Expression]) -> Text:
+    """A fluent from its table of changes, whose last argument says what a row is."""
+    *own, what = arguments
+    word = WORDS.get(what.value, "") if isinstance(what, Constant) and isinstance(what.value, int) else ""
+    return Text(word + name + print_arguments(tuple(own)))
 
 
 def held(name: str, arguments: Sequence[Expression], value: Expression | None) -> str:

@@ -7,7 +7,8 @@ arguments; graph patterns are as they were written.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from cep.core.literals import LARGEST, SECOND, write_duration, write_time
@@ -15,6 +16,7 @@ from cep.core.schema import RecordFormat, TimeFormat
 from cep.rules.expressions.typed import COMPARISONS
 from cep.rules.keywords import KEYWORDS
 from cep.rules.terms import (
+    DIVIDED,
     AggregateResult,
     Call,
     Comparison,
@@ -34,7 +36,31 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b
 
 # How tightly an expression holds together; an operand that holds less than its place asks for is put in parentheses.
 _SUM, _PRODUCT, _SIGNED, _POWER, _OPERAND = range(5)
-_INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "mod": _PRODUCT}
+_INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, DIVIDED: _PRODUCT, "mod": _PRODUCT}
+
+
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """How a language writes expressions: `marks` of operators that it writes in another way; `reserved`: words,
+    in capitals, that are no strings without quotes; `around`: what stands before a mark and behind it without
+    parentheses."""
+
+    marks: Mapping[str, str]
+    reserved: frozenset[str]
+    around: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = field(default_factory=dict)
+
+    def mark(self, function: str) -> str:
+        return self.marks.get(function, function)
+
+    def beside(self, mark: str, left: str, right: str) -> tuple[str, str]:
+        """What stands on both sides of a mark."""
+        if mark not in self.around:
+            return left, right
+        before, after = self.around[mark]
+        return left if before.fullmatch(left) else f"({left})", right if after.match(right) else f"({right})"
+
+
+OWN = Notation({DIVIDED: "/"}, frozenset((*KEYWORDS, "TRUE", "FALSE")))
 
 # Time points of these years, 1973 to 9999, are printed as times, others as seconds.
 _TIMES = range(100_000_000 * SECOND, 253_402_300_800 * SECOND)
@@ -202,20 +228,20 @@ def print_arguments(arguments: tuple[Expression, ...]) -> str:
     return f"({', '.join(map(print_argument, arguments))})" if arguments else ""
 
 
-def print_argument(expression: Expression) -> str:
+def print_argument(expression: Expression, notation: Notation = OWN) -> str:
     """A string that is a name stands here without quotes."""
     if isinstance(expression, Constant) and expression.type == "string":
         text = str(expression.value)
-        if _NAME.fullmatch(text) and text not in ("true", "false") and text.upper() not in KEYWORDS:
+        if _NAME.fullmatch(text) and text.upper() not in notation.reserved:
             return text
-    return print_expression(expression)
+    return print_expression(expression, notation)
 
 
-def print_expression(expression: Expression) -> str:
-    return _written(expression)[0]
+def print_expression(expression: Expression, notation: Notation = OWN) -> str:
+    return _written(expression, notation)[0]
 
 
-def _written(expression: Expression) -> tuple[str, int]:
+def _written(expression: Expression, notation: Notation) -> tuple[str, int]:
     """The text and how tightly it holds together."""
     match expression:
         case Variable(name):
@@ -224,18 +250,21 @@ def _written(expression: Expression) -> tuple[str, int]:
             text = _constant(expression)
             return text, _SIGNED if text.startswith("-") else _OPERAND
         case Call("neg", (inner,)):
-            text, holds = _written(inner)
+            text, holds = _written(inner, notation)
             bare = holds >= _SIGNED and not isinstance(inner, Constant)  # `-3` would be the constant
             return f"-{text}" if bare and not text.startswith("-") else f"-({text})", _SIGNED
         case Call("**", (base, exponent)):
-            return f"{_operand(base, _OPERAND)} ** {_operand(exponent, _SIGNED)}", _POWER
+            first, second = _operand(base, _OPERAND, notation), _operand(exponent, _SIGNED, notation)
+            return f"{first} {notation.mark('**')} {second}", _POWER
         case Call("if", (condition, *values)):
             return f"if({', '.join([_test(condition), *map(print_argument, values)])})", _OPERAND
         case Call("=" | "!=" as function, (left, right)):  # of a fluent with a value, in `held`
             return f"{print_expression(left)} {function} {print_expression(right)}", _SUM
         case Call(function, (left, right)) if function in _INFIX:
-            level = _INFIX[function]
-            return f"{_operand(left, level)} {function} {_operand(right, level + 1)}", level
+            level, mark = _INFIX[function], notation.mark(function)
+            sides = _operand(left, level, notation), _operand(right, level + 1, notation)
+            first, second = notation.beside(mark, *sides)
+            return f"{first} {mark} {second}", level
         case Call(function, arguments):
             return f"{function}({', '.join(map(print_argument, arguments))})", _OPERAND
 
@@ -259,8 +288,8 @@ def _test(expression: Expression) -> str:
             return print_expression(expression)
 
 
-def _operand(expression: Expression, place: int) -> str:
-    text, holds = _written(expression)
+def _operand(expression: Expression, place: int, notation: Notation) -> str:
+    text, holds = _written(expression, notation)
     return text if holds >= place else f"({text})"
 
 

@@ -44,6 +44,9 @@ class Call:
     span: Span = field(default=NOWHERE, compare=False)
 
 
+DIVIDED = "/ of whole numbers"
+"""A division that is whole where both sides are (`//`), and is `/` otherwise: which, their types say."""
+
 Expression = Variable | Constant | Call
 
 

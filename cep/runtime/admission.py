@@ -24,27 +24,32 @@ EventBatch = Mapping[str, pl.DataFrame] | Iterable[Event]
 
 def receive(parts: EngineParts, batch: EventBatch | TimeSlice) -> None:
     """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column."""
+    parts.buffer.receive({name: one.table for name, one in admitted(parts, batch).items()})
+
+
+def admitted(parts: EngineParts, batch: EventBatch | TimeSlice) -> dict[str, encode.Admitted]:
+    """What of a batch is taken; what is not is among the dead. CepError as of `receive`."""
     position = parts.position
     ordered = False
     if isinstance(batch, TimeSlice):
-        admitted, position = _sliced(parts, batch), batch.end
+        found, position = _sliced(parts, batch), batch.end
     elif isinstance(batch, Mapping):
         ordered = any(ARRIVAL in frame.columns for frame in batch.values())
         if ordered and not all(ARRIVAL in frame.columns for frame in batch.values()):
             raise CepError("either all tables of a push have a column `@order` or none", code="column")
-        admitted, position = _tables(parts, batch)
+        found, position = _tables(parts, batch)
     else:
-        admitted, position = admitted_events(parts, batch)
+        found, position = admitted_events(parts, batch)
     parts.position = position
-    tables = {name: one.table for name, one in admitted.items()}
-    for one in admitted.values():
+    for one in found.values():
         parts.dead += one.dead
-    for name, mask in _late(parts, tables, ordered).items():
+    for name, mask in _late(parts, {name: one.table for name, one in found.items()}, ordered).items():
         if mask.any():
-            reason = "is late: the watermark has passed it"
-            parts.dead += [RefusedRow(name, int(row), "late", reason) for row in admitted[name].pushed(mask)]
-            tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
-    parts.buffer.receive(tables)
+            one, reason = found[name], "is late: the watermark has passed it"
+            parts.dead += [RefusedRow(name, int(row), "late", reason) for row in one.pushed(mask)]
+            timely = np.ascontiguousarray(one.table[:, ~mask])
+            found[name] = encode.Admitted(timely, one.pushed(~mask), [], one.first)
+    return found
 
 
 def _late(parts: EngineParts, tables: Mapping[str, Table], ordered: bool) -> dict[str, Mask]:

@@ -9,7 +9,7 @@ leaves all stages in one round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -37,6 +37,17 @@ def deal(
 ) -> list[dict[str, pl.DataFrame]]:
     """For each of `count` buckets of a stage the tables that its engine takes; rows keep their order. Tables that are
     no input of the stage are passed over."""
+    return deal_by(stage, tables, schemas, count, lambda hashed: bucket_of(hashed, count))
+
+
+def deal_by(
+    stage: Stage,
+    tables: Mapping[str, pl.DataFrame],
+    schemas: Mapping[str, Schema],
+    count: int,
+    place_of: Callable[[NDArray[np.uint64]], Ints],
+) -> list[dict[str, pl.DataFrame]]:
+    """The same, where `place_of` says by the hash of a row to which of the `count` it goes."""
     dealt: list[dict[str, pl.DataFrame]] = [{} for _ in range(count)]
     for event in sorted(stage.inputs.keys() & tables.keys()):
         table, route = tables[event], stage.inputs[event]
@@ -46,7 +57,8 @@ def deal(
             for bucket in dealt:
                 bucket[event] = table
         else:
-            numbers = buckets(table, schemas[event], route, count)
+            numbers = place_of(row_hashes(table, schemas[event], route))
+            numbers = numbers.astype(np.uint16) if count <= 1 << 16 else numbers  # those are sorted in linear time
             order = np.argsort(numbers, kind="stable")
             table, stops = table[order], np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
             for number, (first, last) in enumerate(zip(stops, stops[1:])):
@@ -56,10 +68,22 @@ def deal(
 
 
 def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> Ints:
-    """The bucket of each row, by its arguments at the route's positions, or as a whole.
+    """The bucket of each row, by its arguments at the route's positions, or as a whole."""
+    return bucket_of(row_hashes(table, schema, route), count)
+
+
+def bucket_of(hashed: NDArray[np.uint64], count: int) -> Ints:
+    """Of `count` buckets that of each hash."""
+    numbers: Ints = (hashed % np.uint64(count)).astype(np.int64)
+    return numbers
+
+
+def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.uint64]:
+    """What the bucket, or the key group, of each row goes by: a hash of its arguments at the route's positions, or of
+    all that it is.
 
     It depends on the values alone, in every process and version: numbers go by value, texts by their characters. What
-    misses the key, or has a value of another type, has a bucket too.
+    misses the key, or has a value of another type, has a hash too.
     """
     named: list[tuple[str, str]] = [(a.name, a.type) for a in schema.attributes]
     if route == "whole":
@@ -70,14 +94,12 @@ def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> In
         named = [named[position] for position in route]
     there = [(name, type) for name, type in named if name in table.columns]
     if not there:
-        return np.zeros(table.height, np.int64)
-    hashed = hashes([table[name] for name, _ in there], [type for _, type in there])
-    numbers: Ints = (hashed % np.uint64(count)).astype(np.int64)
-    return numbers
+        return np.zeros(table.height, np.uint64)
+    return hashes([table[name] for name, _ in there], [type for _, type in there])
 
 
 def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uint64]:
-    """What the bucket of each row goes by: a hash of its values in these columns."""
+    """A hash of each row's values in these columns."""
     hashed = np.zeros(len(columns[0]), np.uint64)
     for series, type in zip(columns, types, strict=True):
         _fold(hashed, hash_words(series, type))

@@ -244,12 +244,10 @@ def _bound(value: int | float | None, type: str) -> str:
 def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
     """The name of a column that there must be."""
     if name not in columns:
-        there = ", ".join(columns.names)
-        raise CepError(
-            f"the table of `{schema.name}` has no column `{name}`; it has {there or 'none'}",
-            hint="columns: `start` and `end` in microseconds, and one an attribute",
-            code="column",
-        )
+        there = ", ".join(columns.names) or "none"
+        hint = "columns: `time`, or `start` and `end`, in microseconds, and one an attribute; `cep.Engine` takes "
+        hint += "tables whose times are as the program declares them"
+        raise CepError(f"the table of `{schema.name}` has no column `{name}`; it has {there}", hint=hint, code="column")
     return name
 
 

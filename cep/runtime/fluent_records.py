@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from cep.core.fluents import BOUNDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS
+from cep.core.fluents import BOUNDS, OWN_END, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS
 from cep.core.relation import END, FIRST, START, Table, rows
 from cep.core.schema import Schema
 from cep.core.values import MISSING
@@ -80,11 +80,11 @@ def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
 
 def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
     """Which records that are `late` close one that is open: they count by their end, and say so from here on."""
-    end, start = table[-3], table[-1]
+    end, start = table[OWN_END], table[-1]
     some: Bools = late & (end != MISSING) & (start == MISSING)
     if not some.any():
         return some
-    arguments = table[FIRST:-3]
+    arguments = table[FIRST:OWN_END]
     known = [*_open(parts, name), (arguments[:, end == MISSING], table[START, end == MISSING])]
     rows_ = np.concatenate([np.concatenate([each, times[None]]) for each, times in known], axis=1)
     mine = np.concatenate([arguments[:, some], table[START, some][None]])
@@ -101,8 +101,8 @@ def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
     """The open records that have been taken: arguments, a column each, and starts."""
     found = []
     for table in parts.buffer.waiting.get(name, ()):
-        still = (table[-3] == MISSING) & (rows(table) > 0)
-        found.append((table[FIRST:-3, still], table[START, still]))
+        still = (table[OWN_END] == MISSING) & (rows(table) > 0)
+        found.append((table[FIRST:OWN_END, still], table[START, still]))
     plan = parts.plan
     for unit, goal in parts.machine.goals():
         if not isinstance(unit, int) or not (node := plan.nodes[unit]).properties().records:

@@ -21,11 +21,11 @@ from cep.operators.goals.contract import (
     FixpointGoal,
     KnowledgeGoal,
     KnowsHeld,
-    RecordKeeper,
     RecursiveGoal,
+    Takes,
     TimedGoal,
 )
-from cep.operators.goals.fluents.change_tables import changes_in, decided
+from cep.operators.goals.fluents.change_tables import changes_in, decided, due
 from cep.operators.goals.fluents.stretches import changed_in, clipped
 from cep.plan.order import PlanUnit
 from cep.runtime.recursion import Cycle, CyclePart, Reader
@@ -39,9 +39,8 @@ recursion counts as one that never ends."""
 class FormulaCycle:
     """A cycle of formulas. `settling`: the units that give what its fluents come to; `timed`: those of which time alone
     changes what they give, `following`: the knowledge does; `outside`: the goals that what comes in comes from,
-    `negated`: those of them that NOT asks; `counting`: the units that count what supports their tuples; `keepers`: the
-    goals that keep records, which may end later than any event. `ahead`: it looks ahead, so that all of it is found at
-    the end of the input, back from there."""
+    `negated`: those of them that NOT asks; `counting`: the units that count what supports their tuples. `ahead`: it
+    looks ahead, so that all of it is found at the end of the input, back from there."""
 
     readers: tuple[Reader, ...]
     settling: frozenset[PlanUnit]
@@ -50,7 +49,6 @@ class FormulaCycle:
     outside: Mapping[PlanUnit, object]
     negated: frozenset[PlanUnit]
     counting: frozenset[PlanUnit]
-    keepers: Sequence[RecordKeeper]
     rules: Sequence[str]
     ahead: bool = False
 
@@ -74,6 +72,16 @@ class FormulaRecursion(Cycle):
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
 
+    @property
+    def takes(self) -> Takes:
+        """See `cep.runtime.machine_part`."""
+        return self.from_elsewhere()
+
+    def due(self) -> int | None:
+        """See `cep.runtime.machine_part`."""
+        code = min((goal.next_change() for goal in self.timed), default=INFINITE)
+        return None if code == INFINITE else due(code, self.late)
+
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
         """Add to `outputs` what every unit of the cycle gives."""
         first, last = self._first(outputs), decided(frontier, self.late)
@@ -85,10 +93,9 @@ class FormulaRecursion(Cycle):
             if not self._grow(outputs, -INFINITE, last, frontier.earliest):
                 self._grow(outputs, 2 * frontier.earliest, last, BEGINNING)
         else:
-            latest = max([frontier.latest, *(keeper.latest for keeper in self.cycle.keepers)])
-            if not self._grow(outputs, first, last, latest):
+            if not self._grow(outputs, first, last, frontier.latest):
                 self.unending = True
-                frontier = frontier.until(latest + self.late)
+                frontier = frontier.until(frontier.latest + self.late)
                 last = decided(frontier, self.late)
                 if first > last:
                     return

@@ -6,12 +6,14 @@ A stage that runs in buckets (`cep.plan.partition`) deals rows by arguments; the
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
@@ -27,36 +29,46 @@ from cep.plan.order import PlanUnit
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.rules.expressions.typed import common_type
-from cep.runtime.buckets import buckets, hashes
+from cep.runtime.buckets import bucket_of, hashes, row_hashes
 from cep.runtime.decode import decoded_series
 
 Key = tuple[Value, ...]
 """The values of the arguments by which rows are dealt, in the order of `Stage.inputs`."""
 
 
+class HashedKeys(ABC):
+    """Keys that are selected by their hash (`cep.runtime.buckets.hashes`)."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def chosen(self, hashed: NDArray[np.uint64]) -> Bools:
+        """Which hashes are those of such keys."""
+
+    def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
+        """Which keys, of these columns, are among them."""
+        return self.chosen(hashes(columns, types))
+
+    def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
+        """The same of rows that are dealt by all that they are."""
+        return self.chosen(row_hashes(table, schema, "whole"))
+
+
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(HashedKeys):
     """The keys that are in all of these buckets, each (number, of how many): those of `((1, 4), (3, 8))` go from bucket
     1 to bucket 3 where there are to be 8 instead of 4."""
 
     buckets: tuple[tuple[int, int], ...]
 
-    def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
-        """Which keys, of these columns, are in it."""
-        hashed, in_share = hashes(columns, types), np.ones(len(columns[0]), np.bool_)
+    def chosen(self, hashed: NDArray[np.uint64]) -> Bools:
+        in_share = np.ones(len(hashed), np.bool_)
         for number, count in self.buckets:
-            in_share &= hashed % np.uint64(count) == number
-        return in_share
-
-    def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
-        """The same of rows that are dealt by all that they are."""
-        in_share = np.ones(table.height, np.bool_)
-        for number, count in self.buckets:
-            in_share &= buckets(table, schema, "whole", count) == number
+            in_share &= bucket_of(hashed, count) == number
         return in_share
 
 
-KeySelection = Collection[Key] | Share
+KeySelection = Collection[Key] | HashedKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,14 @@ class KeyedStage:
                 hint="`cep plan` lists its stages; give the number of one that runs by key",
                 code="key",
             )
+
+    @classmethod
+    def of(cls, plan: Plan, number: int | None) -> KeyedStage:
+        """The same, found once for all engines of a plan."""
+        if number not in plan.keyed:
+            plan.keyed[number] = cls(plan, number)
+        found: KeyedStage = plan.keyed[number]
+        return found
 
     @cached_property
     def _ways(self) -> list[Copartitioned]:
@@ -173,7 +193,7 @@ class KeyedStage:
 
     def _rules(self, node: int) -> list[str]:
         rules = [self.plan.rules.rules[number] for number in sorted(self.plan.users[node])]
-        return [f"`{rule.label}`" if rule.label else f"line {rule.span.line}" for rule in rules]
+        return [f"`{rule.label}`" if rule.label else self.plan.source.line_name(rule.span.line) for rule in rules]
 
     def selection(self, sides: Sequence[KeySide], keys: KeySelection, pool: Pool) -> StateKeys:
         """The keys as a goal sees them."""
@@ -182,7 +202,7 @@ class KeyedStage:
 
 def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Ints], Bools]:
     """Which rows of columns of these types are of these keys: of those that have so many values."""
-    if isinstance(keys, Share):
+    if isinstance(keys, HashedKeys):
         return lambda table: keys.holds(
             [decoded_series(table[:, i], type, pool) for i, type in enumerate(types)], types
         )

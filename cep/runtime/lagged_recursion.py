@@ -6,7 +6,7 @@ step:  changes and events from outside -> of each piece first what lags gives, t
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -16,7 +16,7 @@ from cep.core.fluents import BEGINS, ENDS
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, START, Table, concat, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import BoundedGoal, Goal, KnowsHeld, LaggingGoal, RecordKeeper, kept
+from cep.operators.goals.contract import BoundedGoal, Goal, KnowsHeld, LaggingGoal, kept
 from cep.operators.goals.fluents.stretches import clipped
 from cep.plan.order import PlanUnit
 from cep.runtime.formula_recursion import MOST, FormulaRecursion
@@ -46,8 +46,7 @@ class LaggedCycle:
     """A cycle, cut where it lags. `after`: units whose results begin just after what they take; `back`: those that look
     back, by `lag` microseconds at least; `parts`: all else in order. `events`: the goals by whose time events go on;
     `extents`: those of its fluents, which are given so `late`; `outside`: what formulas that are a cycle at one time
-    ask from outside; `whole`: NOT or AGGREGATE lies on it; `keepers`: goals of records, which may end later than any
-    event."""
+    ask from outside; `whole`: NOT or AGGREGATE lies on it."""
 
     readers: tuple[Reader, ...]
     after: tuple[Reader, ...]
@@ -59,7 +58,6 @@ class LaggedCycle:
     outside: Mapping[PlanUnit, HeldOutside]
     late: int
     whole: bool
-    keepers: Sequence[RecordKeeper]
 
 
 class LaggedRecursion(Cycle):
@@ -88,8 +86,7 @@ class LaggedRecursion(Cycle):
         if frontier.watermark < END_OF_TIME:
             run.to(frontier)
         else:
-            latest = max([frontier.latest, *(keeper.latest for keeper in self.cycle.keepers)])
-            run.to(frontier.until(latest + self.cycle.late), rest=False)
+            run.to(frontier.until(frontier.latest + self.cycle.late), rest=False)
             states = kept(goal.snapshot() for goal in self.goals)
             counts = {unit: len(tables) for unit, tables in run.made.items()}
             if not run.to(frontier, MOST):  # it never ends, so it goes to the latest time alone

@@ -6,6 +6,8 @@ step:  for every group, what its inputs gave -> what it gives
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from time import perf_counter_ns
 from typing import cast
 
@@ -13,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.components import components
-from cep.core.errors import CepError
-from cep.core.fluents import EDGES, TRANSITIONS
-from cep.core.relation import END, Table, rows, slice_until
+from cep.core.errors import NOWHERE, CepError
+from cep.core.fluents import EDGES, OWN_END, RECORDS, TRANSITIONS
+from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
 from cep.operators.goals.contract import Arrays, FixpointGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
@@ -28,6 +30,7 @@ from cep.runtime.formula_recursion import FormulaCycle, FormulaRecursion
 from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import MachinePart, SingleGoal
 from cep.runtime.recursion import CyclePart, Reader, Recursion
+from cep.runtime.schedule import Schedule
 from cep.runtime.stretch_recursion import StretchRecursion
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
@@ -54,6 +57,17 @@ class Machine:
                 continue
             compiled = builder.cycle(group) if fast_recursion else None
             self.parts.append(self._cycle(group, max_derivations) if compiled is None else compiled)
+        self.schedule = Schedule(self.parts, {unit for unit in self.widths if self._follows(unit)})
+        self.nothing = {unit: empty(width) for unit, width in self.widths.items()}
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The events that steps give, in this order."""
+        return tuple(self._places)
+
+    @given.setter
+    def given(self, events: Sequence[str]) -> None:
+        self._places = {event: place for place, event in enumerate(events)}
 
     def _single(self, unit: PlanUnit) -> SingleGoal:
         if isinstance(unit, str):
@@ -78,7 +92,7 @@ class Machine:
         parts: list[MachinePart] = []
         inside = {unit: each.goal for unit, each in ahead.items()}
         asked = {other for units, cycle in lags.parts if cycle for unit in units for other in self._reads(unit)}
-        outside = {unit: HeldOutside(goal) for unit, goal in self.goals() if unit in asked}
+        outside = {unit: HeldOutside(goal) for unit, goal in self._goals() if unit in asked}
         for units, cycle in lags.parts:
             known = {**outside, **inside}
             part = self._formulas(Group(units, True), max_derivations, known) if cycle else self._single(units[0])
@@ -101,7 +115,6 @@ class Machine:
             outside,
             max(cast(FixpointGoal, goal).late for goal in extents),
             next(wholes_of_formulas(group.units, self.plan.nodes, self._reads), None) is not None,
-            self._record_keepers(),
         )
         return LaggedRecursion(cycle_, self.widths)
 
@@ -132,14 +145,24 @@ class Machine:
         follows = not isinstance(unit, str) and self.plan.nodes[unit].properties().follows
         return follows and self.builder.knowledge is not None
 
+    def _written(self, number: int) -> str:
+        """A rule as it may be found: its label, or its first line; of what nobody wrote the fluent."""
+        head, rule = self.plan.heads[number], self.plan.rules.rules[number]
+        if head.label is not None:
+            return head.label
+        if rule.span == NOWHERE:
+            fluent = self.plan.schemas[head.event].fluent
+            return head.event if fluent is None else fluent.name
+        return self.plan.source.line(rule.span.line)[rule.span.column - 1 :].strip()
+
     def _formulas(
         self, group: Group, max_derivations: int, outside: Mapping[PlanUnit, object] | None = None
     ) -> FormulaRecursion:
         steps = {unit: self._single(unit) for unit in group.units}
         settling = frozenset(filter(self._settles, group.units))
         sequence = components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
-        outside = dict(self.goals()) if outside is None else dict(outside)
-        rules = [head.label or head.event for head in self.plan.heads if head.event in steps]
+        outside = dict(self._goals()) if outside is None else dict(outside)
+        rules = [self._written(number) for number, head in enumerate(self.plan.heads) if head.event in steps]
         timed = frozenset(filter(self._timed, group.units))
         following = frozenset(filter(self._follows, group.units))
         readers = tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence)
@@ -152,20 +175,30 @@ class Machine:
             unit for unit in group.units if isinstance(unit, int) and self.plan.nodes[unit].properties().counts
         )
         ahead = any(self.plan.nodes[unit].properties().ahead for unit in group.units if isinstance(unit, int))
-        cycle = FormulaCycle(
-            readers, settling, timed, following, outside, negated, counting, self._record_keepers(), rules, ahead
-        )
+        cycle = FormulaCycle(readers, settling, timed, following, outside, negated, counting, rules, ahead)
         return FormulaRecursion(cycle, self.widths, max_derivations)
 
+    @cached_property
     def _record_keepers(self) -> list[RecordKeeper]:
-        """The goals so far that keep records."""
+        """The goals that keep records."""
         return [
             cast(RecordKeeper, goal)
-            for unit, goal in self.goals()
+            for unit, goal in self._goals()
             if isinstance(unit, int) and self.plan.nodes[unit].properties().records
         ]
 
     # --- stepping ---
+
+    def _to_the_latest(self, inputs: Mapping[str, Table], frontier: Frontier) -> Frontier:
+        """At the end of the input what goes on by itself goes to the latest end in it, also of a record of a fluent,
+        which may end later than any event."""
+        if frontier.watermark < END_OF_TIME:
+            return frontier
+        schemas = self.plan.schemas
+        records = [name for name in inputs if (of := schemas[name].fluent) is not None and of.part == RECORDS]
+        ends = [int(inputs[name][OWN_END].max()) for name in records if rows(inputs[name])]
+        latest = max([frontier.latest, *ends, *(keeper.latest for keeper in self._record_keepers)])
+        return replace(frontier, latest=latest)
 
     def step(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[str, list[Table]]:
         """What the input events, sorted and all ending after the last watermark, lead to up to `frontier`.
@@ -173,12 +206,14 @@ class Machine:
         Gives the new occurrences of every derived event that has any, a table a slice.
         """
         collected: dict[str, list[Table]] = {}
+        frontier = self._to_the_latest(inputs, frontier)
         for pieces, until in slices(inputs, frontier.watermark):
             outputs = self._slice(pieces, frontier.until(until))
-            for event in self.given:
+            ran = (event for event in outputs if isinstance(event, str) and event in self._places)
+            for event in sorted(ran, key=self._places.__getitem__):
                 if rows(outputs[event]):
                     collected.setdefault(event, []).append(outputs[event])
-        if frontier.watermark >= END_OF_TIME and any((goal.due() or 0) > END_OF_TIME for _, goal in self.goals()):
+        if frontier.watermark >= END_OF_TIME and any((goal.due() or 0) > END_OF_TIME for _, goal in self._goals()):
             raise CepError(
                 "the end of time has come, 146 thousand years from 1970, and a deadline lies behind it",
                 hint="deadlines that follow from each other add up; one that begins itself anew never ends",
@@ -187,11 +222,15 @@ class Machine:
         return collected
 
     def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[PlanUnit, Table]:
-        outputs: dict[PlanUnit, Table] = {}
-        made, spent = self.made, self.spent
+        outputs = _Given(self.nothing)
+        made, spent, schedule = self.made, self.spent, self.schedule
         began = perf_counter_ns()
-        for part in self.parts:
-            if part.run(inputs, outputs, frontier, made):
+        schedule.begin(inputs, frontier.watermark)
+        while (number := schedule.next()) is not None:
+            part = self.parts[number]
+            worked = part.run(inputs, outputs, frontier, made)
+            schedule.ran(number, outputs)
+            if worked:
                 now = perf_counter_ns()
                 spent[part.unit] += now - began
                 began = now
@@ -219,7 +258,7 @@ class Machine:
             fluent = self.plan.schemas[head.event].fluent
             if fluent is not None and fluent.part == EDGES and fluent.name in self.plan.schemas:
                 fluents.setdefault(head.child, []).append(fluent.name)
-        for unit, goal in self.goals() if fluents else ():
+        for unit, goal in self._goals() if fluents else ():
             for name in fluents.get(unit, ()):
                 table = cast(Holder, goal).open(ended)
                 if rows(table):
@@ -231,14 +270,23 @@ class Machine:
     def take_counts(self) -> list[Count]:
         """What each unit has done since the last call; those that did nothing and hold nothing are left out."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
-        sizes = {counted.get(unit, unit): goal.size for unit, goal in self.goals()}
+        sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
         found = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
         self.spent = dict.fromkeys(self.spent, 0)
         return [one for one in found if one.made or one.time or one.rows]
 
     def goals(self) -> list[tuple[PlanUnit, Goal]]:
-        """Every goal with its unit, in an order that the plan alone decides."""
+        """Every goal with its unit, in an order that the plan alone decides. Who asks may change what they hold, but
+        not once the machine has made a step since; then `touched` says so."""
+        self.touched()
+        return self._goals()
+
+    def touched(self) -> None:
+        """Somebody has changed what goals hold."""
+        self.schedule.forget()
+
+    def _goals(self) -> list[tuple[PlanUnit, Goal]]:
         return [each for part in self.parts for each in part.goals_by_unit()]
 
     def evict(self, frontier: Frontier) -> None:
@@ -248,11 +296,11 @@ class Machine:
 
     def snapshot(self) -> list[pa.RecordBatch]:
         """The state of every goal, in that order."""
-        return [goal.snapshot() for _, goal in self.goals()]
+        return [goal.snapshot() for _, goal in self._goals()]
 
     def states(self) -> list[Arrays]:
         """The same as arrays, which the goals may change later."""
-        return [goal.as_arrays() for _, goal in self.goals()]
+        return [goal.as_arrays() for _, goal in self._goals()]
 
     def needed(self, frontier: Frontier) -> list[Arrays]:
         """The same without what nothing later than the frontier can need."""
@@ -260,7 +308,7 @@ class Machine:
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Take on the states of a snapshot of the same plan. CepError: they are of another."""
-        demand(len(batches) == len(self.goals()))
+        demand(len(batches) == len(self._goals()))
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
 
@@ -282,21 +330,34 @@ class Machine:
 
     def codes(self) -> list[Ints]:
         """All pool codes that any goal holds."""
-        return [codes for _, goal in self.goals() for codes in goal.codes()]
+        return [codes for _, goal in self._goals() for codes in goal.codes()]
 
     def coded(self) -> list[Ints]:
         """Numbers in goals that are pool codes for certain."""
-        return [codes for _, goal in self.goals() for codes in goal.coded()]
+        return [codes for _, goal in self._goals() for codes in goal.coded()]
 
     def names(self) -> list[Ints]:
         """The identities of all that waits in any goal."""
-        return [names for _, goal in self.goals() for names in goal.names()]
+        return [names for _, goal in self._goals() for names in goal.names()]
 
     @property
     def size(self) -> tuple[int, int]:
         """Occurrences that wait anywhere, and the bytes they take."""
-        sizes = [goal.size for _, goal in self.goals()]
+        sizes = [goal.size for _, goal in self._goals()]
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
+
+
+class _Given(dict[PlanUnit, Table]):
+    """What units give in a slice: those that have not run give nothing."""
+
+    __slots__ = ("nothing",)
+
+    def __init__(self, nothing: Mapping[PlanUnit, Table]) -> None:
+        super().__init__()
+        self.nothing = nothing
+
+    def __missing__(self, unit: PlanUnit) -> Table:
+        return self.nothing[unit]
 
 
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Goal
+from cep.operators.goals.contract import Goal, Takes, Untimed
 from cep.plan.order import PlanUnit
 
 
@@ -20,6 +20,20 @@ class MachinePart(Protocol):
         """The unit under which its time is counted."""
         ...
 
+    @property
+    def gives(self) -> Collection[PlanUnit]:
+        """The units whose rows it adds to the outputs."""
+        ...
+
+    @property
+    def takes(self) -> Takes | None:
+        """What it has something to do for; None: it is asked at every step."""
+        ...
+
+    def due(self) -> int | None:
+        """When time alone makes something of what waits in it, as its goals say. Only that it runs changes that."""
+        ...
+
     def run(
         self,
         inputs: Mapping[str, Table],
@@ -28,7 +42,7 @@ class MachinePart(Protocol):
         made: dict[PlanUnit, int],
     ) -> bool:
         """Add to `outputs` what each of its units gives, and to `made` how many rows these are. False: there was
-        nothing to do."""
+        nothing to do. What has given nothing need not be in `outputs`, which then has no rows for it."""
         ...
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
@@ -81,6 +95,21 @@ class SingleGoal(GoalByGoal):
     event: str | None
     width: int
 
+    @property
+    def gives(self) -> tuple[PlanUnit, ...]:
+        """See `MachinePart`."""
+        return (self.unit,)
+
+    @property
+    def takes(self) -> Takes:
+        """See `MachinePart`."""
+        timed = getattr(type(self.goal), "due", None) is not Untimed.due
+        return Takes(self.reads, () if self.event is None else (self.event,), timed)
+
+    def due(self) -> int | None:
+        """See `MachinePart`."""
+        return self.goal.due()
+
     def run(
         self,
         inputs: Mapping[str, Table],
@@ -93,7 +122,10 @@ class SingleGoal(GoalByGoal):
         if self.event is not None:
             own = inputs.get(self.event)
             tables.insert(0, empty(self.width) if own is None else own)
-        if not any(t.shape[1] for t in tables):
+        for table in tables:
+            if table.shape[1]:
+                break
+        else:
             due = self.goal.due()
             if due is None or due > frontier.watermark:
                 outputs[self.unit] = empty(self.width)

@@ -56,6 +56,11 @@ class EngineOutput:
         fluent = replace(schema.fluent, part=CHANGES) if self.plan.changes else schema.fluent
         return fluent.name, replace(self.plan.schemas[fluent.name], fluent=fluent)
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The tables of the plan that are given, and not only help."""
+        return tuple(name for name in self.plan.derived if name not in self._hidden)
+
     def shown(self, made: Mapping[str, list[Table]]) -> dict[str, list[Table]]:
         """What was made, without what only helps to say what the program means."""
         return {name: tables for name, tables in made.items() if name not in self._hidden}

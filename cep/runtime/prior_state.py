@@ -123,7 +123,7 @@ def rules_with(
         goals = {names[n] for n in nodes if properties[n].remembers or properties[n].once}
         if goals and (rules is None or number in rules):
             rule = plan.rules.rules[number]
-            name = rule.label or f"line {rule.span.line}: {rule.event}"
+            name = rule.label or f"{plan.source.line_name(rule.span.line)}: {rule.event}"
             found[name] = found.get(name, frozenset()) | goals
     return found
 

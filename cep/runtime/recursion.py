@@ -8,7 +8,7 @@ both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from cep.core.intervals import FOLLOWS
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival, first_of_equal, take
-from cep.operators.goals.contract import Goal
+from cep.operators.goals.contract import Goal, Takes
 from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import GoalByGoal
 
@@ -47,6 +47,26 @@ class Cycle(GoalByGoal, ABC):
         self.parts = parts
         self.inside = {unit for part in parts for unit, *_ in part.units}
         self.unit: PlanUnit = min(unit for unit in self.inside if isinstance(unit, int))
+
+    @property
+    def gives(self) -> Collection[PlanUnit]:
+        """See `cep.runtime.machine_part`."""
+        return self.inside
+
+    @property
+    def takes(self) -> Takes | None:
+        """See `cep.runtime.machine_part`."""
+        return None
+
+    def due(self) -> int | None:
+        """See `cep.runtime.machine_part`."""
+        return None
+
+    def from_elsewhere(self) -> Takes:
+        """Rows of units that do not lie on the cycle, and of events that are on it; and their time."""
+        readers = [each for part in self.parts for each in part.units]
+        units = dict.fromkeys(other for _, _, reads, _ in readers for other in reads if other not in self.inside)
+        return Takes(tuple(units), tuple(event for *_, event in readers if event is not None), True)
 
     @abstractmethod
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
@@ -95,6 +115,15 @@ class Recursion(Cycle):
         self.limit = max_derivations
         self.rules = rules
         self.goals = [goal for part in parts for _, goal, _, _ in part.units]
+
+    @property
+    def takes(self) -> Takes:
+        """See `cep.runtime.machine_part`."""
+        return self.from_elsewhere()
+
+    def due(self) -> int | None:
+        """See `cep.runtime.machine_part`."""
+        return min((due for goal in self.goals if (due := goal.due()) is not None), default=None)
 
     def step(self, inputs: Mapping[str, Table], outputs: dict[PlanUnit, Table], frontier: Frontier) -> None:
         """Add to `outputs` what every unit of the cycle gives."""

@@ -21,6 +21,9 @@ VERSION = 2
 BEFORE = 1
 """The version without a seal, which is still read."""
 
+IN_PARTITIONS = " in partitions"
+"""Behind the fingerprint of a program: the snapshot is of an engine with workers."""
+
 _LENGTH = 8  # bytes of the header's own length
 
 
@@ -37,6 +40,11 @@ def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.Reco
     header, rest = _read(blob)
     lengths = header["lengths"]
     if header["program"] != (program or header["program"]):
+        other = str(header["program"])
+        if program is not None and (other == program + IN_PARTITIONS or other + IN_PARTITIONS == program):
+            here, there = ("with", "without") if program.endswith(IN_PARTITIONS) else ("without", "with")
+            hint = f"restore it {there} workers; an engine {here} them begins anew"
+            raise CepError(f"the snapshot is of an engine {there} workers", hint=hint, code="snapshot")
         raise CepError(
             "the snapshot is of another program",
             hint="restore it with the rules, facts and knowledge it was made with",

@@ -22,7 +22,7 @@ from cep.core.values import MISSING, Ints
 from cep.operators.goals.contract import Goal, Translation, demand, from_arrow, to_arrow
 from cep.runtime import snapshot
 from cep.runtime.decode import table_frame
-from cep.runtime.keyed_stage import KeyedStage, KeySelection, KeySide, Share
+from cep.runtime.keyed_stage import HashedKeys, KeyedStage, KeySelection, KeySide, Share
 from cep.runtime.parts import EngineParts, coded
 
 
@@ -115,7 +115,7 @@ class StateByKey:
         table = concat(tables)
         if route == "whole":  # no goal that remembers takes it
             mine = np.zeros(rows(table), np.bool_)
-            if isinstance(keys, Share):
+            if isinstance(keys, HashedKeys):
                 mine = keys.whole(table_frame(table, schema, self.parts.pool), schema)
             others_rows = ~mine
         else:

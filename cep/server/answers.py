@@ -95,7 +95,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     name, sender = document.parse_sender(
         options.alerts.sender or outbox.remembered("sender", document.own_name(options.retention.base))
     )
-    origin = Publisher(options.rules.name, options.retention.base, sender, options.alerts.status, name)
+    origin = Publisher(options.name, options.retention.base, sender, options.alerts.status, name)
     stream = Stream(outbox, options.alerts.status)
     scene = Scene(service, Gazette.of(program.known))
     scene.begin(service.identified(engine.held_now()))
@@ -140,7 +140,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     app = application(
         routers,
         Limits(token, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
-        title=f"semcep: {options.rules.name}",
+        title=f"semcep: {options.name}",
         trouble=partial(_trouble, run, history, store),
         lost=lambda: program.sources.lost,
         registry=registry,
@@ -179,11 +179,11 @@ def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadL
 def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> Service:
     engine, alert_engine = program.engine, program.alert_engine
     if alert_engine is None:
-        return Service(engine, program.text, options.rules.name, stats)
+        return Service(engine, program.text, options.name, stats)
     for name in sorted({alert.name for alert in engine.alerts if alert.event not in engine.outputs}):
         text = f"alert {name}: its event is read, not derived, so it is not in the folder"
         options.log("alert", text, "warning")
-    return Relay(engine, program.text, options.rules.name, stats, alert_engine)
+    return Relay(engine, program.text, options.name, stats, alert_engine)
 
 
 def _questions(

@@ -19,7 +19,7 @@ from cep.app.cli_options import (
     InputOptions,
     Logging,
     PlaceOptions,
-    RuleFile,
+    RuleFiles,
 )
 from cep.app.command_line import option_values
 from cep.app.durations import duration, refuse, refuse_longer_lateness
@@ -241,7 +241,7 @@ class LogOptions:
 class ServeOptions:
     """The options of `cep serve`, as they were given."""
 
-    rules: RuleFile
+    rules: RuleFiles
     source: ServerInputOptions
     place: PlaceOptions
     server: ServerOptions
@@ -252,6 +252,11 @@ class ServeOptions:
     evaluation: EvaluationOptions
     knowledge: ChangingKnowledgeOptions
     logging: LogOptions
+
+    @property
+    def name(self) -> str:
+        """What the program is called: its files."""
+        return ", ".join(path.name for path in self.rules)
 
     @property
     def log(self) -> Log:

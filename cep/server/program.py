@@ -76,7 +76,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         engine.refuse_endless("a live input")
         compile_at_once()
     silence = _silence(options, live)
-    warn(warnings_of(engine, options.rules, options.knowledge.predicates), options.rules, options.log)
+    warn(warnings_of(engine, source.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
     folder = _folder(options, engine, stack)
     journaled_input = options.retention.state is not None and live

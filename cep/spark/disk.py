@@ -42,6 +42,9 @@ SPARK = "spark"
 BUCKETS = "buckets"
 """The folder of the states of buckets (`cep.spark.state.bucket_states`)."""
 
+HANDED = "handed"
+"""The folder of what one task of a micro-batch hands to another (`cep.spark.handover`)."""
+
 OUTGOING = "outgoing"
 """The folder of the sink where derived events go to a broker (`cep.spark.sink.relay`)."""
 

@@ -1,4 +1,4 @@
-"""A program as a streaming query: a source, the stages one after another, a sink."""
+"""A program as a streaming query: its stream is what tasks read, and each micro-batch is run as plain jobs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cep.spark.disk import FILES, OUTGOING, holder
-from cep.spark.driver.query import watched
-from cep.spark.processor import stepped
+from cep.spark import handover
+from cep.spark.disk import FILES, HANDED, OUTGOING, holder
+from cep.spark.micro_batch import MicroBatches
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import WORLD, Stretch
-from cep.spark.sink.file_sink import FileSinkOptions, sink
+from cep.spark.shuffle_blocks import Stretch
+from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.source import kafka_connector
 from cep.spark.source.data_source import SparkSourceOptions, source
+from cep.spark.spark_files import put_aside_state
 from cep.spark.stage_task import GenerationStart, StageWork
+from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.migration import FIRST, Generation
+from cep.spark.tasks import QueryWork
 from cep.spark.ways_task import WaysWork
 from connectors.inputs import Input
 
@@ -68,13 +71,14 @@ class Job:
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """Start the query: over what is there, or until it is stopped."""
-    closing = job.closing and not follow
-    journal = str(Path(job.checkpoint) / FILES)
+    closing, folder = job.closing and not follow, Path(job.checkpoint)
+    handed = folder / HANDED
+    handover.begin(handed)
     files = SparkSourceOptions.of(
         job.program,
         job.inputs,
         job.input_format,
-        journal,
+        str(folder / FILES),
         job.limit,
         closing,
         job.dead,
@@ -88,46 +92,38 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     found = source(files)
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
-    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead)
+    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead, str(handed))
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
-    blocks = derived(records, job)
-    schemas = {event: job.program.outputs[event] for event in job.wanted}
-    folder, merged = Path(job.checkpoint), job.program.merged if job.program.window is None else frozenset[str]()
-    run, passing = holder(folder), Path(job.output) == folder / OUTGOING
-    own, first = job.generation.spark(folder), job.generation.first
-    meanings = None if job.program.window is None else job.program.meanings
-    places = job.checkpoint, run, passing, own.name, first
-    to = sink(FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings))
-    spark.dataSource.register(to)
-    writer = world(blocks, job.program).writeStream.outputMode("append").format(to.name())
-    beside = f"file://{own}"  # whatever the cluster's own file system is
-    writer = writer.option("checkpointLocation", beside)
+    late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
+    stream = records.withWatermark("time", f"{late} milliseconds")
+    own, states = job.generation.spark(folder), job.generation.states(folder)
+    begin(states, job.mark)
+    notes = BatchNotes(states, earlier=put_aside_state(own))
+    writer = stream.writeStream.foreachBatch(MicroBatches(spark, _work(job, states, str(handed)), own, notes))
+    writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
     if follow:
         return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
     return writer.trigger(availableNow=True).start()
 
 
-def derived(records: DataFrame, job: Job) -> DataFrame:
-    """The blocks that all stages make of those of the source, which have a `time`."""
-    late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
-    blocks = records.withWatermark("time", f"{late} milliseconds").drop("time")
-    run, folder, generation = uuid.uuid4().hex, Path(job.checkpoint), job.generation
-    states = generation.states(folder)
-    begin(states, job.mark)
-    start = generation.start
+def _work(job: Job, states: Path, handed: str) -> QueryWork:
+    """What the tasks of the query do."""
+    program, generation, folder = job.program, job.generation, Path(job.checkpoint)
+    run, start = uuid.uuid4().hex, generation.start
     beginning = None if start is None else GenerationStart(generation.number, start, generation.before(folder))
-    for stage in job.program.stages:
+    stages = []
+    for stage in program.stages:
         own = BucketStates(str(states), stage.number)
         out = job.wanted, job.dead, own, beginning, job.times, job.stretch
-        blocks = stepped(blocks, StageWork(job.program, stage.number, run, *out))
-    if job.program.window is not None and job.program.merged:
-        own = BucketStates(str(states), len(job.program.stages) + 1)
-        blocks = stepped(blocks, WaysWork(job.program, run, own))
-    return watched(blocks)
-
-
-def world(blocks: DataFrame, program: ShippedProgram) -> DataFrame:
-    """The blocks that go to the sink; those that may hold identical occurrences are in one partition."""
-    found = blocks.filter(f"stage = {WORLD}").select("key", "event", "rows")
-    return found.repartition("key") if program.merged and program.window is None else found
+        stages.append(StageWork(program, stage.number, run, *out))
+    ways = None
+    if program.window is not None and program.merged:
+        ways = WaysWork(program, run, BucketStates(str(states), len(stages) + 1))
+    schemas = {event: program.outputs[event] for event in job.wanted}
+    merged = program.merged if program.window is None else frozenset[str]()
+    passing = Path(job.output) == folder / OUTGOING
+    meanings = None if program.window is None else program.meanings
+    places = job.checkpoint, holder(folder), passing, generation.spark(folder).name, generation.first
+    sink = FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings)
+    return QueryWork(stages, ways, sink, handed)

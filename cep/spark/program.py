@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from io import BytesIO
 
 import polars as pl
 
-from cep.compile import CompileOptions, compiled
+from cep.compile import CompiledProgram, CompileOptions, compiled
 from cep.core.fluents import EDGES, HOLDS
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, partition
 from cep.plan.staged import needed
+from cep.runtime.buckets import deal
 from cep.runtime.fluent_records import tables_of
+from cep.runtime.key_groups import check_partitions, deal_groups
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
@@ -50,11 +52,12 @@ class ProgramOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
-    """A text, cut into stages, each run in `buckets` engines, or in one. `schemas`: of all tables, `inputs`: of what is
-    read, `outputs`: of what is written, `written`: under which of these names a table is written, if it is; `records`:
-    of fluents that are read the tables of their records. `program`: the fingerprint of all of it; `ticking`: the stages
-    in which something happens at certain times without input; `unending`: those in which something may go on by itself,
-    to the latest time in the input; `beginning`: those in which something begins with the first. `revises`: whether
+    """A text, cut into stages, each run in `buckets` engines, or in one; `grouped`: rows are dealt by key group, else,
+    as an earlier version did, by the hash of the key alone. `schemas`: of all tables, `inputs`: of what is read,
+    `outputs`: of what is written, `written`: under which of these names a table is written, if it is; `records`: of
+    fluents that are read the tables of their records. `program`: the fingerprint of all of it; `ticking`: the stages in
+    which something happens at certain times without input; `unending`: those in which something may go on by itself, to
+    the latest time in the input; `beginning`: those in which something begins with the first. `revises`: whether
     records may withdraw or replace others; `window`: how far behind the watermark what was derived may be withdrawn
     (microseconds), None: never; `known`: how far behind it changes of the knowledge may come; `meanings`: what each
     event means, by which the `@id` of its rows is made."""
@@ -77,10 +80,12 @@ class ShippedProgram:
     known: int = 0
     meanings: Mapping[str, str] = field(default_factory=dict)
     beginning: frozenset[int] = frozenset()
+    grouped: bool = True
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
-        """The program that `engine` runs."""
+        """The program that `engine` runs. CepError: there are no groups for so many buckets."""
+        check_partitions(buckets)
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         if engine.revises:
             stages = tuple(_dealt_by_keys(stage, engine.plan.schemas, book) for stage in stages)
@@ -109,7 +114,7 @@ class ShippedProgram:
     def engine(self, stage: int, before: PriorState | None = None) -> Engine:
         """A new engine of a stage, whose time only `advance` moves; with the state `before` of another program."""
         running = replace(self.options.running, lateness=None, stage=stage, before=before)
-        return Engine(compiled(self.text, self.name, self.options.unpacked), running)
+        return Engine(_compiled(self), running)
 
     def bare(self) -> ShippedProgram:
         """The same without what only engines need."""
@@ -134,6 +139,11 @@ class ShippedProgram:
         """In how many buckets a stage runs."""
         return self.buckets if stage.keyed else 1
 
+    def dealt(self, stage: Stage, tables: Mapping[str, pl.DataFrame]) -> Sequence[Mapping[str, pl.DataFrame]]:
+        """The tables that each bucket of a stage takes."""
+        way = deal_groups if self.grouped else deal
+        return way(stage, tables, self.schemas, self.count(stage))
+
     def owner(self, event: str) -> int:
         """The stage that reports refused rows of the event: the first one that takes it from outside."""
         return min(stage.number for stage in self.stages if event in stage.outside)
@@ -143,6 +153,17 @@ class ShippedProgram:
         """What is written of which several buckets may derive identical occurrences."""
         found = self.scattered
         return frozenset(name for table, name in self.written.items() if table in found)
+
+
+_last: list[tuple[ShippedProgram, CompiledProgram]] = []
+"""The program that was compiled last."""
+
+
+def _compiled(program: ShippedProgram) -> CompiledProgram:
+    """A program compiled, once for all engines that a worker makes of it."""
+    if not _last or _last[0][0] is not program:
+        _last[:] = [(program, compiled(program.text, program.name, program.options.unpacked))]
+    return _last[0][1]
 
 
 def _dealt_by_keys(stage: Stage, schemas: Mapping[str, Schema], book: Dependencies) -> Stage:

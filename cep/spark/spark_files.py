@@ -1,8 +1,7 @@
 """Spark's own files in a checkpoint: read, brought to disk, and repaired where a cut of power has emptied them.
 
-Spark does not wait until its files are on disk. What a micro-batch depends on is on disk before its events count: its
-offsets, and the versions of buckets that it made. So an emptied file belongs to a micro-batch that does not count yet,
-or only says that it was done, or repeats what the versions hold.
+Spark does not wait until its files are on disk. What a micro-batch depends on, its offsets, is on disk before its
+events count. So an emptied file belongs to a micro-batch that does not count yet, or only says that it was done.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ from zlib import crc32
 
 from cep.spark.disk import SPARK, damaged_file, sync, sync_names
 
+_EARLIER = "state-of-an-earlier-version"
+
 _SUMS = b"crc\0"
 """What a file of check sums begins with; then come their block size, and the sums."""
 
 
 def sync_batch(folder: Path, batch: int) -> None:
     """Return when what Spark wrote of a micro-batch before its sink commits is on disk; of the first, all files."""
-    offsets, changes = _of(folder / "offsets", str(batch)), _of(folder / "state", f"{batch + 1}.changelog", "**/")
-    for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else (*offsets, *changes):
+    offsets = _of(folder / "offsets", str(batch))
+    for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else offsets:
         try:
             with path.open("rb+") as file:
                 sync(file)
@@ -77,6 +78,14 @@ def last(log: Path) -> int:
     return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
 
 
+def moved(folder: Path) -> int | None:
+    """The last micro-batch that has ended, if it has moved the watermark: what waits for that is yet to be stepped."""
+    done = last(folder / "commits")
+    if done < 0 or last(folder / "offsets") > done or watermark(folder, done) == planned_at(folder, done):
+        return None
+    return done
+
+
 def input_ended(folder: Path) -> bool:
     """Whether the input has ended for good, so that what comes now would be late."""
     done = last(folder / "commits")
@@ -87,6 +96,15 @@ def ends_sent(folder: Path) -> int:
     """How often the end of the input was sent until the last micro-batch that was begun."""
     begun = last(folder / "offsets")
     return 0 if begun < 0 else int(offset(folder, begun)["end"])
+
+
+def put_aside_state(folder: Path) -> bool:
+    """Whether an earlier version began the query, with stateful operators of Spark's; what these kept is put aside:
+    else Spark would look for the operators. Not while a query runs."""
+    kept = folder / "state"
+    if kept.is_dir():
+        kept.rename(folder / _EARLIER)
+    return (folder / _EARLIER).is_dir()
 
 
 def other_sources(folder: Path) -> list[str]:
@@ -123,7 +141,7 @@ def has_planned(checkpoint: Path) -> bool:
 
 def remove_spoilt(folder: Path) -> list[Path]:
     """Remove what a cut of power has spoilt: the last entries if they are empty, so that Spark repeats these
-    micro-batches; empty check sums; torn full versions, which it makes anew of the changes; and what it writes first,
+    micro-batches; empty check sums; torn full versions of an earlier version of semcep; and what it writes first,
     where that is empty. Not while a query runs. Gives what was removed."""
     gone = [path for path in folder.rglob(".*.crc") if not path.stat().st_size]
     for path in (*folder.glob("state/**/*.zip"), *folder.glob("metadata"), *folder.glob("state/**/_*/*/*")):
@@ -139,7 +157,7 @@ def remove_spoilt(folder: Path) -> list[Path]:
     return sorted(set(gone))
 
 
-def _of(folder: Path, name: str, below: str = "") -> Iterator[Path]:
+def _of(folder: Path, name: str) -> Iterator[Path]:
     """Files of that name, with their check sums."""
-    yield from folder.glob(f"{below}{name}")
-    yield from folder.glob(f"{below}.{name}.crc")
+    yield from folder.glob(name)
+    yield from folder.glob(f".{name}.crc")

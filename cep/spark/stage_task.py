@@ -1,18 +1,17 @@
 """A stage's task in a worker: it steps the engines of its buckets with the shuffle blocks that come, and keeps them.
 
-A bucket's state is its engine's snapshot, a file (`cep.spark.state.bucket_states`), and in the state store its version.
-Workers keep engines: one whose version is that of the state store goes on without its file being read.
+A bucket's state is its engine's snapshot, a file (`cep.spark.state.bucket_states`), and its version is in the note of
+the micro-batch. Workers keep engines: one of the version that is asked for goes on without its file being read.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
-from pyspark.sql import Row
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, TIE
@@ -20,10 +19,9 @@ from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.fluent_records import as_intervals
+from cep.runtime.key_groups import gather_from_buckets, gather_groups
 from cep.runtime.report import Report
 from cep.runtime.revision.revision_stats import RevisionStats
-from cep.runtime.state_by_key import gather
-from cep.spark.bucket_store import BucketStore, micro_batch
 from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
@@ -31,21 +29,29 @@ from cep.spark.shuffle_blocks import (
     FIRST,
     FIRSTS,
     LATEST,
+    ShuffleBlock,
     Stretch,
-    bucket_keys,
-    buckets_by_key,
+    for_world,
     from_stage,
     report_block,
 )
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.migration import StartingPoint
+from cep.spark.stepped import Stepped
 from cep.spark.ways import added, net, withdrawn
-from cep.spark.ways_task import KeptWays, forget_others, row_of
+from cep.spark.ways_task import KeptWays, forget_others
 from connectors.arrow_bytes import unpack
 from connectors.batch import DeadLetter
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""
+
+
+def kept_version(run: str, stage: int, bucket: int) -> int | None:
+    """The version of the engine that this worker has of a bucket of a stage; None: it has none."""
+    known = _engines.get((run, stage, bucket))
+    return None if known is None else known[0]
+
 
 LATE = "is late: the watermark has passed it"
 FINAL = "is late: what ended so long ago is final"
@@ -78,20 +84,18 @@ class StageWork:
     times: str = "iso"
     stretch: Stretch = (None, None)
 
-    def task(self, store: BucketStore) -> StageTask:
+    def task(self) -> StageTask:
         """It in a worker."""
-        return StageTask(self, store)
+        return StageTask(self)
 
 
 class StageTask:
     """A task's engines."""
 
-    def __init__(self, work: StageWork, store: BucketStore) -> None:
+    def __init__(self, work: StageWork) -> None:
         self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
         self.run, self.wanted, self.dead_letters, self.states = work.run, work.wanted, work.dead_letters, work.states
-        self.store, self.bucket_of_key, self.times = store, buckets_by_key(self.program.buckets), work.times
-        self.stretch = work.stretch
-        self.watermarks: dict[int, int] = {}
+        self.times, self.stretch = work.times, work.stretch
         self.recorded = frozenset(self.program.records.values())
         handed = self.stage.inputs.keys() - self.stage.outside
         self.several = handed & self.program.scattered if self.program.window is not None else frozenset()
@@ -103,35 +107,19 @@ class StageTask:
             if run != self.run or (stage == self.stage.number and not self.states.newest(bucket, known)):
                 del _engines[key]  # of a run that has ended, or of a bucket that other workers have gone on with
 
-    def take(self, key: int, rows: Iterable[Row], watermark: int) -> Iterator[Row]:
-        """The rows of a bucket, named by its key; those of other stages go on."""
-        mine: list[Row] = []
-        for row in rows:
-            if row.stage == self.stage.number:
-                mine.append(row)
-            else:
-                yield row
-        if mine:
-            yield from self.step(self.bucket_of_key[key], mine, watermark)
-
-    def call(self, key: int, watermark: int) -> Iterator[Row]:
-        """What time alone does in a bucket."""
-        bucket = self.bucket_of_key[key]
-        if self.watermarks.get(bucket) != watermark:
-            yield from self.step(bucket, [], watermark)
-
-    def step(self, bucket: int, rows: list[Row], watermark: int) -> Iterator[Row]:
-        """Take the rows, go on to the watermark (milliseconds, 0: there is none yet)."""
-        version, engine = self.engine(bucket)
+    def step(self, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int, batch: int) -> Stepped:
+        """Take the rows of a bucket, whose state has this version (0: none), and go on to the watermark (milliseconds,
+        0: there is none yet), in the micro-batch of this number."""
+        engine = self.engine(bucket, version)
         before = engine.revision_stats, engine.late_rows
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
         stable = max(until - (self.program.window or 0), engine.stable)
         dead, learnt = self.apply_changes(engine, rows, bucket, max(until - self.program.known, stable))
         for row in rows:
             if row.event == LATEST:
-                engine.reached_in_input(int(bytes(row.rows)))
+                engine.reached_in_input(int(row.rows))
             if row.event == FIRST:
-                begin(engine, json.loads(bytes(row.rows)), until)
+                begin(engine, json.loads(row.rows), until)
         tables, late = self.split_late(
             [row for row in rows if row.event not in (CHANGE, FIRST, LATEST)], bucket, stable
         )
@@ -152,10 +140,8 @@ class StageTask:
         write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         if not tables:
             engine.forget()
-        self.keep(bucket, version + 1, engine)
-        if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
-            self.store.call(watermark + 1)
-        self.watermarks[bucket] = watermark
+        self.keep(bucket, version + 1, engine, batch)
+        waits = (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST
         withdrawn = self.withdrawn(derived)
         report = Report.of(
             engine,
@@ -167,22 +153,22 @@ class StageTask:
             revised=self.revised(engine, bucket, *before, sum(withdrawn.values())),
             withdrawn=withdrawn,
         )
-        for one in (
-            *from_stage(self.program, self.stage, bucket, derived, self.wanted, self.stretch),
-            report_block(report, bucket_keys(1)[0]),
-        ):
-            yield row_of(one)
+        return Stepped(
+            version + 1,
+            watermark + 1 if waits else None,
+            [*from_stage(self.program, self.stage, bucket, derived), report_block(report)],
+            list(for_world(self.program, self.stage, bucket, derived, self.wanted, self.stretch)),
+        )
 
-    def engine(self, bucket: int) -> tuple[int, Engine]:
-        """The bucket's engine, and its version."""
+    def engine(self, bucket: int, version: int) -> Engine:
+        """The bucket's engine as it is in this version."""
         known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
-        version = self.store.version()
         if engine is not None and known == version:
-            return version, engine
+            return engine
         if not version:
-            return version, self.first_engine(bucket)
+            return self.first_engine(bucket)
         made = self.program.engine(self.stage.number)
-        return version, self.states.opened(
+        return self.states.opened(
             bucket, version, lambda state, segments: made.restore_segments(state, segments.names, segments.fetch)
         )
 
@@ -192,7 +178,8 @@ class StageTask:
         if beginning is None:
             return self.program.engine(number)
         start, folder = beginning.start, beginning.folder
-        if not self.stage.keyed or start.buckets in (None, count) or not start.sources[number - 1]:
+        same = start.buckets in (None, count) and start.grouped == self.program.grouped
+        if not self.stage.keyed or same or not start.sources[number - 1]:
             return self.program.engine(number, before=start.state(folder, number, bucket))
 
         def before(place: int) -> Engine | None:
@@ -200,7 +187,9 @@ class StageTask:
             return None if state is None else self.program.engine(number, before=state)
 
         engine = self.program.engine(number, before=start.only_time(folder))
-        gather(before, start.buckets, engine, bucket, count)
+        assert start.buckets is not None and self.program.grouped, "in other buckets keys are dealt by group"
+        way = gather_groups if start.grouped else gather_from_buckets
+        way(before, start.buckets, engine, bucket, count)
         engine.begin_window()
         return engine
 
@@ -233,21 +222,19 @@ class StageTask:
         ways.forget(stable)
         return {event: table for event, table in taken.items() if table.height}
 
-    def keep(self, bucket: int, version: int, engine: Engine) -> None:
-        batch = micro_batch()
+    def keep(self, bucket: int, version: int, engine: Engine, batch: int) -> None:
         self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
         if self.several:
             self.ways.keep(bucket, version, batch)
-        self.store.keep(version)
         _engines[self.run, self.stage.number, bucket] = version, engine
 
     def apply_changes(
-        self, engine: Engine, rows: Iterable[Row], bucket: int, stable: int
+        self, engine: Engine, rows: Iterable[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[list[DeadLetter], bool]:
         """Take the changes of the knowledge; gives those that are late or cannot be applied, if this is the bucket that
         reports them: every bucket refuses the same; and whether any was taken."""
         dead_letters: list[DeadLetter] = []
-        changes = [each for row in rows if row.event == CHANGE for each in json.loads(bytes(row.rows))]
+        changes = [each for row in rows if row.event == CHANGE for each in json.loads(row.rows)]
         assert not changes or engine.changes is not None, "who gives changes gives knowledge"
         timely = [each for each in changes if each[0] > stable]
         taken = bool(timely)
@@ -269,7 +256,7 @@ class StageTask:
         return dead_letters if (self.stage.number, bucket) == (1, 0) else [], taken
 
     def split_late(
-        self, rows: Iterable[Row], bucket: int, stable: int
+        self, rows: Iterable[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
         """The tables of the blocks by event, without late rows, and the dead letters of these."""
         parts: dict[str, list[pl.DataFrame]] = {}
@@ -277,7 +264,7 @@ class StageTask:
         for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
             if not row.event:
                 continue  # a call
-            table = unpack(bytes(row.rows))
+            table = unpack(row.rows)
             if row.event in self.stage.outside and row.event not in self.recorded:
                 late = table["end"].to_numpy() <= stable
                 if late.any():
@@ -307,7 +294,7 @@ class StageTask:
         return self.stage.inputs[event] != "broadcast" or bucket == 0
 
     def refused_rows(
-        self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[Row]
+        self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[ShuffleBlock]
     ) -> list[DeadLetter]:
         """What the engine refused of the rows just pushed."""
         dead_letters = []

@@ -1,4 +1,4 @@
-"""The last operator of a query that revises: of what several buckets and stages make it hands on what is there in some
+"""The last job of a micro-batch that revises: of what several buckets and stages make it hands on what is there in some
 way, and is no more.
 
 Its state is that of `Ways`: a file for each bucket and version, as engines have them.
@@ -6,28 +6,18 @@ Its state is that of `Ways`: a file for each bucket and version, as engines have
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-from pyspark.sql import Row
 
 from cep.core.schema import Schema
 from cep.runtime.buckets import stacked
 from cep.runtime.report import Report
 from cep.runtime.revision.revision_stats import RevisionStats
-from cep.spark.bucket_store import BucketStore, micro_batch
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import (
-    WORLD,
-    ShuffleBlock,
-    bucket_keys,
-    buckets_by_key,
-    report_block,
-    world_block,
-)
+from cep.spark.shuffle_blocks import WorldRows, report_block
 from cep.spark.state.bucket_states import BucketStates
+from cep.spark.stepped import Stepped
 from cep.spark.ways import Ways, withdrawn
-from connectors.arrow_bytes import unpack
 
 _known: dict[tuple[str, int, int], tuple[int, Ways]] = {}
 """By run, number of the operator and bucket: version and ways."""
@@ -35,7 +25,7 @@ _known: dict[tuple[str, int, int], tuple[int, Ways]] = {}
 
 @dataclass(frozen=True, slots=True)
 class KeptWays:
-    """The ways of the buckets of an operator. `run`: a name of this run of the query; `states`: their files; `schemas`:
+    """The ways of the buckets of that job. `run`: a name of this run of the query; `states`: their files; `schemas`:
     of the events."""
 
     program: ShippedProgram
@@ -71,59 +61,49 @@ def forget_others(run: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WaysWork:
-    """The work of the last operator. `run`: a name of this run of the query; `states`: its own."""
+    """The work of that job. `run`: a name of this run of the query; `states`: its own."""
 
     program: ShippedProgram
     run: str
     states: BucketStates
 
-    def task(self, store: BucketStore) -> WaysTask:
+    def task(self) -> WaysTask:
         """It in a worker."""
-        return WaysTask(self, store)
+        return WaysTask(self)
 
 
 class WaysTask:
     """A task's buckets."""
 
-    def __init__(self, work: WaysWork, store: BucketStore) -> None:
-        self.program, self.store, self.bucket_of_key = work.program, store, buckets_by_key(work.program.buckets)
+    def __init__(self, work: WaysWork) -> None:
+        self.program = work.program
         self.ways = KeptWays(work.program, work.run, work.states, work.program.outputs)
         forget_others(work.run)
 
-    def take(self, key: int, rows: Iterable[Row], watermark: int) -> Iterator[Row]:
-        """The rows of a bucket, named by its key; those of other events go on."""
-        mine: dict[str, list[Row]] = {}
-        for row in rows:
-            if row.stage == WORLD and row.event in self.program.merged:
-                mine.setdefault(row.event, []).append(row)
+    def step(self, bucket: int, version: int, rows: Iterable[WorldRows], watermark: int, batch: int) -> Stepped:
+        """Take the rows of a bucket, whose state has this version, in the micro-batch of this number; those of other
+        events go on."""
+        mine: dict[str, list[WorldRows]] = {}
+        world: list[WorldRows] = []
+        for one in rows:
+            if one.event in self.program.merged:
+                mine.setdefault(one.event, []).append(one)
             else:
-                yield row
+                world.append(one)
         if not mine:
-            return
-        version, bucket, going = self.store.version(), self.bucket_of_key[key], dict[str, int]()
-        ways = self.ways.of(bucket, version)
+            return Stepped(version, None, [], world)
+        ways, going, last = self.ways.of(bucket, version), dict[str, int](), len(self.program.stages) + 1
         for event, found in sorted(mine.items()):
-            blocks = sorted(found, key=lambda row: row.place)
-            table = ways.take(event, stacked([unpack(bytes(row.rows)) for row in blocks]))
+            tables = sorted(found, key=lambda one: one.place)
+            table = ways.take(event, stacked([one.table for one in tables]))
             going |= withdrawn({event: table})
             if table.height:
-                yield row_of(world_block(self.program, key, event, table))
+                world.append(WorldRows(bucket, event, last << 32, table))
         if watermark > 0:
             ways.forget(watermark * 1000 - 1 - (self.program.window or 0))
-        self.ways.keep(bucket, version + 1, micro_batch())
-        self.store.keep(version + 1)
+        self.ways.keep(bucket, version + 1, batch)
+        blocks = []
         if going:
             done = RevisionStats(withdrawn=sum(going.values()))
-            report = Report(stage=len(self.program.stages) + 1, bucket=bucket, revised=done, withdrawn=going)
-            yield row_of(report_block(report, bucket_keys(1)[0]))
-
-    def call(self, key: int, watermark: int) -> Iterator[Row]:
-        """Time alone does nothing here."""
-        return iter(())
-
-
-def row_of(block: ShuffleBlock) -> Row:
-    """A block as Spark takes it."""
-    return Row(
-        stage=block.stage, key=block.key, event=block.event, place=block.place, source=block.source, rows=block.rows
-    )
+            blocks.append(report_block(Report(stage=last, bucket=bucket, revised=done, withdrawn=going)))
+        return Stepped(version + 1, None, blocks, world)

@@ -35,6 +35,7 @@ _WRITING = 1 << 26  # bytes that may wait to be written
 _LOOKING = 10.0  # seconds in which a page of events is read
 _GRACE = 0.5  # seconds in which the process of the store may still say that a question has no answer
 _TRIES = 2  # a question during which so many processes ended by themselves is refused
+_STOPPING = "the server is stopping"
 _ENDING = 60.0  # seconds in which what was added is written when it closes
 
 
@@ -67,6 +68,7 @@ class StoreProcess:
         self._requests: dict[int, _Request] = {}
         self._count = 0
         self._closing = self._closed = False
+        self._asking = True
         self.restarts = 0
         self._process, self._connection = self._started()
         self._reader = threading.Thread(target=self._read, name="store", daemon=True)
@@ -148,10 +150,12 @@ class StoreProcess:
         return self._ask("ask", question, seconds=question.seconds, client=question.client)
 
     def refuse_questions(self) -> None:
-        """What is being asked has no answer: the server ends."""
+        """What is being asked, or will be, has no answer: the server ends."""
+        with self._sending:
+            self._asking = False
         for number, request in list(self._requests.items()):
             if request.seconds is not None:
-                self._refuse(number, QueryRefused("busy", "the server is stopping"))
+                self._refuse(number, QueryRefused("busy", _STOPPING))
 
     def flush(self) -> None:
         """Returns when all that was added can be asked for, and what was to be forgotten is gone."""
@@ -190,6 +194,8 @@ class StoreProcess:
     def _ask(self, *call: Any, seconds: float, client: str) -> Future[Any]:
         request = _Request(call, Future(), seconds, time.monotonic() + seconds, client, sent=False)
         with self._sending:
+            if not self._asking:
+                raise QueryRefused("busy", _STOPPING)
             number = self._register(request)
             if not self._places.add(client, number):
                 del self._requests[number]
@@ -245,7 +251,7 @@ class StoreProcess:
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
-            [sys.executable, "-m", "connectors.rdf.store_worker", str(there.fileno()), *self._arguments],
+            [sys.executable, "-P", "-m", "connectors.rdf.store_worker", str(there.fileno()), *self._arguments],
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

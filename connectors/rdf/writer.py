@@ -138,7 +138,7 @@ class RdfWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self.close() if kind is None else self._sink.discard()
 
 
 def _written(text: str, format: ox.RdfFormat) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import Span
-from cep.core.fluents import BEFORE, BEGINNING, BEGINS, EDGES, ENDING, ENDS, LASTS, SINCE_EVER, TRANSITIONS
+from cep.core.fluents import EDGES, LASTS, SINCE_EVER, TRANSITIONS, UNCONSTRAINED
 from cep.core.interval_sets import INFINITE
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
@@ -25,6 +25,7 @@ from cep.explain.judging import BoundValues
 from cep.explain.nodes import DerivationNode, FormulaNode, Turn
 from cep.explain.occurrences import Occurrence
 from cep.plan.pattern import Pattern
+from cep.rules.pattern_text import WORDS
 from cep.rules.terms import Variable
 
 if TYPE_CHECKING:
@@ -32,14 +33,13 @@ if TYPE_CHECKING:
     from connectors.why.text import Explainer
 
 Json = dict[str, Any]
-_WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
 
 
 def name_of(schema: Schema) -> str:
     """The event, or the fluent that a table is of."""
     if schema.fluent is None:
         return schema.name
-    return schema.fluent.name.removeprefix(LASTS)
+    return schema.fluent.name.removeprefix(LASTS).removesuffix(UNCONSTRAINED)
 
 
 def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
@@ -49,7 +49,7 @@ def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
     word = ""
     if fluent.part in (EDGES, TRANSITIONS):
         values = values[: len(values) - 1 - (fluent.part == TRANSITIONS and fluent.defined)]
-        word = _WORDS.get(kind, "") if isinstance(kind, int) and fluent.part == EDGES else ""
+        word = WORDS.get(kind, "") if isinstance(kind, int) and fluent.part == EDGES else ""
     *own, value = values if fluent.valued else (*values, "")
     text = f"{word}{name_of(schema)}" + (f"({', '.join(own)})" if own else "")
     return f"{text} = {value}" if fluent.valued else text
@@ -93,7 +93,7 @@ def fluent_keys(explainer: Explainer, node: DerivationNode) -> Json:
 def statement(explainer: Explainer, span: Span | None) -> Json:
     if span is None:
         return {}
-    return {"statement": {"line": span.line, "column": span.column, "text": explainer.excerpt(span)}}
+    return {"statement": explainer.place(span)}
 
 
 def turn(explainer: Explainer, found: Turn, word: str) -> Json:
@@ -140,9 +140,10 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
     answer["intervals"] = intervals_of(explainer, node.when)
     if node.judged:
         answer["conditions"] = [explainer.condition(each) for each in node.judged]
-    answer["parts"] = [
-        formula(explainer, each) if isinstance(each, FormulaNode) else explainer.node(each) for each in node.parts
-    ]
+    parts = [formula(explainer, each) if isinstance(each, FormulaNode) else explainer.node(each) for each in node.parts]
+    if len(parts) == 1 and all(parts[0].get(key) == answer[key] for key in ("formula", "negated", "intervals")):
+        parts = parts[0]["parts"]  # the same, from inside
+    answer["parts"] = parts
     if node.left_out:
         answer["left_out"] = node.left_out
     return answer

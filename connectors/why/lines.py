@@ -64,6 +64,9 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     lines += _wrapped(f"but {failure['told']}", depth + 1, width)
     for condition in failure.get("conditions", ()):
         lines += _condition(condition, depth + 2, width)
+    for each in failure.get("forbidden", ()):
+        told = f"were it there instead, {_line(each)} would be broken:  {each['text']}"
+        lines += _wrapped(told, depth + 2, width)
     lines += _around(failure, depth + 2, width)
     return lines + _behind(answer, depth + 2, width)
 
@@ -94,7 +97,7 @@ def _gap(answer: Explained, depth: int, width: int) -> list[str]:
 def _turn(answer: Explained, depth: int, width: int) -> list[str]:
     """How a fluent began or ended."""
     told, where = answer["told"], answer.get("statement")
-    lines = _wrapped(told if where is None else f"{told}: line {where['line']}:  {where['text']}", depth, width)
+    lines = _wrapped(told if where is None else f"{told}: {_line(where)}:  {where['text']}", depth, width)
     for each in answer["by"]:
         lines += _node(each, depth + 1, width) if "rule" not in each else _body(each, depth, width)
     return lines
@@ -102,7 +105,9 @@ def _turn(answer: Explained, depth: int, width: int) -> list[str]:
 
 def _formula(answer: Explained, depth: int, width: int) -> Iterator[str]:
     """A formula with the intervals of its parts."""
-    if "rule" in answer:
+    if "rule" in answer and not answer["rule"]["text"]:
+        depth -= 1  # a rule that nobody wrote
+    elif "rule" in answer:
         yield from _wrapped(_rule(answer), depth, width)
         variables = ", ".join(f"{name} = {_value(value)}" for name, value in answer["variables"].items())
         if variables:
@@ -149,7 +154,7 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
         if node.get("also"):
-            lines = " and ".join(f"line {rule['line']}" for rule in node["also"])
+            lines = " and ".join(map(_line, node["also"]))
             yield from _wrapped(f"also by {lines}", depth + 2, width)
         variables = ", ".join(f"{name} = {_value(value)}" for name, value in node["variables"].items())
         if variables:
@@ -168,10 +173,12 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
             yield from _deadline(node, depth + 1, width)
     elif "ended" in node:
         yield from _turn(node["ended"], depth + 1, width)
+    elif "answer" in node:
+        yield from _answer(node["answer"], depth + 1, width)
     elif "bounds" in node:
         for each in node.get("formulas", ()):
             yield from _formula(each, depth + 1, width)
-    elif node.get("parts"):
+    elif node.get("parts") and any(part["event"] != node["event"] for part in node["parts"]):  # or it begins, or ends
         yield from _wrapped("by a rule that is no longer known, from", depth + 1, width)
     for part in node.get("parts", ()):
         yield from _node(part, depth + 1, width)
@@ -184,6 +191,22 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
     if node.get("left_out"):
         count = node["left_out"]
         yield from _wrapped(f"... and {count:,} more, with what they come from", depth + 1, width)
+
+
+def _answer(answer: Explained, depth: int, width: int) -> Iterator[str]:
+    """The rule by which an atom is in an answer stream."""
+    yield from _wrapped(f"in the answer at {answer['time']} by {_rule(answer)}", depth, width)
+    variables = ", ".join(f"{name} = {_value(value)}" for name, value in answer["variables"].items())
+    if variables:
+        yield from _wrapped(variables, depth + 1, width)
+    for condition in answer["conditions"]:
+        yield from _condition(condition, depth + 1, width)
+    for each in answer["literals"]:
+        yield from _wrapped(each["text"], depth + 1, width)
+        for part in each["parts"]:
+            yield from _node(part, depth + 2, width)
+        if each.get("left_out"):
+            yield from _wrapped(f"... and {each['left_out']:,} more", depth + 2, width)
 
 
 def _head(node: Explained, depth: int, width: int) -> list[str]:
@@ -201,7 +224,7 @@ def _unheld(answer: Explained) -> str:
 def _deadline(node: Explained, depth: int, width: int) -> Iterator[str]:
     if "deadline" in node:
         where = node["deadline"].get("statement")
-        line = "" if where is None else f": line {where['line']}:  {where['text']}"
+        line = "" if where is None else f": {_line(where)}:  {where['text']}"
         yield from _wrapped(f"it ends at {node['deadline']['time']} if nothing else does{line}", depth, width)
 
 
@@ -233,7 +256,12 @@ def _condition(answer: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _rule(answer: Explained) -> str:
-    return f"line {answer['rule']['line']}:  {answer['rule']['text']}"
+    return f"{_line(answer['rule'])}:  {answer['rule']['text']}"
+
+
+def _line(place: Explained) -> str:
+    """`line 3`, of several files `policies.lars:3`."""
+    return f"{place['file']}:{place['line_of_file']}" if "file" in place else f"line {place['line']}"
 
 
 def _when(answer: Explained) -> str:

@@ -35,7 +35,7 @@ from cep.rules.graph_text import on_one_line
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
 from connectors.times import iso, seconds_text
-from connectors.why import fluents, revised
+from connectors.why import answers, fluents, revised
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """The file and line of an input record."""
@@ -63,10 +63,12 @@ class Explainer:
     check_limit: Callable[[], None] = _no_limit
     revisions: Revisions | None = None
 
-    def why(self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> dict[str, Any]:
-        """The tree of a derived event."""
+    def why(
+        self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST, at: int | None = None
+    ) -> dict[str, Any]:
+        """The tree of a derived event; `at`: the time that is asked for, where an answer is another at each."""
         judge = Judge(self.engine, self.facts, None, self.check_limit)
-        answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth))
+        answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth, at))
         changes = revised.of_event(self, answer["id"])
         return answer | {"changes": changes} if changes else answer
 
@@ -88,6 +90,8 @@ class Explainer:
                 fluents.absent(self, pattern, node.bound or {}, until) for pattern, until in node.silent
             ]
         answer |= fluents.fluent_keys(self, node)
+        if node.answer is not None:
+            answer["answer"] = answers.answer(self, node.answer)
         answer["parts"] = [self.node(part) for part in node.parts]
         if node.chain:
             answer["chain"] = [self.node(link) for link in node.chain]
@@ -115,8 +119,14 @@ class Explainer:
         return answer
 
     def rule(self, rule: Rule) -> dict[str, Any]:
-        text = self.excerpt(rule.span)
-        return {"name": rule.label, "line": rule.span.line, "column": rule.span.column, "text": text}
+        return {"name": rule.label} | self.place(rule.span)
+
+    def place(self, span: Span) -> dict[str, Any]:
+        """Where something is written, and what; of several files also the `file` and the `line_of_file`."""
+        source = self.engine.plan.source
+        file, line = source.place(span.line)
+        own = {"file": file, "line_of_file": line} if source.files else {}
+        return {"line": span.line, "column": span.column, "text": self.excerpt(span)} | own
 
     def variables(self, bound: BoundValues) -> dict[str, Any]:
         return {name: self.json_value(typed) for name, typed in bound.items() if not name.startswith("_")}
@@ -161,6 +171,7 @@ class Explainer:
             answer["found"] = [self.occurrence(one, memory.is_input(one)) for one in found.found]
             return answer
         answer["rules"] = [self.refusal(each) for each in found.refusals]
+        answer["rules"] += [answers.refusal(self, each) for each in found.answers]
         if found.ended is not None:
             answer["ended"] = fluents.turn(self, found.ended, "ended")
         return answer | self._around(found.before, found.after)

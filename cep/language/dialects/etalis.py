@@ -81,6 +81,7 @@ class _Lowering:
         self.fresh = 0
 
     def lowered(self, policy: PolicyChoice) -> Rules:
+        default = policy
         rules: list[Rule] = []
         statics: list[StaticRule] = []
         alerts: list[Alert] = []
@@ -88,7 +89,7 @@ class _Lowering:
         for statement in self.program.statements:
             match statement:
                 case ast.PolicyStatement(choice):
-                    policy = choice
+                    policy = choice or default
                 case FactDeclaration():
                     if statement.name in declared:
                         self.error(f"facts `{statement.name}` are declared twice", statement.span)

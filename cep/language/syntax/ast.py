@@ -238,9 +238,9 @@ class WhileRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyStatement:
-    """`policy recent.`: the default for the rules that follow."""
+    """`policy recent.`: the default for the rules that follow; None: that of the whole program again."""
 
-    choice: PolicyChoice
+    choice: PolicyChoice | None
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -311,9 +311,10 @@ Statement = (
 class SyntaxTree:
     """All statements in the order written, and the text they came from. Of a dialect:
     `impossible`, fluents that must not hold, each with the rule that says so; `helpers`, what only helps to say what a
-    program means."""
+    program means; `answered`, fluents that answers of LARS say, which are known at the end of their tick."""
 
     statements: tuple[Statement, ...]
     source: Source = field(default=Source(""), compare=False)
     impossible: tuple[tuple[str, Span], ...] = field(default=(), compare=False)
     helpers: frozenset[str] = field(default=frozenset(), compare=False)
+    answered: frozenset[str] = field(default=frozenset(), compare=False)

@@ -91,7 +91,7 @@ a unit stands on the line of its number; a prefixed name and the parts of a PREF
 
 from __future__ import annotations
 
-from cep.core.errors import CepError, Source, Span
+from cep.core.errors import CepError, Files, Source, Span
 from cep.language.syntax import ast, messages
 from cep.language.syntax.alerts import alert
 from cep.language.syntax.conditions import conditions, test
@@ -116,14 +116,15 @@ def too_long(name: str) -> CepError:
     return CepError(f"{name}: the program has more than {LONGEST:,} characters", hint=hint, code="syntax")
 
 
-def parse(text: str, name: str = "<program>") -> ast.SyntaxTree:
-    """The statements of a program text; `name` is what errors quote it by. Raises the first CepError.
+def parse(text: str, name: str = "<program>", files: Files = ()) -> ast.SyntaxTree:
+    """The statements of a program text; `name` is what errors quote it by, or the names of `files`. Raises the first
+    CepError.
 
     Trees are at most HIGHEST high, so passes may recurse over them.
     """
     if len(text) > LONGEST:
         raise too_long(name)
-    source = Source(text, name)
+    source = Source(text, name, files)
     _refuse_unreadable(source)
     cursor = Cursor(source, test)
     statements: list[ast.Statement] = []

@@ -37,6 +37,7 @@ def print_statement(statement: ast.Statement) -> str:
         case FactDeclaration():
             return f"fact {statement}{record_format(statement.records)}."
         case ast.PolicyStatement(choice):
+            assert choice is not None, "it is written"
             return f"policy {print_policy(choice)}."
         case ast.AlertStatement():
             return _alert(statement)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.time import Frontier
+from cep.plan.order import PlanUnit
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -268,6 +269,16 @@ class Untimed:
 
     def begin(self, frontier: Frontier) -> None:
         """It waits for its inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What has goals run: rows of these units, which others give, and of these events, which come in; where they are
+    `timed`, also their time (`Goal.due`)."""
+
+    units: tuple[PlanUnit, ...]
+    events: tuple[str, ...]
+    timed: bool
 
 
 @dataclass(frozen=True, slots=True)

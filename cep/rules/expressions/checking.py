@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cep.core.errors import CepError, Source, Span
 from cep.core.literals import too_long
@@ -32,7 +32,7 @@ from cep.rules.expressions.typed import (
     typed_seconds,
 )
 from cep.rules.expressions.units import UNIT_IRIS
-from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
+from cep.rules.terms import DIVIDED, Call, Comparison, Constant, Expression, Variable
 
 __all__ = [
     "Literal",
@@ -138,6 +138,9 @@ class _Checker:
                 if function == "if":
                     return self.choice(expression)
                 typed = tuple(self.expression(argument) for argument in arguments)
+                if function == DIVIDED:
+                    function = "//" if all(each.type == "int" for each in typed) else "/"
+                    expression = replace(expression, function=function)
                 if function in OPERATORS or function == "neg":
                     return fold(self.operator(expression, typed))
                 return fold(self.function(expression, typed))

@@ -237,6 +237,7 @@ class StageReplay:
         """What the stage gives of inputs up to a frontier, and what its goals hold then; they take these states on."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
+        self.machine.touched()
         inputs = {event: table for event, table in sorted(inputs.items()) if rows(table)}
         return step(self.machine, inputs, frontier), [goal.needed_arrays(frontier) for goal in self.own]
 

@@ -20,13 +20,14 @@ LONGEST = 10_000_000
 """Bytes of the log, after which another file begins."""
 
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+): ", re.MULTILINE)
+_JAVA = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # in a traceback of a call of Java
 _OWN = "cep.core.errors.CepError"
 _STATE = re.compile(r"\s+SQLSTATE: \w{5}$")
 _HINT = "\nhint: "
 _FULL = "No space left on device"
 _MOMENT = 2.0  # seconds
 _STARTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
-_CHATTER = re.compile(rb"Streaming TransformWithState\w* Python worker|Starting Streaming TransformWithState|\s*$")
+_CHATTER = re.compile(rb"\s*$")
 _CLASS = re.compile(r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 _LOGGED = re.compile(r"^[\d/\-]+ [\d:.]+ (?:WARN|ERROR) \S+: ")
 _ROUTINE = re.compile(
@@ -76,6 +77,8 @@ def reason(texts: list[str]) -> str:
                 return _STATE.sub("", re.split(r"\n\s*(?:at |$)", rest, maxsplit=1)[0].strip())
     last = texts[-1]
     if "Traceback (most recent call last)" in last:
+        if java := _JAVA.search(last):
+            return java[1].strip()
         lines = [line for line in last.splitlines() if _RAISED.match(line)]
         return lines[-1].strip() if lines else last.strip()
     return last.strip().splitlines()[0] if last.strip() else "no reason was given"

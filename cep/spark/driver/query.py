@@ -2,7 +2,7 @@
 for want of a Python process alone.
 
 Spark gives a Python process 10 seconds to start and to connect, which no setting changes; on a busy machine that takes
-longer now and then. A process that plans or commits may be killed for want of memory, and is not started again as those
+longer now and then. A process that plans may be killed for want of memory, and is not started again as those
 of tasks are. The query fails then, and goes on from its checkpoint as after any failure.
 """
 
@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sql
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -34,15 +32,13 @@ from cep.core.errors import CepError
 from cep.runtime.report import Report
 from cep.spark.disk import SPARK_LOG, STOP
 from cep.spark.driver.failure import failed, lost
-from cep.spark.shuffle_blocks import REPORT
+from cep.spark.driver.reports import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from cep.core.logs import Log
-
-NAME = "semcep"
 
 TRIES = 5
 """A query is begun at most so many times in a row without finishing a micro-batch."""
@@ -55,19 +51,17 @@ _PASSING = ("failed to connect back", "worker to connect back", "Python worker e
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
     """`seconds`: how long it took; `phases`: of that, by Spark's names. `files`: how many were read until then, None:
-    the query reads no files. `stored`: the bytes of Spark's state stores in memory."""
+    the query reads no files."""
 
     number: int
     seconds: float
     phases: dict[str, float]
     files: int | None
-    stored: int
     reports: Sequence[Report]
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> MicroBatch:
         """The micro-batch of a progress event of Spark."""
-        lines = progress.observedMetrics[NAME]["reports"] if NAME in progress.observedMetrics else ()
         ends = [json.loads(source.endOffset) for source in progress.sources if source.endOffset]
         files = [end["files"] for end in ends if isinstance(end, dict) and isinstance(end.get("files"), int)]
         phases = {name: number / 1000 for name, number in progress.durationMs.items()}
@@ -76,18 +70,11 @@ class MicroBatch:
             phases.pop("triggerExecution", 0.0),
             phases,
             files[0] if files else None,
-            sum(one.memoryUsedBytes for one in progress.stateOperators),
-            [Report.of_line(line) for line in lines],
+            told(str(progress.id), progress.batchId),
         )
 
 
 TakeMicroBatch = Callable[[MicroBatch], None]
-
-
-def watched(blocks: DataFrame) -> DataFrame:
-    """The shuffle blocks after all stages; the reports among them are observed."""
-    lines = sql.when(sql.col("stage") == REPORT, sql.col("source"))
-    return blocks.observe(NAME, sql.collect_list(lines).alias("reports"))
 
 
 class QueryListener(StreamingQueryListener):

@@ -28,12 +28,9 @@ from cep.spark.driver.failure import causes, reason, redirected, said, silence_g
 from connectors.records import closest
 
 NEEDED: Mapping[str, str] = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
-    "spark.speculation": "false",  # a bucket makes one step at a time
+    "spark.speculation": "false",  # a task that runs twice does the same work twice
 }
 """Without these settings a query would be wrong, or would not run."""
 
@@ -44,10 +41,7 @@ CHOSEN: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",  # what changed, not all
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # no look before each write
-    "spark.cleaner.periodicGC.interval": "10min",  # what crossed a shuffle stays on disk until then
+    "spark.cleaner.periodicGC.interval": "10min",  # what jobs leave behind stays until then
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
 }
 """Settings that suit a run on one machine; `options` and those of spark-submit come first."""
@@ -169,8 +163,6 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
         master = "local[*]"
     if master is not None:
         builder = builder.master(with_retries(master))
-        if master.startswith("local"):
-            builder = builder.config("spark.shuffle.compress", "false")  # it stays on this machine
     chosen = {name: value for name, value in CHOSEN.items() if name not in submitted()}
     for name, value in {**chosen, **options, **NEEDED}.items():
         builder = builder.config(name, value)
@@ -232,6 +224,20 @@ def unresolved(said: str) -> CepError | None:
         "repository, `--conf spark.jars=FILE,FILE` names local jars",
         code="spark",
     )
+
+
+def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
+    """How many tasks run at once, as far as options say; None: they do not."""
+    known = inherited() | dict(settings)
+    named = master or known.get(MASTER) or ("" if master_configured() else "local[*]")
+    if found := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
+        return len(os.sched_getaffinity(0)) if found[1] == "*" else int(found[1] or 1)
+    if found := re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", named):
+        return int(found[1]) * int(found[2])
+    each = [known.get(f"spark.executor.{name}", "") for name in ("instances", "cores")]
+    if all(text.isdecimal() for text in each):
+        return max(1, int(each[0]) * int(each[1]))
+    return None
 
 
 def checked(master: str) -> str:

@@ -16,7 +16,7 @@ from cep.core.schema import CHANGE, Schema
 from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.commit_log import CommitLog, file_name
-from cep.spark.sink.event_files import BOUNDS, ParquetLayout
+from connectors.layout import BOUNDS, ParquetLayout
 from connectors.revised import VERSION, WITHDRAW
 from connectors.writers import time_columns
 

@@ -1,30 +1,27 @@
 """The sink of a query: files that tasks write, and a log of those that count, like that of Spark's own file sink.
 
-Spark commits a micro-batch once all its tasks have written: then its files get their names, and an entry in the log,
-by which Spark reads the folder. A micro-batch that is repeated after that adds nothing. What a killed run or task has
+A micro-batch is committed once all its tasks have written: then its files get their names, and an entry in the log, by
+which Spark reads the folder. A micro-batch that is repeated after that adds nothing. What a killed run or task has
 left, the next run removes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
-
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.bucket_store import micro_batch
 from cep.spark.disk import BACK, SINK_LOG, SPARK, exclusive, remove_hidden, writing_to
 from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile, file_name
 from cep.spark.spark_files import last, plan_hash, sync_batch
 
 if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
-    import pyarrow as pa
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,64 +47,46 @@ class FileSinkOptions:
     meanings: Mapping[str, str] | None = None
 
 
-class TaskFiles(WriterCommitMessage):
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
     """The files of a task."""
 
-    def __init__(self, files: Sequence[OutputFile]) -> None:
-        self.files = tuple(files)
+    files: Sequence[OutputFile]
 
 
-class FileSink(DataSource):
-    """Derived events as files."""
-
-    sink_options: FileSinkOptions
-
-    @classmethod
-    def name(cls) -> str:
-        return "semcep_sink"
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> FileWriter:  # noqa: N802
-        return FileWriter(self.sink_options)
-
-
-def sink(options: FileSinkOptions) -> type[DataSource]:
-    """The data sink with these options."""
-    return type("FileSink", (FileSink,), {"sink_options": options})
-
-
-class FileWriter(DataSourceStreamArrowWriter):
-    """`write` runs in a task; `commit` or `abort` where the query runs."""
+class FileWriter:
+    """`write` runs in a task, `commit` where the query runs."""
 
     def __init__(self, options: FileSinkOptions) -> None:
         self.options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
-        from pyspark import TaskContext
-
+    def write(self, rows: Iterable[tuple[str, pl.DataFrame]], task: int, batch: int) -> TaskFiles:
+        """Write tables of events, in the task of this number of a micro-batch of this number."""
         from cep.spark.sink import event_files
 
-        context = TaskContext.get()
-        number = 0 if context is None else context.partitionId()
-        batch = 0 if self.options.meanings is None else self.options.first + micro_batch()
-        name = f"part-{number:05}-{uuid4()}"
-        files = event_files.write_event_files(self.options, iterator, name, number == 0, batch)
-        return TaskFiles(files)
+        name = f"part-{task:05}-{uuid4()}"
+        number = self.options.first + batch
+        return TaskFiles(event_files.write_event_files(self.options, rows, name, task == 0 and number == 0, number))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def counts(self, batch: int) -> bool:
+        """Whether a micro-batch counts already. CepError: it does, and it took other input."""
         options = self.options
-        number, files = options.first + batchId, _files(messages)
+        log, number = CommitLog(Path(options.folder)), options.first + batch
+        if options.checkpoint is None or log.last < number:
+            return False
+        return log.has(number, plan_hash(Path(options.checkpoint, options.spark), batch))
+
+    def commit(self, messages: Sequence[TaskFiles], batch: int) -> None:
+        """The files of all tasks of a micro-batch count."""
+        options = self.options
+        number, files = options.first + batch, _files(messages)
         if options.checkpoint is None:
             self._count(number, files, "")
             return
         with exclusive(Path(options.checkpoint), options.holder):
             spark = Path(options.checkpoint, options.spark)
-            sync_batch(spark, batchId)
-            self._count(number, files, plan_hash(spark, batchId))
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        folder = Path(self.options.folder)
-        for one in _files(messages):
-            CommitLog(folder).coming(str(Path(one.path).relative_to(folder))).unlink(missing_ok=True)
+            sync_batch(spark, batch)
+            self._count(number, files, plan_hash(spark, batch))
 
     def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
         """Commit a micro-batch once; remove the files of tasks that failed, or that ran twice."""
@@ -122,8 +101,8 @@ class FileWriter(DataSourceStreamArrowWriter):
                 log.add(number, counting, options.keep, options.passing, plan)
 
 
-def _files(messages: Sequence[WriterCommitMessage | None]) -> list[OutputFile]:
-    return [file for one in messages if isinstance(one, TaskFiles) for file in one.files]
+def _files(messages: Sequence[TaskFiles]) -> list[OutputFile]:
+    return [file for one in messages for file in one.files]
 
 
 def finish_batches(folder: Path) -> list[Path]:

@@ -15,8 +15,10 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.spark.disk import OUTGOING, STOP, damaged_file
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
+from cep.spark.sink.table_relay import TableRelay
 from connectors.message_sender import UNREACHABLE
 from connectors.sending import Sending
+from connectors.table_names import is_table, table_name
 
 WarnText = Callable[[str], None]
 
@@ -77,7 +79,11 @@ class BrokerRelay:
 def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: WarnText) -> Iterator[None]:
     """Send what a query derives while the block runs, and what is left when it has ended well. A broker that cannot be
     reached is tried again. CepError: it cannot be reached at the end; or it refuses an event, which stops the query."""
-    relay = BrokerRelay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
+    relay: BrokerRelay | TableRelay
+    if is_table(text):
+        relay = TableRelay(checkpoint / OUTGOING, table_name(text))
+    else:
+        relay = BrokerRelay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
     over = threading.Event()
     failure: list[CepError] = []
 

@@ -15,16 +15,15 @@ from connectors.idle import IdleTimer
 from connectors.times import SECOND
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
-    import pyarrow as pa
-
     from cep.spark.program import ShippedProgram
+    from cep.spark.shuffle_blocks import ShuffleBlock
 
 
 class ControlMessage(InputPartition, ABC):
     """Something that a source sends to buckets; it is planned where the query is, and read by a worker."""
 
     @abstractmethod
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         """The message as shuffle blocks."""
 
 
@@ -35,10 +34,10 @@ class WakeUp(ControlMessage):
         super().__init__("call")
         self.every = every
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
-        yield reading.wake_up(program, self.every)
+        yield from reading.wake_up(program, self.every)
 
 
 class WaitingEvents(ControlMessage):
@@ -48,10 +47,10 @@ class WaitingEvents(ControlMessage):
         super().__init__(state)
         self.state, self.events = state, list(events)
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
-        yield reading.waiting(program, self.state, self.events)
+        yield from reading.waiting(program, self.state, self.events)
 
 
 class TimeReached(ControlMessage):
@@ -61,7 +60,7 @@ class TimeReached(ControlMessage):
         super().__init__(time)
         self.time = time
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
         yield reading.end() if self.time is None else reading.until(self.time)

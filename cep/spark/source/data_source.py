@@ -15,11 +15,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.disk import INPUTS, STOP
+from cep.core.storage.urls import is_url
+from cep.spark.disk import HANDED, INPUTS, STOP
+from cep.spark.handover import COLUMNS, as_row
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
-from cep.spark.spark_files import ends_sent
+from cep.spark.spark_files import ends_sent, moved
 from cep.spark.state.migration import FIRST, Generation
 from connectors.inputs import Input, inputs, is_live
 
@@ -27,10 +29,8 @@ if TYPE_CHECKING:  # loaded only where files are read: processes that plan are s
     import pyarrow as pa
 
     from cep.spark.program import ShippedProgram
+    from cep.spark.shuffle_blocks import ShuffleBlock
     from cep.spark.source.live import LiveInput
-
-SOURCE_COLUMNS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
-"""Those of shuffle blocks, and the `time` that the watermark follows (`cep.spark.shuffle_blocks`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ class SparkSourceOptions:
 
 
 class FileSource(DataSource):
-    """Shuffle blocks of the records of files and live inputs, with the `time` that the watermark follows."""
+    """The shuffle blocks of files and live inputs, a row for each work item, with the `time` that the watermark
+    follows."""
 
     files: SparkSourceOptions
 
@@ -103,7 +104,7 @@ class FileSource(DataSource):
         return "semcep_files"
 
     def schema(self) -> str:
-        return SOURCE_COLUMNS
+        return COLUMNS
 
     def streamReader(self, schema: Any) -> FileReader:  # noqa: N802
         return FileReader(self.files)
@@ -116,8 +117,7 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
 
 TWICE = 2
 """How often the end of the input is sent in a run: the first time moves the watermark there, the second time makes the
-micro-batch that works up to it. Spark would make one without data for that, but not where a run was killed before it;
-nor does the watermark move where a run was killed between the sink's commit and Spark's. So each run sends it anew."""
+micro-batch that works up to it. Each run sends it anew, wherever the one before was killed."""
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -125,8 +125,9 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     An offset says how many files of the list were read, and how often the end of the input was sent; where there are
     live inputs, the offset of each by its place; while they were idle, the event time that was sent, so that a repeated
-    micro-batch sends the same; how many lines of changes of the knowledge were sent, where there are some; and after a
-    migration the number of the generation, which begins where the one before ended."""
+    micro-batch sends the same; how many lines of changes of the knowledge were sent, where there are some; which
+    micro-batch has `moved` the watermark, where nothing new has come since: then what waits for it is stepped; and
+    after a migration the number of the generation, which begins where the one before ended."""
 
     def __init__(self, files: SparkSourceOptions) -> None:
         self.files = files
@@ -152,7 +153,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"files": self.files}  # workers only read
+        return {"files": self.files, "_folder": self._folder}  # workers only read
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self.files.generation.start is not None:
@@ -172,8 +173,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             each.target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        if (Path(self.files.journal).parent / STOP).exists():
-            return start
+        if (self._folder / STOP).exists():
+            return start | self._moved()
         if self._begins(start):
             return start | {"generation": self.files.generation.number}
         there = self._discover() if self._target is None else self._target
@@ -190,7 +191,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         following = start | {"files": files, "end": end} | self._of_live(live)
         following |= self._idle_time(following != start)
         changes = self._changes.look() if self._target is None else len(self._changes)
-        return following | ({"changes": changes} if changes else {})
+        following |= {"changes": changes} if changes else {}
+        return following | (self._moved() if following == start else {})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if self._begins(start):
@@ -209,20 +211,23 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return as_row(self.blocks(partition), str(self._folder / HANDED))
+
+    def blocks(self, partition: InputPartition) -> Iterator[ShuffleBlock]:
+        """What a work item is, read and dealt to buckets."""
         from cep.spark.source import reading
 
         program: ShippedProgram = pickle.loads(self.files.program)
         if isinstance(partition, ListedFile):
-            yield from reading.file_blocks(
+            return reading.file_blocks(
                 program, partition.number, partition.input, self.files.dead_letters, partition.there
             )
-        elif isinstance(partition, ControlMessage):
-            yield from partition.read(program, self.files.dead_letters)
-        else:
-            from cep.spark.source.work_items import WorkItem
+        if isinstance(partition, ControlMessage):
+            return partition.read(program, self.files.dead_letters)
+        from cep.spark.source.work_items import WorkItem
 
-            assert isinstance(partition, WorkItem), "the partitions are those of this source"
-            yield from partition.read(program, self.files.dead_letters)
+        assert isinstance(partition, WorkItem), "the partitions are those of this source"
+        return partition.read(program, self.files.dead_letters)
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, each in self._live_inputs.items():
@@ -239,6 +244,11 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _of_live(self, offsets: dict[str, Any]) -> dict[str, Any]:
         return {"live": offsets} if offsets else {}
+
+    def _moved(self) -> dict[str, Any]:
+        """The number of the last micro-batch, if it has moved the watermark."""
+        done = moved(self.files.generation.spark(self._folder))
+        return {} if done is None else {"moved": done}
 
     def _begins(self, start: dict[str, Any]) -> bool:
         """Whether the generation has yet to take over the state of the one before."""
@@ -298,7 +308,7 @@ def new_files(
         except CepError as error:
             if error.code not in absent:
                 raise
-    return [replace(one, path=os.path.abspath(one.path)) for one in files]
+    return [one if is_url(one.path) else replace(one, path=os.path.abspath(one.path)) for one in files]
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:

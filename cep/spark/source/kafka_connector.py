@@ -26,7 +26,7 @@ from cep.core.errors import CepError, reason_of
 from cep.spark import spark_files
 from cep.spark.disk import INPUTS, damaged_file, put, writing_to
 from cep.spark.driver.session import KAFKA, connector_artifact
-from cep.spark.source.data_source import SOURCE_COLUMNS
+from cep.spark.handover import COLUMNS, as_row
 from cep.spark.source.file_list import FILE_BITS
 from connectors.addresses import Address
 from connectors.inputs import Input
@@ -257,16 +257,17 @@ def topic_blocks(
     inputs: Mapping[int, Input],
     most: int | None,
     dead_letters: str | None,
+    handed: str,
 ) -> DataFrame | None:
     """The messages of inputs, by their places, as shuffle blocks; None: there are no inputs. `dead_letters`: the prefix
-    of the paths of dead letters."""
+    of the paths of dead letters; `handed`: the folder of what tasks hand on."""
     carried = pickle.dumps(program.bare())
     found = []
     for place, one in inputs.items():
         assert one.address is not None, "a topic has an address"
         rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
-        taken = reading(carried, place << FILE_BITS, one, dead_letters)
-        found.append(rows.select("partition", "offset", "key", "value").mapInArrow(taken, SOURCE_COLUMNS))
+        taken = reading(carried, place << FILE_BITS, one, dead_letters, handed)
+        found.append(rows.select("partition", "offset", "key", "value").mapInArrow(taken, COLUMNS))
     return reduce(DataFrame.union, found) if found else None
 
 
@@ -274,7 +275,7 @@ RecordBatches = Iterator["pa.RecordBatch"]
 
 
 def reading(
-    program: bytes, number: int, input: Input, dead_letters: str | None
+    program: bytes, number: int, input: Input, dead_letters: str | None, handed: str
 ) -> Callable[[RecordBatches], RecordBatches]:
     """The function by which a worker makes shuffle blocks of the rows of a task. `number`: of the first partition."""
 
@@ -287,7 +288,7 @@ def reading(
             first = next(run)
             mine, here = number + partition, replace(input, path=first.sources[0], address=None)
             name = f"read-{mine:08}-{first.numbers[0]:012}"
-            yield from message_blocks(known, mine, here, chain([first], run), dead_letters, name)
+            yield from as_row(message_blocks(known, mine, here, chain([first], run), dead_letters, name), handed)
 
     return taken
 

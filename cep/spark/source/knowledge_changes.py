@@ -21,9 +21,8 @@ from cep.spark.disk import CHANGES, damaged_file
 from cep.spark.source.control_messages import ControlMessage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cep.spark.program import ShippedProgram
+    from cep.spark.shuffle_blocks import ShuffleBlock
     from knowledge.growing_files import GrowingFile
 
 
@@ -191,7 +190,7 @@ class ChangesMessage(ControlMessage):
         super().__init__(first)
         self.first, self.lines = first, list(lines)
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
-        yield reading.changes(program, self.first, self.lines, dead_letters)
+        yield from reading.changes(program, self.first, self.lines, dead_letters)

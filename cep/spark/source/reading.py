@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from cep.core.errors import CepError
-from cep.core.fluents import RECORDS
+from cep.core.fluents import OWN_END, RECORDS
 from cep.core.relation import END as END_ROW
 from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL, CHANGE
@@ -28,9 +27,8 @@ from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
     END,
     FIRSTS,
+    TIME,
     ShuffleBlock,
-    batch,
-    bucket_keys,
     change_blocks,
     first_blocks,
     from_outside,
@@ -58,7 +56,7 @@ ROWS = 1 << 19
 
 def file_blocks(
     program: ShippedProgram, number: int, input: Input, dead_letters: str | None, there: bool = False
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[ShuffleBlock]:
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
     cannot be read, or not to its end. `there`: the process that plans the query could read it. CepError: it may be
     readable later, or on another machine."""
@@ -68,7 +66,7 @@ def file_blocks(
 
 def message_blocks(
     program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], dead_letters: str | None, name: str
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[ShuffleBlock]:
     """The records of messages likewise; `name`: of the file of their dead letters."""
     inbox = Inbox(input, program.read)
     yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), dead_letters, name)
@@ -99,7 +97,7 @@ def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) ->
 
 def _packed(
     program: ShippedProgram, number: int, source: str, pieces: Iterable[Batch], dead_letters: str | None, name: str
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[ShuffleBlock]:
     freeze_garbage()
     dead: Counter[str] = Counter()
     taken: Counter[str] = Counter()
@@ -124,16 +122,18 @@ def _packed(
             assert isinstance(tables, dict), "of tables it makes tables"
             if program.revises:
                 tables = {event: with_change(table) for event, table in tables.items()}
-            yield batch(from_outside(program, tables, number, source))
+            yield from from_outside(program, tables, number, source)
             if program.unending and (far := furthest(program, tables)) is not None:
                 reached = far if reached is None else max(far, reached)
             if program.beginning:
                 begins = np.union1d(begins, first_ends(program, tables))[: FIRSTS + 1]
     told = [*remarks], never.lacking()
     report = Report(read=taken, dead=dead, latest=latest, unread=unread, remarks=told[0], lacking=told[1])
-    known = [] if reached is None else list(latest_blocks(program, reached))
-    known += first_blocks(program, begins.tolist()) if len(begins) else ()
-    yield batch([*known, report_block(report, bucket_keys(1)[0])])
+    if reached is not None:
+        yield from latest_blocks(program, reached)
+    if len(begins):
+        yield from first_blocks(program, begins.tolist())
+    yield report_block(report)
 
 
 def with_change(table: pl.DataFrame) -> pl.DataFrame:
@@ -148,9 +148,7 @@ def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int
     for name, table in tables.items():
         taken = admit(PushedColumns.of(table), program.schemas[name], pool, 0).table
         fluent = program.schemas[name].fluent
-        times = (
-            [END_ROW] if fluent is None or fluent.part != RECORDS else [END_ROW, -3]
-        )  # its end, its bounds, its start
+        times = [END_ROW] if fluent is None or fluent.part != RECORDS else [END_ROW, OWN_END]
         ends += [int(taken[time].max()) for time in times if taken.size]
     return max(ends, default=None)
 
@@ -164,12 +162,12 @@ def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> I
     return np.unique(np.concatenate([np.empty(0, np.int64), *ends]))[: FIRSTS + 1]
 
 
-def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:
+def wake_up(program: ShippedProgram, every: bool) -> Iterator[ShuffleBlock]:
     """For the buckets that have something to do before the first row, or for `every` one."""
-    return batch(wake_ups(program, every))
+    return wake_ups(program, every)
 
 
-def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
+def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
     """What waits for the watermark in a state of another program, as if it came now. CepError: the state is missing."""
     blob, segments = bucket_states.parted_state(Path(path))
     state, pool = SnapshotParts.of(PriorState(blob, segments=(segments.names, segments.fetch))), Pool()
@@ -181,12 +179,12 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.Rec
         name: table_frame(table, schemas[name], pool).with_columns(pl.Series(ARRIVAL, table[ORDER]))
         for name, table in state.waits(schemas).items()
     }
-    return batch(from_outside(program, tables, _BEFORE, None))
+    return from_outside(program, tables, _BEFORE, None)
 
 
 def changes(
     program: ShippedProgram, number: int, lines: Sequence[Mapping[str, Any]], dead_letters: str | None
-) -> pa.RecordBatch:
+) -> Iterator[ShuffleBlock]:
     """Changes of the knowledge as in lines of the change log, from this number on, for all buckets; what was refused is
     written to the dead letters."""
     refused = [one for each in lines for one in each["refused"]]
@@ -194,17 +192,19 @@ def changes(
     write_dead_letters(dead_letters, f"changes-{number:08}", dead)
     report = Report(dead=Counter(one.code for one in dead))
     taken = [change for each in lines for change in each["changes"]]
-    return batch([*(change_blocks(program, taken) if taken else ()), report_block(report, bucket_keys(1)[0])])
+    if taken:
+        yield from change_blocks(program, taken)
+    yield report_block(report)
 
 
-def end() -> pa.RecordBatch:
+def end() -> ShuffleBlock:
     """The end of the input."""
     return until(END)
 
 
-def until(time: int) -> pa.RecordBatch:
+def until(time: int) -> ShuffleBlock:
     """Event time has reached this instant (microseconds), which moves the watermark."""
-    return batch([ShuffleBlock(-1, bucket_keys(1)[0], "", 0, None, b"", time)])
+    return ShuffleBlock(TIME, 0, "", 0, None, b"", time)
 
 
 def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:

@@ -15,9 +15,8 @@ from connectors.messages import Messages
 from connectors.rate import Rate
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cep.spark.program import ShippedProgram
+    from cep.spark.shuffle_blocks import ShuffleBlock
 
 
 class WorkItem(InputPartition, ABC):
@@ -31,7 +30,7 @@ class WorkItem(InputPartition, ABC):
     def messages(self) -> Iterator[Messages]:
         """The messages, read by a worker."""
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         """The messages as shuffle blocks, made by a worker."""
         from cep.spark.source import reading
 

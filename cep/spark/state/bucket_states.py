@@ -1,11 +1,11 @@
-"""The states of buckets as files beside Spark's checkpoint: Spark's state store only holds the version of each bucket.
+"""The states of buckets as files beside Spark's checkpoint; which version counts is in a note (`batch_notes.py`).
 
 What stays as it is from one version to the next is written once (`segment_files.py`).
 
-A file is on disk before the store takes its version, so what the store names exists, also after a cut of power. A
-repeated task writes the same file. Spark goes back by one micro-batch at most, in which a bucket makes one version at
-most. Each state begins with the number of its micro-batch, by which a migration knows the states that count, and with
-its hash, which depends on the names of the file and the checkpoint.
+A file is on disk before the note is that names its version, so what a note names exists, also after a cut of power. A
+repeated task writes the same file. Spark goes back by two micro-batches at most, in each of which a bucket makes one
+version at most. Each state begins with the number of its micro-batch, by which a migration knows the states that count,
+and with its hash, which depends on the names of the file and the checkpoint.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class BucketStates:
                 before = _segments(self._path(bucket, version - 1)) or Segments(path.parent)
                 segments = before.next(state_name(self.stage, bucket), version, content)
                 content, kept = segments.before(content.head), frozenset(segments.sizes)
-            put(path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(content), of=_of(path)) + content)
+            put(
+                path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(content), of=of_run(path)) + content
+            )
             self._drop(bucket, version - KEPT, kept)
 
     def _drop(self, bucket: int, version: int, kept: frozenset[str]) -> None:
@@ -103,7 +105,7 @@ def begin(folder: Path, run: str) -> None:
         raise damaged_file(file, what="is damaged, or of another checkpoint")
 
 
-def _of(path: Path) -> bytes:
+def of_run(path: Path) -> bytes:
     """What the hash of a state depends on besides its content."""
     try:
         return path.with_name(RUN).read_bytes() + path.name.encode()
@@ -176,7 +178,7 @@ def _known(path: Path, data: bytes) -> bytes:
     if not checksum.is_sealed(data):
         return data[:_BATCH]
     try:
-        return bytes(checksum.content(data[:_BEFORE], _of(path)))
+        return bytes(checksum.content(data[:_BEFORE], of_run(path)))
     except checksum.Broken:
         raise damaged_file(path) from None
 

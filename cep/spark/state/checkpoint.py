@@ -40,7 +40,7 @@ class CheckpointInfo:
     how they are written, `iso` or `seconds`, as in the input when the run began. `changes`: of fluents it is written
     when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
     and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
-    event that has one."""
+    event that has one; `grouped`: keys are dealt to buckets by their groups, else by their hash alone."""
 
     program: str
     text: str
@@ -60,6 +60,7 @@ class CheckpointInfo:
     revise: int | None = None
     final: bool = False
     keys: dict[str, list[str]] = field(default_factory=dict, compare=False)
+    grouped: bool = field(default=False, compare=False)
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
@@ -91,8 +92,9 @@ def claim(
 ) -> tuple[CheckpointInfo, Migration | None]:
     """Make the checkpoint this program's, or see that it is; gives what it is then, and what was carried over if
     anything was. A checkpoint in which nothing was begun belongs to no program. `lateness` in microseconds;
-    `migratable`: `--migrate` is possible here; `unsplit`: why states cannot go to other buckets. CepError: it belongs
-    to another program; says what differs, or with `migrate` what cannot be carried over."""
+    `migratable`: `--migrate` is possible here; `unsplit`: why states cannot go to other buckets. To another number of
+    them they go without `--migrate`, but in a run that revises, where what was given before would become final.
+    CepError: it belongs to another program; says what differs, or what cannot be carried over."""
     file = folder / CHECKPOINT
     before = CheckpointInfo.read(file) if file.exists() else None
     if before is not None and (before == now or depends_on_input(folder)):
@@ -102,7 +104,10 @@ def claim(
             before = replace(before, revise=now.revise)  # what was final stays so
             before.write(file)
             return before, None
-        if not migrate:
+        resized = replace(before, buckets=now.buckets) == now and migratable and now.revise is None
+        if resized and spark_files.ends_sent(before.generation.spark(folder)):
+            return before, None  # nothing more comes
+        if not (migrate or resized):
             raise _another(folder, before, now, migratable)
         return _migrated(folder, before, now, lateness, unsplit() if before.buckets != now.buckets else ())
     vacant(folder, now.output)
@@ -145,7 +150,8 @@ def _migrated(
 ) -> tuple[CheckpointInfo, Migration]:
     """The checkpoint migrated to another program, whose generation begins where the one before ended."""
     output = Path(before.output)
-    generation = next_generation(folder, before.generation, before.laid, before.buckets, output, lateness)
+    was = before.buckets, before.grouped
+    generation = next_generation(folder, before.generation, before.laid, *was, output, lateness)
     start = generation.start
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
@@ -161,7 +167,8 @@ def _migrated(
         _empty(now.output, f"{before.output} has what was derived before")
         finish_batches(Path(before.output))
         generation = replace(generation, first=0)
-    migrated_info = replace(now, generation=generation, name=before.name, times=before.times)
+    grouped = before.grouped or before.buckets != now.buckets
+    migrated_info = replace(now, generation=generation, name=before.name, times=before.times, grouped=grouped)
     migrated_info.write(folder / CHECKPOINT)
     return migrated_info, moved
 

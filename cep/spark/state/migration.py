@@ -22,6 +22,7 @@ from cep.spark.disk import BUCKETS, SPARK
 from cep.spark.sink.commit_log import CommitLog
 from cep.spark.sink.file_sink import agree
 from cep.spark.state import bucket_states
+from cep.spark.state.batch_notes import BatchNotes
 
 if TYPE_CHECKING:  # loaded only where a migration begins: processes that plan are started often
     from cep.engine import Engine
@@ -44,7 +45,7 @@ class StateLayout:
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
         """The layout of the program that the engine runs, of which the events `wanted` are written."""
         from cep.plan.partition import partition
-        from cep.spark.sink.event_files import ParquetLayout
+        from connectors.layout import ParquetLayout
 
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
         return cls(
@@ -66,7 +67,7 @@ class StartingPoint:
     `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
     by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
     stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had, None: as many as now
-    (an earlier version wrote it)."""
+    (an earlier version wrote it); `grouped`: their keys were dealt by key group."""
 
     number: int
     laid: StateLayout
@@ -77,6 +78,7 @@ class StartingPoint:
     latest: str | None
     sources: list[int]
     buckets: int | None = None
+    grouped: bool = False
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
         """The state that a bucket begins with: its own, or only the time of others; None: there was none. `folder`: of
@@ -165,10 +167,17 @@ FIRST = Generation()
 
 
 def next_generation(
-    checkpoint: Path, before: Generation, laid: StateLayout, buckets: int, output: Path, lateness: int
+    checkpoint: Path,
+    before: Generation,
+    laid: StateLayout,
+    buckets: int,
+    grouped: bool,
+    output: Path,
+    lateness: int,
 ) -> Generation:
-    """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `output`: of the program until
-    now; `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input has ended."""
+    """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `grouped`, `output`: of the
+    program until now; `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input
+    has ended."""
     from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
@@ -190,7 +199,8 @@ def next_generation(
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
         raise CepError(message, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
-    every, stages = bucket_states.newest_versions(folder, last), len(laid.stages)
+    notes = BatchNotes(folder, earlier=spark_files.put_aside_state(spark))
+    every, stages = notes.after(last).versions, len(laid.stages)
     versions = {name: version for name, version in every.items() if int(name.partition("-")[0]) <= stages}  # of engines
     heads = {name: bucket_states.state_header(folder / f"{name}-{version:08}") for name, version in versions.items()}
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
@@ -200,7 +210,7 @@ def next_generation(
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
         watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
-    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets)
+    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets, grouped)
     return Generation(made.number, made.first, start)
 
 

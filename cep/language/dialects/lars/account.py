@@ -62,7 +62,7 @@ def told(cycle: Cycle, source: Source) -> str:
     goes = "depends on itself" if len(names) == 1 else "go in a circle"
     who = f"{listed}{', ...' if more > 0 else ''} {goes}"
     models = "there may be none, one or several models" if first.negated else "the solver finds its one model"
-    rules = [f"{each.span.line}:{each.span.column} `{excerpt(source, each.span)}`" for each in cycle.rules[:LONGEST]]
+    rules = [f"{source.spot(each.span)} `{excerpt(source, each.span)}`" for each in cycle.rules[:LONGEST]]
     message = f"{who} through {asked}: {models}"
     begin = "the rule is" if len(rules) == 1 else "the rules are"
     hint = f"{begin} {', '.join(rules)}{f' and {more} more' if more > 0 else ''}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cep.language.dialects.lars.answer_set_keys import KeyedRule, keys_of
 from cep.language.dialects.lars.ast import (
     AT,
     EVERY,
@@ -104,6 +105,8 @@ class _Writer:
     calculations: list[Calculation] = field(default_factory=list)
     aside: int = 0
     clocked: bool = False
+    keyed: list[KeyedRule] = field(default_factory=list)
+    denied: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         mine = [rule for rule in self.program.rules if rule.head is not None and rule.head.predicate in self.numbers]
@@ -118,7 +121,8 @@ class _Writer:
             self.lines.append(f"#show d{number}/{each.arity + each.timed}.")
         text = "".join(f"{line}\n" for line in self.lines)
         asked = tuple(self.windows)
-        return AnswerSetRules(text, tuple(self.widths), derived, asked, tuple(self.calculations), self.clocked)
+        keys = None if self.given else keys_of(self.keyed, sorted(self.numbers), len(self.widths))
+        return AnswerSetRules(text, tuple(self.widths), derived, asked, tuple(self.calculations), self.clocked, keys)
 
     def rule(self, rule: LarsRule) -> None:
         if rule.is_fact and rule.head is not None:
@@ -127,7 +131,16 @@ class _Writer:
             assert len(values) == len(head.arguments), "a fact is of constants"
             self.lines.append(f"{_call(f'g{self.numbers[head.predicate]}', values)}.")
             return
-        _RuleText(self, rule).write()
+        first, text = len(self.widths), _RuleText(self, rule)
+        text.write()
+        inputs = {number: self._variables(number) for number in range(first, len(self.widths))}
+        self.keyed.append(KeyedRule(rule.head, tuple(text.mine), inputs, frozenset(self.denied)))
+
+    def _variables(self, number: int) -> tuple[str, ...]:
+        """Of an input."""
+        head = self.asking[number - 1].head
+        assert head is not None, "it is derived"
+        return tuple(each.name for each in head.arguments if isinstance(each, Variable))
 
     def asked(self, variables: Sequence[str], body: Sequence[BodyLiteral], rule: LarsRule) -> str:
         """The input of these columns that says for which values this is true."""
@@ -284,6 +297,7 @@ class _RuleText:
             terms, plain = self._plain(each)
             asked, names = plain, list(dict.fromkeys(variables_of(plain)))
         self.body.append(f"not {_call(self.writer.asked(names, [asked], self.rule), terms)}")
+        self.writer.denied.add(len(self.writer.widths) - 1)
 
     def _plain(self, each: LarsLiteral) -> tuple[list[str], LarsLiteral]:
         """The literal, not negated, with a variable for all that is calculated; the values of its variables."""

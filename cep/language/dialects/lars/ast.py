@@ -84,11 +84,17 @@ class LarsRule:
 
 @dataclass(frozen=True, slots=True)
 class LarsProgram:
-    """`tick`: microseconds of one; `declarations`: what `event`, `prefix` and the like say, in our own syntax."""
+    """`tick`: microseconds of one; `declarations`: what `event`, `prefix` and the like say, in our own syntax.
+
+    Of a program of several files, `elsewhere`: what others declare or derive of that; `made`: the events that rules of
+    others derive.
+    """
 
     rules: tuple[LarsRule, ...]
     declarations: tuple[ast.Statement, ...]
     tick: int
+    elsewhere: frozenset[str] = frozenset()
+    made: frozenset[str] = frozenset()
 
     @property
     def derived(self) -> frozenset[str]:

@@ -6,16 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from cep.core.errors import CepError
 from cep.language.dialects.lars.ast import AT, LarsAtom, LarsLiteral, LarsProgram, LarsRule
-from cep.plan.types import grown
+from cep.language.syntax.ast import EventDeclaration
+from cep.plan.types import UNKNOWN, grown
 from cep.rules.expressions.checking import check
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Comparison, Constant, Expression, Variable, expression_variables
 
 Types = dict[str, tuple[str | None, ...]]
 """Of each predicate the types of its arguments; None: nothing is known."""
 
 
-def column_types(program: LarsProgram, given: Mapping[str, Sequence[str | None]]) -> dict[str, tuple[str, ...]]:
-    """The types of all predicates. `given`: of those that are declared. What is bound by nothing is a string."""
+def column_types(
+    program: LarsProgram, given: Mapping[str, Sequence[str | None]], unknown: str = UNKNOWN
+) -> dict[str, tuple[str, ...]]:
+    """The types of all predicates. `given`: of those that are declared; `unknown`: of what only the plan can know, as
+    of what the background knowledge gives."""
     found: Types = {name: tuple(types) for name, types in given.items()}
     for atom in _atoms(program):
         found.setdefault(atom.predicate, (None,) * len(atom.arguments))
@@ -30,7 +35,15 @@ def column_types(program: LarsProgram, given: Mapping[str, Sequence[str | None]]
             made = tuple(_grown(own, _type(each, known)) for own, each in zip(before, rule.head.arguments))
             changed |= made != before
             found[rule.head.predicate] = made
-    return {name: tuple("string" if each is None else each for each in types) for name, types in found.items()}
+    return {name: tuple(unknown if each is None else each for each in types) for name, types in found.items()}
+
+
+def given_types(program: LarsProgram) -> dict[str, list[str | None]]:
+    """The types of what is declared; None: they are not known."""
+    declared = [each for each in program.declarations if isinstance(each, EventDeclaration | FactDeclaration)]
+    return {
+        each.name: [None if column.type == UNKNOWN else column.type for column in each.attributes] for each in declared
+    }
 
 
 def _atoms(program: LarsProgram) -> list[LarsAtom]:
@@ -52,7 +65,7 @@ def variable_types(rule: LarsRule, found: Mapping[str, Sequence[str | None]]) ->
             if each.modality == AT and isinstance(each.at, Variable):
                 known[each.at.name] = "int"
             for argument, type in zip(each.atom.arguments, found[each.atom.predicate]):
-                if isinstance(argument, Variable) and type is not None:
+                if isinstance(argument, Variable) and type not in (None, UNKNOWN):
                     known.setdefault(argument.name, type)
     size = -1
     while len(known) > size:

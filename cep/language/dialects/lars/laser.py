@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from cep.core.errors import CepError, CepErrors, Mistakes, Source
+from cep.core.errors import Source
 from cep.core.literals import SECOND
 from cep.language.dialects.lars.ast import (
     AT,
@@ -35,12 +35,11 @@ from cep.language.dialects.lars.ast import (
     TupleWindow,
     Window,
 )
-from cep.language.dialects.lars.reader import declared_by, tick_of, whole
+from cep.language.dialects.lars.reader import statements, tick_of
 from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.terms import COMPARISONS, FUNCTIONS, arguments, expression, operand, quotient
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
 from cep.language.dialects.lars.windows import before_now, count, longest, whole_ticks
-from cep.language.syntax import ast
 from cep.rules.terms import Call, Comparison, Constant, Expression
 
 F = TypeVar("F")
@@ -57,31 +56,17 @@ MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
 def read_laser(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
     """The rules of a program, one a line. `tick`: microseconds of one; `counted`: a window of n ticks has n of them,
     not n + 1. Raises CepError with all that is wrong."""
-    cursor = LarsCursor(source, tick, counted)
-    errors = Mistakes()
-    rules: list[LarsRule] = []
-    declared: list[ast.Statement] = []
-    while cursor.token.kind != "end":
-        cursor.depth, cursor.heights = 0, {}
-        begins = cursor.at
-        try:
-            if cursor.token.kind == "declaration":
-                declared.append(declared_by(cursor))
-            else:
-                rules.append(_rule(cursor))
-        except CepError as error:
-            errors.add(error)
-            _skip_rule(cursor)
-            if cursor.at == begins:
-                cursor.advance()
-    if errors:
-        raise CepErrors(errors)
-    program = whole(cursor, rules, declared)
+    program = parsed_laser(source, tick, counted)
     refuse_unsafe(program, source)
     return program
 
 
-def _skip_rule(cursor: LarsCursor) -> None:
+def parsed_laser(source: Source, tick: int, counted: bool = False) -> LarsProgram:
+    """What is written, whether its variables have values or not. Raises CepError."""
+    return statements(LarsCursor(source, tick, counted), _rule, _skip_rule)
+
+
+def _skip_rule(cursor: LarsCursor, _: int) -> None:
     """To the next line that begins a rule."""
     while cursor.token.kind not in ("end", "declaration"):
         if cursor.on_new_line() and not cursor.sees("and") and cursor.previous.text not in ("and", ":-", "("):

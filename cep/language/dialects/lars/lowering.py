@@ -15,7 +15,7 @@ from cep.core.fluents import beside
 from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions, AnswerSetStatements
 from cep.language.dialects.lars.ast import NOW, LarsAtom, LarsLiteral, LarsProgram, LarsRule
-from cep.language.dialects.lars.column_types import column_types, variable_types
+from cep.language.dialects.lars.column_types import column_types, given_types, variable_types
 from cep.language.dialects.lars.components import components
 from cep.language.dialects.lars.helping import helping
 from cep.language.dialects.lars.relations import Relations, predicate_of
@@ -25,6 +25,7 @@ from cep.operators.conjunction import And
 from cep.operators.supports import FormulaAtom
 from cep.operators.where import RestrictedFormula
 from cep.plan.formula import Formula
+from cep.plan.types import UNKNOWN
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import (
     Comparison,
@@ -55,7 +56,7 @@ class _Lowering:
         self.source = source
         self.errors = Mistakes()
         self.events = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
-        given = {name: [each.type for each in event.attributes] for name, event in self.events.items()}
+        given = given_types(program)
         self.written = program
         self.program = living(program, self.events)
         self.types = column_types(self.program, given)
@@ -77,6 +78,8 @@ class _Lowering:
         self.relations.column_names |= whole.column_names
         self.relations.constrained = True
         timeline = self.relations.timeline(self.relations.fresh("first"))
+        for name in (*parts.inputs, *parts.names):  # the solver's tables have types of their own
+            self.types[name] = tuple("any" if each == UNKNOWN else each for each in self.types.get(name, ()))
         self.answer_sets = AnswerSetStatements(parts, self.types, self.relations, options, INCONSISTENT, timeline)
 
     def tree(self, absent: bool) -> ast.SyntaxTree:
@@ -98,13 +101,18 @@ class _Lowering:
             helpers += self.answer_sets.helpers
         if self.relations.constrained:
             derived.append(ast.FluentDeclaration(INCONSISTENT, (ast.AttributeTree("models", "int"),)))
+            asked = () if self.answer_sets is None else self.answer_sets.parts.inputs
             for each in list(derived[:-1]):
+                if each.name in asked:  # the solver alone asks it
+                    derived[derived.index(each)] = replace(each, name=self.relations.now(each.name))
+                    helpers.append(self.relations.now(each.name))
+                    continue
                 own = self.relations.now(each.name)
                 derived.append(replace(each, name=own))
                 helpers.append(own)
                 self.made.append(self.allowed(each.name, len(each.attributes)))
         statements = (
-            *map(self.instants, self.program.declarations), *facts, *derived, *self.made, *helps, *solved
+            *map(self.instants, self.own_declarations()), *facts, *derived, *self.made, *helps, *solved
         )  # fmt: skip
         return ast.SyntaxTree(statements, self.source, (), frozenset(helpers))
 
@@ -130,6 +138,11 @@ class _Lowering:
                 "unknown",
             )
         )
+
+    def own_declarations(self) -> list[ast.Statement]:
+        """The declarations that no other file has."""
+        elsewhere = self.written.elsewhere
+        return [each for each in self.written.declarations if getattr(each, "name", None) not in elsewhere]
 
     def instants(self, statement: ast.Statement) -> ast.Statement:
         """A declaration, where it says nothing else of an event of instants."""

@@ -19,22 +19,19 @@ from cep.language.dialects.lars.ast import (
 )
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax.printer import print_statement
-from cep.rules.printing import print_expression as print_own
-from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable
+from cep.rules.printing import Notation
+from cep.rules.printing import print_argument as own_argument
+from cep.rules.printing import print_expression as own_expression
+from cep.rules.terms import DIVIDED, Comparison, Expression, Graph
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
-_SUM, _PRODUCT, _SIGNED, _POWER, _OPERAND = range(5)
-_INFIX = {
-    "+": ("+", _SUM),
-    "-": ("-", _SUM),
-    "*": ("*", _PRODUCT),
-    "/": ("/", _PRODUCT),
-    "//": ("/", _PRODUCT),
-    "mod": ("%", _PRODUCT),
-}
 _BEFORE_REMAINDER = re.compile(r".*[\w)]", re.ASCII | re.DOTALL)
 _AFTER_REMAINDER = re.compile(r"\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)(?: [-+*/%^]|\Z)", re.ASCII)
 """Between which `%` is read as the remainder, not as a comment."""
+NOTATION = Notation(
+    {DIVIDED: "/", "//": "/", "mod": "%", "**": "^"},
+    frozenset(("TRUE", "FALSE", "NOT")),
+    {"%": (_BEFORE_REMAINDER, _AFTER_REMAINDER)},
+)
 
 
 def print_program(program: LarsProgram) -> str:
@@ -87,41 +84,8 @@ def print_atom(atom: LarsAtom) -> str:
 
 def print_argument(expression: Expression) -> str:
     """A string that is a symbol stands here without quotes."""
-    if isinstance(expression, Constant) and expression.type == "string":
-        text = str(expression.value)
-        if _NAME.fullmatch(text) and text not in ("true", "false", "not"):
-            return text
-    return print_expression(expression)
+    return own_argument(expression, NOTATION)
 
 
 def print_expression(expression: Expression) -> str:
-    return _written(expression)[0]
-
-
-def _written(expression: Expression) -> tuple[str, int]:
-    """The text and how tightly it holds together."""
-    match expression:
-        case Variable(name):
-            return name, _OPERAND
-        case Constant():
-            text = print_own(expression)
-            return text, _SIGNED if text.startswith("-") else _OPERAND
-        case Call("neg", (inner,)):
-            text, holds = _written(inner)
-            bare = holds >= _SIGNED and not isinstance(inner, Constant) and not text.startswith("-")
-            return f"-{text}" if bare else f"-({text})", _SIGNED
-        case Call("**", (base, exponent)):
-            return f"{_operand(base, _OPERAND)} ^ {_operand(exponent, _SIGNED)}", _POWER
-        case Call(function, (left, right)):
-            mark, level = _INFIX[function]
-            first, second = _operand(left, level), _operand(right, level + 1)
-            if mark == "%":
-                first = first if _BEFORE_REMAINDER.fullmatch(first) else f"({first})"
-                second = second if _AFTER_REMAINDER.match(second) else f"({second})"
-            return f"{first} {mark} {second}", level
-    raise AssertionError("the reader makes no other calls")
-
-
-def _operand(expression: Expression, place: int) -> str:
-    text, holds = _written(expression)
-    return text if holds >= place else f"({text})"
+    return own_expression(expression, NOTATION)

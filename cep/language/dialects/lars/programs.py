@@ -18,6 +18,12 @@ def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
     return read(source, tick, counted=dialect.endswith("/n"))
 
 
+def parsed_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
+    """The same of a file among others, which may say what its variables are. Raises CepError."""
+    read = laser.parsed_laser if dialect.startswith("laser") else reader.parsed
+    return read(source, tick, dialect.endswith("/n"))
+
+
 def lars_tree(
     dialect: str, source: Source, tick: int = SECOND, options: AnswerSetOptions | None = None
 ) -> ast.SyntaxTree:

@@ -13,6 +13,7 @@ A `not` stands in one of its places, before the atom or behind it. Source of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
@@ -59,7 +60,20 @@ def read(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsPr
 
 def parsed(source: Source, tick: int, counted: bool = False) -> LarsProgram:
     """What is written, whether its variables have values or not. Raises CepError."""
-    cursor = LarsCursor(source, tick, counted)
+    return statements(LarsCursor(source, tick, counted), rule, _skip_rule)
+
+
+def _skip_rule(cursor: LarsCursor, begins: int) -> None:
+    """Behind the `.` of a rule that began there and is wrong, which may have been passed."""
+    if cursor.previous.text != "." or cursor.at == begins:
+        cursor.skip_statement()
+
+
+def statements(
+    cursor: LarsCursor, rule: Callable[[LarsCursor], LarsRule], skip: Callable[[LarsCursor, int], None]
+) -> LarsProgram:
+    """The declarations and rules of a program, in either notation. `skip` goes to the rule after one that is wrong, and
+    began at a token. Raises CepError with all that is wrong."""
     errors = Mistakes()
     rules: list[LarsRule] = []
     declared: list[ast.Statement] = []
@@ -73,8 +87,7 @@ def parsed(source: Source, tick: int, counted: bool = False) -> LarsProgram:
                 rules.append(rule(cursor))
         except CepError as error:
             errors.add(error)
-            if cursor.previous.text != "." or cursor.at == begins:
-                cursor.skip_statement()
+            skip(cursor, begins)
             if cursor.at == begins:
                 cursor.advance()
     if errors:

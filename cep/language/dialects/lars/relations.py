@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from cep.core.evaluation_ticks import WindowTicks
+from cep.core.fluents import UNCONSTRAINED
 from cep.language.dialects.lars.ast import (
     AT,
     EVERY,
@@ -37,8 +38,6 @@ FIRST_TICK, CLOCK = "first tick", "tick now"
 """The fluents of the first tick, from it on, and of each tick while it is now."""
 AT_TICKS = " at"
 """The end of the names of fluents of what is derived at ticks."""
-UNCONSTRAINED = "whatever is forbidden"
-"""The end of the names of fluents that hold where constraints are broken, too."""
 BEGINS = "stream begins"
 """The event that says when a stream begins, of those who say so beside its atoms."""
 
@@ -52,6 +51,7 @@ class Relations:
     ) -> None:
         self.program, self.events, self.types = program, events, types
         self.tick = program.tick
+        self.arriving = [name for name in events if name not in program.made]
         self.predicates = program.derived
         self.facts = {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
         self.facts |= {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
@@ -94,7 +94,7 @@ class Relations:
 
     def now(self, name: str) -> str:
         """The fluent of what is derived of a predicate and true now; with constraints, whether they hold or not."""
-        return f"{name} {UNCONSTRAINED}" if self.constrained else name
+        return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
         """The fluent of what is derived at ticks."""
@@ -228,7 +228,7 @@ class Relations:
 
     def _last(self, literal: LarsLiteral, window: TupleWindow, at: Variable | None, oldest: bool = False) -> Formula:
         """The atoms in a window of tuples. `oldest`: the oldest of it where it is full."""
-        names = list(self.events) if window.by is None else [literal.atom.predicate]
+        names = self.arriving if window.by is None else [literal.atom.predicate]
         arrivals = self._arrivals(names)
         by: tuple[int, ...] = ()
         if window.by is not None:
@@ -256,7 +256,7 @@ class Relations:
     def _full(self, literal: LarsLiteral, window: TupleWindow, oldest: Variable, keys: Sequence[str]) -> Formula:
         """The tick of the oldest atom of a full window, of any predicate, or of that of the literal by its keys."""
         if window.by is None:
-            arrivals = self._arrivals(list(self.events))
+            arrivals = self._arrivals(self.arriving)
             return LastAtomsFormula(None, arrivals, window.atoms, (), self.tick, oldest.name, True, literal.span)
         arguments = tuple(
             each if isinstance(each, Variable) and each.name in keys else self.fresh("any")

@@ -31,7 +31,7 @@ def refuse_unsafe(program: LarsProgram, source: Source) -> None:
     """Raises CepError with all that is wrong."""
     errors, derived = Mistakes(), program.derived
     for rule in program.rules:
-        _RuleChecker(rule, derived, FARTHEST // program.tick, source, errors).check()
+        _RuleChecker(rule, derived | program.made, FARTHEST // program.tick, source, errors).check()
     for error in _misfits(program, source):
         errors.append(error)
     if errors:
@@ -246,7 +246,7 @@ def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
         name, arity = atom.predicate, len(atom.arguments)
         first = arities.setdefault(name, (arity, atom.span))
         if first[0] != arity:
-            message = f"`{name}` has {_arguments(first[0])} at {first[1].line}:{first[1].column}, here {arity}"
+            message = f"`{name}` has {_arguments(first[0])} at {source.spot(first[1])}, here {arity}"
             yield CepError(message, source, atom.span, "a predicate has one number of arguments", "arity")
         if literal is None and name in complained:
             continue

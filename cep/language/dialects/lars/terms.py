@@ -11,7 +11,7 @@ from __future__ import annotations
 from cep.core.literals import read_number, read_string, read_time
 from cep.events import Iri
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
-from cep.rules.terms import Call, Constant, Expression, Variable
+from cep.rules.terms import DIVIDED, Call, Constant, Expression, Variable
 
 DEEPEST = 100
 HIGHEST = 200
@@ -43,9 +43,9 @@ def expression(cursor: LarsCursor, level: int = 1) -> Expression:
 
 
 def quotient(left: Expression, right: Expression) -> str:
-    """`X / 2` is a whole number, as it is to Ticker and to answer set programs, `X / 2.0` is not."""
+    """`X / 2` of a whole number is whole, as it is to Ticker and to answer set programs, `X / 2.0` is not."""
     decimal = any(isinstance(each, Constant) and isinstance(each.value, float) for each in (left, right))
-    return "/" if decimal else "//"
+    return "/" if decimal else DIVIDED
 
 
 def _signed(cursor: LarsCursor) -> Expression:

@@ -9,7 +9,7 @@ anew each time. What is found depends on the facts and on those that were ground
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ Fact = tuple[int, Row]
 """The number of an input, and its values."""
 Derived = tuple[int, Row, int | None]
 """The number of a derived predicate, its values, and its tick; None: it is true now."""
+Key = tuple[Value, ...] | None
 Calculate = Callable[[int, Row], Value]
 """What a calculation comes to, by its number; None: to nothing."""
 
@@ -34,6 +35,11 @@ MOST = 10_000
 """How many answer sets are told at most."""
 ENDLESS = 100_000
 """After how many calculations the rules are taken to go on without end."""
+KEPT = 256
+"""Of so many keys the groundings are kept, of those that were searched last."""
+SHARED: Key = ()
+WHOLE: Key = None
+"""The key of what belongs to all; that of all together."""
 RANKED = 30_000
 """So many atoms have a place in the order that decides between answer sets equally near (clingo: 16 bits)."""
 _HOLDS_ALL = 8
@@ -59,7 +65,10 @@ class Found:
 
 
 class AnswerSetSolver:
-    """The answer sets of rules. `written`: how a derived atom is told, which decides between equals."""
+    """The answer sets of rules. `written`: how a derived atom is told, which decides between equals.
+
+    Where the rules have `keys`, each key is searched by itself, and only when its facts have changed, or its part of
+    the last answer set is not what was found."""
 
     def __init__(
         self, rules: AnswerSetRules, calculate: Calculate, written: Callable[[Derived], str], limits: SolverLimits
@@ -68,28 +77,95 @@ class AnswerSetSolver:
         self.rules, self.calculate, self.written, self.limits = rules, calculate, written, limits
         self.known: dict[Fact, None] = {}
         """The facts that are grounded, in the order in which they came."""
-        self._grounded: _Grounding | None = None
+        self.become(())
+
+    def become(self, known: Iterable[Fact]) -> None:
+        """Know these facts, in this order, and no others."""
+        self.known = dict.fromkeys(known)
+        self._by_key: dict[Key, list[Fact]] = {}
+        for fact in self.known:
+            self._by_key.setdefault(self._key(fact), []).append(fact)
+        self._grounded: dict[Key, _Grounding] = {}
+        self._found: dict[Key, tuple[frozenset[Fact], frozenset[Derived] | None]] = {}
+        """Of keys the facts of the last search, and the answer set; None: there is none."""
+        self._shared: frozenset[Fact] = frozenset()
 
     def solve(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int, every: bool) -> Found:
         """At tick `now` of a stream that began at `first`: the answer set nearest to `last`, or all. CepError: they are
         more than are told, or the rules go on without end."""
-        grounded = self._grounding(facts, first, now)
-        grounded.assign(facts, last)
-        return grounded.all() if every else grounded.nearest(last)
+        if not self.rules.follows_ticks:
+            self._learn(facts)
+        if every or self.rules.keys is None:
+            grounded = self._grounding(WHOLE, facts, first, now)
+            grounded.assign(facts, last)
+            return grounded.all() if every else grounded.nearest(last)
+        return self._by_keys(facts, last, first, now)
 
-    def _grounding(self, facts: frozenset[Fact], first: int, now: int) -> _Grounding:
-        if self.rules.follows_ticks:
-            self._grounded = None
-            return _Grounding(self, sorted(facts, key=_order), first, now)
+    def _by_keys(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int) -> Found:
+        """Of each key the answer set nearest to its part of `last`: together they are the nearest of all."""
+        keys = self.rules.keys
+        assert keys is not None, "it is asked of rules that have them"
+        dealt: dict[Key, list[Fact]] = {SHARED: []}
+        for fact in facts:
+            dealt.setdefault(self._key(fact), []).append(fact)
+        before: dict[Key, list[Derived]] = {}
+        for each in last:
+            before.setdefault(tuple(each[1][column] for column in keys.derived[each[0]]), []).append(each)
+        shared = frozenset(dealt[SHARED])
+        if shared != self._shared or self.rules.follows_ticks:
+            self._shared, self._found = shared, {}
+        self._found = {key: found for key, found in self._found.items() if key in dealt}
+        made: list[Derived] = []
+        late = False
+        for key, own in dealt.items():
+            mine, was = frozenset(own), frozenset(before.get(key, ()))
+            known = self._found.get(key)
+            if known is None or known[0] != mine or (known[1] is not None and known[1] != was):
+                part = mine | shared
+                grounded = self._grounding(key, part, first, now)
+                grounded.assign(part, was)
+                found = grounded.nearest(was)
+                if found.late:
+                    late = True
+                    continue
+                known = self._found[key] = mine, found.answers[0] if found.answers else None
+            if known[1] is None:
+                return Found(())
+            made += known[1]
+        return Found((), True) if late else Found((frozenset(made),))
+
+    def _key(self, fact: Fact) -> Key:
+        """The key to which a fact belongs."""
+        columns = None if self.rules.keys is None else self.rules.keys.inputs[fact[0]]
+        return SHARED if columns is None else tuple(fact[1][column] for column in columns)
+
+    def _learn(self, facts: frozenset[Fact]) -> None:
+        """Facts that are not known are grounded from now on."""
         new = [each for each in facts if each not in self.known]
-        if new:
-            if len(self.known) > _HOLDS_ALL * len(facts) + 256:
-                self.known, new = {}, list(facts)
-            self.known |= dict.fromkeys(sorted(new, key=_order))
-            self._grounded = None
-        if self._grounded is None:
-            self._grounded = _Grounding(self, list(self.known), first, now)
-        return self._grounded
+        if new and len(self.known) > _HOLDS_ALL * len(facts) + 256:
+            self.become(())
+            new = list(facts)
+        for fact in sorted(new, key=_order):
+            key = self._key(fact)
+            self.known[fact] = None
+            self._by_key.setdefault(key, []).append(fact)
+            if key == SHARED:
+                self._grounded = {}
+            for each in (key, WHOLE):
+                self._grounded.pop(each, None)
+
+    def _grounding(self, key: Key, facts: frozenset[Fact], first: int, now: int) -> _Grounding:
+        if self.rules.follows_ticks:
+            return _Grounding(self, sorted(facts, key=_order), first, now)
+        grounded = self._grounded.pop(key, None)
+        if grounded is None:
+            keys = () if key == WHOLE else dict.fromkeys((SHARED, key))
+            given = [fact for each in keys for fact in self._by_key.get(each, ())]
+            grounded = _Grounding(self, list(self.known) if key == WHOLE else given, first, now)
+            if len(self._grounded) >= KEPT:
+                del self._grounded[next(iter(self._grounded))]
+        self._grounded[key] = grounded
+        return grounded
 
 
 def _order(fact: Fact) -> tuple[int, list[tuple[str, str]]]:
@@ -185,6 +261,8 @@ class _Grounding:
 
     def nearest(self, last: frozenset[Derived]) -> Found:
         limits = self.solver.limits
+        if len(self.last) == len(last) and self._is_answer():
+            return Found((last,))
         found, proved = self._best("opt", limits.conflicts)
         if found is None and not proved:
             found, proved = self._best("ignore", None)
@@ -195,6 +273,13 @@ class _Grounding:
             least, _ = self._best(f"enum,{distance}", limits.conflicts)
             found = found if least is None else least
         return Found((found,))
+
+    def _is_answer(self) -> bool:
+        """Whether the last answer set still is one, which is seen without a search."""
+        settings: Any = self.control.configuration.solve
+        settings.opt_mode, settings.models, settings.solve_limit = "ignore", 1, "umax"
+        wanted = [literal if atom in self.last else -literal for atom, literal in self.atoms.items()]
+        return bool(self.control.solve(assumptions=wanted).satisfiable)
 
     def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
         """The last answer set that a search finds, and whether it came to its end."""

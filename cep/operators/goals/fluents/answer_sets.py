@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cep.core.fluents import KINDS
 from cep.core.interval_sets import INFINITE
+from cep.core.logs import RunWarning
 from cep.core.relation import FIRST, Column, Table, bits, empty
 from cep.core.schema import CODED
 from cep.core.stable_order import stable_order
@@ -152,8 +153,10 @@ class AnswerSetGoal(KeyedState):
             kept = {*self.solver.known, *self.asked.values()}
             self.lines = {fact: line for fact, line in self.lines.items() if fact in kept}
         if found.late:
-            text = f"no answer stream was found within {self.limits.seconds:g} s at tick {tick}: the last one stays"
-            warnings.warn(f"{text}; a longer `--solve-limit` may find one", RuntimeWarning, stacklevel=2)
+            seconds = self.limits.seconds
+            text = f"no answer stream was found within {seconds:g} s at tick {tick}: the last one stays; a longer "
+            text += "`--solve-limit` may find one"
+            warnings.warn(RunWarning("solve_limit", text, tick=tick, seconds=seconds), stacklevel=2)
             return
         if found.answers:
             self.last = found.answers[0]
@@ -248,7 +251,7 @@ class AnswerSetGoal(KeyedState):
         for line in map(tuple, state["known"].tolist()):
             fact = self._fact(line)
             self.lines[fact] = line
-            self.solver.known[fact] = None
+        self.solver.become(list(self.lines))
         for line in map(tuple, state["asked"].tolist()):
             self.asked[line] = fact = self._fact(line)
             self.lines[fact] = line

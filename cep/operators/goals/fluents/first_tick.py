@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.evaluation_ticks import WindowTicks
-from cep.core.relation import START, Table, rows
+from cep.core.relation import END, Table, rows
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Goal
 from cep.operators.goals.fluents.windowed_event import PassingGoal, PassingSpec
@@ -28,7 +28,7 @@ class FirstTickGoal(PassingGoal):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
         if rows(table) and not self.tuples.count:
-            at = np.array([int(table[START].min()) // self.window.tick])
+            at = np.array([int(table[END].min()) // self.window.tick])
             self.passing.put(self.window.opens(at), self._slots(table[:, :1], at), True)
         return self._pass_on(frontier)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.kernels import njit
-from cep.core.relation import FIRST, ORDER, START, Table, contiguous, rows
+from cep.core.relation import END, FIRST, ORDER, Table, contiguous, rows
 from cep.core.room import filled_room, roomy
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
@@ -128,7 +128,7 @@ class LastAtomsGoal(PassingGoal):
         own, every = (contiguous(table) for table in inputs)
         if rows(every):
             slots = np.full(rows(every), -1)
-            at = every[START] // self.window.tick
+            at = every[END] // self.window.tick
             order = np.argsort(every[ORDER], kind="stable")
             mine = order[np.searchsorted(every[ORDER], own[ORDER], sorter=order)]
             slots[mine] = self._slots(own, at[mine])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import FIRST, START, Table, rows
+from cep.core.relation import END, FIRST, Table, rows
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import take
 from cep.operators.goals.coded_columns import codes_of
@@ -44,7 +44,7 @@ class TickAtomsGoal(Untimed, KeyedState):
         table = inputs[0]
         if not rows(table):
             return table
-        at = table[START] // self.tick
+        at = table[END] // self.tick
         before = len(self.seen) if int(at[0]) == self.now else 0
         keyed: Table = np.zeros((FIRST + self.width + 1, before + rows(table)), np.int64)
         keyed[FIRST:-1, :before], keyed[-1, :before] = self.seen[:before].T, self.now

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.interval_sets import INFINITE
-from cep.core.relation import FIRST, START, Table, contiguous, empty, rows
+from cep.core.relation import END, FIRST, Table, contiguous, empty, rows
 from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
@@ -181,7 +181,7 @@ class WindowedEventGoal(PassingGoal):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = contiguous(inputs[0])
         if rows(table):
-            at = table[START] // self.window.tick
+            at = table[END] // self.window.tick
             slots = self._slots(table, at)
             self.passing.put(self.window.opens(at), slots, True)
             if self.window.last is not None:

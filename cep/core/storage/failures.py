@@ -1,0 +1,106 @@
+"""What a file system refuses, in words: what is wrong, and what to write or to set instead."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from cep.core.storage.urls import Url
+
+_LOGIN = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, say who asks; AWS_SKIP_SIGNATURE=true: nobody",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS names the file that says who asks; `gcloud auth application-default login`",
+    "abfs": "AZURE_STORAGE_ACCOUNT_KEY, or `az login`, says who asks",
+    "hdfs": "HADOOP_USER_NAME says who asks; with Kerberos `kinit`",
+}
+_REACHED = {
+    "s3": "AWS_ENDPOINT_URL names another server than Amazon's, AWS_REGION the region",
+    "gs": "STORAGE_EMULATOR_HOST names another server than Google's",
+    "abfs": "the address is `abfs://container@account.dfs.core.windows.net/...`",
+    "hdfs": "the address has the host and the port of the name node: `hdfs://namenode:8020/...`",
+}
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+
+_DENIED = re.compile(
+    r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY|InvalidAccessKey|SIGNATURE_DOES_NOT|SignatureDoesNot|INVALID_CLIENT"
+    r"|InvalidToken|EXPIRED_TOKEN|ExpiredToken|TokenRefresh|HTTP status 40[13]|\b40[13]\b|Unauthenticated"
+    r"|permission denied|PERMISSION_DENIED|Could not find credentials|credentials",
+    re.IGNORECASE,
+)
+_REGION = re.compile(
+    r"PERMANENT_REDIRECT|PermanentRedirect|HTTP status 301|AuthorizationHeaderMalformed", re.IGNORECASE
+)
+_UNREACHED = re.compile(
+    r"NETWORK_CONNECTION|curlCode|Couldn't (connect|resolve)|could not resolve|connection (refused|reset|timed out)"
+    r"|timed? ?out|UnknownHostException",
+    re.IGNORECASE,
+)
+_FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
+
+
+class StorageError(OSError):
+    """What a file system refuses: `strerror` says what, `hint` what may be done."""
+
+    def __init__(self, number: int, reason: str, address: str, hint: str | None = None) -> None:
+        super().__init__(number, reason, address)
+        self.hint = hint
+
+
+def no_bucket(at: Url) -> StorageError:
+    """The bucket, or the container, is not there."""
+    word = "container" if at.kind == "abfs" else "bucket"
+    hint = f"the name, or the place where it is looked for: {_REACHED[at.kind]}"
+    return StorageError(errno.ENOENT, f"there is no {word} `{at.place.partition('@')[0]}`", str(at), hint)
+
+
+def not_there(at: Url) -> StorageError:
+    return StorageError(errno.ENOENT, "no such file", str(at))
+
+
+def explained(error: Exception, at: Url) -> StorageError:
+    """Why a file system refuses an address, from what its library says."""
+    if isinstance(error, StorageError):
+        return error
+    text = str(error)
+    if re.search(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound|bucket does not exist", text, re.IGNORECASE):
+        return no_bucket(at)
+    if re.search(r"libhdfs|libjvm|CLASSPATH", text):
+        hint = "JAVA_HOME, HADOOP_HOME and CLASSPATH=`$HADOOP_HOME/bin/hadoop classpath --glob` say where Hadoop is"
+        return StorageError(errno.EIO, "HDFS needs Hadoop's library libhdfs, which is not found", str(at), hint)
+    if _REGION.search(text):
+        return StorageError(errno.EIO, "the bucket is in another region", str(at), "AWS_REGION=eu-central-1 names it")
+    if _UNREACHED.search(text):
+        return StorageError(errno.EIO, f"{_server(at)} cannot be reached", str(at), _REACHED[at.kind])
+    if _DENIED.search(text):
+        who = "there are no credentials" if at.kind == "s3" and not _has_login() else "access is denied"
+        return StorageError(errno.EACCES, who, str(at), _LOGIN[at.kind])
+    if isinstance(error, FileNotFoundError) or "does not exist" in text or "Not found" in text:
+        return not_there(at)
+    number = errno.ENOSPC if _FULL.search(text) else getattr(error, "errno", None) or errno.EIO
+    return StorageError(number, _short(text), str(at))
+
+
+def _has_login() -> bool:
+    """Whether the environment, or the user's files, say who asks of S3."""
+    if any(os.environ.get(name) for name in _KEYS):
+        return True
+    file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE")
+    return (Path(file) if file else Path.home() / ".aws" / "credentials").exists()
+
+
+def _server(at: Url) -> str:
+    if at.kind == "s3":
+        return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "S3"
+    if at.kind == "gs":
+        return os.environ.get("STORAGE_EMULATOR_HOST") or "Google Cloud Storage"
+    return at.place or "HDFS"
+
+
+def _short(text: str) -> str:
+    """The end of a message of a library, which says most; in one line."""
+    line = " ".join(text.split())
+    found = re.search(r"AWS Error \w+.*?: (.+)", line)
+    said = (found[1] if found else line).rstrip(".")
+    return said if len(said) <= 200 else said[:197] + "..."

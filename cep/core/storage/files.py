@@ -1,0 +1,279 @@
+"""Files by their addresses, read, listed and put whole, through the file systems of pyarrow."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, BinaryIO
+
+from cep.core.storage.failures import StorageError, explained, no_bucket, not_there
+from cep.core.storage.urls import Url, url
+
+_PIECE = 1 << 24
+"""Bytes that are sent at once."""
+_TRUE = ("1", "true", "yes")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at an address: a folder, or a file of so many bytes."""
+
+    address: str
+    folder: bool
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.address.rstrip("/").rpartition("/")[2]
+
+
+def found(address: str) -> Found | None:
+    """What is there; None: nothing. StorageError: it cannot be seen."""
+    at = url(address)
+    with _explaining(at):
+        info = filesystem(at).get_file_info(at.path)
+    return _found(at, info)
+
+
+def size(address: str) -> int:
+    """The bytes of a file. StorageError: it is not there, or cannot be seen."""
+    there = found(address)
+    if there is None:
+        raise _lost(url(address))
+    return there.size
+
+
+def listed(address: str, deep: bool = False) -> list[Found]:
+    """What is in a folder, by name; `deep`: and in its folders. Nothing: it is not there. StorageError: it cannot be
+    seen, or there is no such bucket."""
+    from pyarrow.fs import FileSelector
+
+    at = url(address)
+    with _explaining(at):
+        infos = filesystem(at).get_file_info(FileSelector(at.path, allow_not_found=True, recursive=deep))
+    if not infos:
+        _check_bucket(at)
+    every = [_found(at, info) for info in infos]
+    return sorted((one for one in every if one is not None), key=lambda one: one.address)
+
+
+def matching(address: str) -> list[Found]:
+    """The files that a pattern matches, by name; `**` stands for any number of folders. StorageError: as `listed`."""
+    at = url(address)
+    parts = at.key.split("/")
+    fixed = next((n for n, part in enumerate(parts) if any(letter in part for letter in "*?[")), len(parts))
+    folder = at.root + "/".join(parts[:fixed])
+    deep = len(parts) - fixed > 1 or "**" in parts
+    return [
+        one
+        for one in listed(folder, deep)
+        if not one.folder and _fits(url(one.address).key.split("/")[fixed:], parts[fixed:])
+    ]
+
+
+def read(address: str) -> bytes:
+    """All of a file. StorageError: it is not there, or cannot be read."""
+    with StoredFile(address) as file:
+        return file.readall()
+
+
+def put(address: str, content: bytes | BinaryIO) -> None:
+    """Put a file there, whole or not at all; it replaces one of the same name. StorageError: it cannot be."""
+    at = url(address)
+    pieces = iter([content]) if isinstance(content, bytes) else iter(lambda: content.read(_PIECE), b"")
+    with _explaining(at):
+        system = filesystem(at)
+        path = at.path if at.kind not in ("hdfs", "abfs") else f"{at.path}.{os.getpid()}.part"
+        if at.kind == "hdfs":
+            system.create_dir(path.rpartition("/")[0])
+        with system.open_output_stream(path, compression=None) as out:
+            for piece in pieces:
+                out.write(piece)
+        if path != at.path:  # written bit by bit there: it gets its name when it is whole
+            system.move(path, at.path)
+
+
+def remove(address: str) -> None:
+    """Remove a file, if it is there. StorageError: it cannot be."""
+    at = url(address)
+    with _explaining(at):
+        try:
+            filesystem(at).delete_file(at.path)
+        except FileNotFoundError:
+            return
+
+
+def opened(address: str) -> Any:
+    """The file as one of pyarrow, whose parts can be read. StorageError: it is not there, or cannot be read."""
+    at = url(address)
+    with _explaining(at):
+        try:
+            return filesystem(at).open_input_file(at.path)
+        except FileNotFoundError:
+            raise _lost(at) from None
+
+
+class StoredFile(io.RawIOBase):
+    """A file read piece by piece, or anywhere."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._at = url(address)
+        self._file = opened(address)
+        with _explaining(self._at):
+            self.size: int = self._file.size()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        with _explaining(self._at):
+            return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def read(self, size: int = -1) -> bytes:
+        with _explaining(self._at):
+            return bytes(self._file.read(None if size is None or size < 0 else size))
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+class Upload:
+    """A file that is gathered on the disk here, and put at its address when it is whole: who reads there finds the old
+    one, or none, until then. Without `close` nothing is put."""
+
+    def __init__(self, address: str) -> None:
+        """StorageError: there is no such bucket, or no access."""
+        self.address = address
+        _check_bucket(url(address))
+        self.file: BinaryIO = tempfile.TemporaryFile(prefix="semcep-")  # noqa: SIM115
+
+    def write(self, piece: bytes | memoryview) -> int:
+        return self.file.write(piece)
+
+    def flush(self) -> None:
+        """What is written so far is not there yet."""
+
+    def close(self) -> None:
+        """Put what was written. StorageError: it cannot be."""
+        if not self.file.closed:
+            self.file.seek(0)
+            try:
+                put(self.address, self.file)
+            finally:
+                self.file.close()
+
+    def discard(self) -> None:
+        """Put nothing."""
+        self.file.close()
+
+
+def filesystem(at: Url) -> Any:
+    """The file system of an address, as one of pyarrow."""
+    return _filesystem(at.kind, at.place if at.kind in ("abfs", "hdfs") else "", os.getpid())
+
+
+@lru_cache(maxsize=16)
+def _filesystem(kind: str, place: str, process: int) -> Any:
+    """`process`: connections do not outlive a fork."""
+    from pyarrow import fs
+
+    if kind == "s3":
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        more: dict[str, Any] = {} if region is None else {"region": region}
+        if endpoint:
+            scheme, _, host = endpoint.rpartition("://")
+            more |= {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"}
+        if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in _TRUE:
+            more["anonymous"] = True
+        return fs.S3FileSystem(**more)
+    if kind == "gs":
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+        if emulator:
+            scheme, _, host = emulator.rpartition("://")
+            return fs.GcsFileSystem(anonymous=True, endpoint_override=host, scheme=scheme or "http")
+        return fs.GcsFileSystem()
+    if kind == "abfs":
+        account = place.partition("@")[2].partition(".")[0]
+        return fs.AzureFileSystem(account, os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"))
+    host, _, port = place.partition(":")
+    return fs.HadoopFileSystem(host or "default", int(port or 0))
+
+
+def _check_bucket(at: Url) -> None:
+    """StorageError: there is no such bucket, or it cannot be seen."""
+    from pyarrow.fs import FileType
+
+    if at.kind == "hdfs":
+        return
+    with _explaining(at):
+        if filesystem(at).get_file_info(at.path.partition("/")[0]).type == FileType.NotFound:
+            raise no_bucket(at)
+
+
+def _lost(at: Url) -> StorageError:
+    """Why a file is not there."""
+    try:
+        _check_bucket(at)
+    except StorageError as error:
+        return error
+    return not_there(at)
+
+
+def _found(at: Url, info: Any) -> Found | None:
+    from pyarrow.fs import FileType
+
+    if info.type == FileType.NotFound:
+        return None
+    return Found(at.at(info.path), info.type == FileType.Directory, info.size or 0)
+
+
+def _fits(names: list[str], wanted: list[str]) -> bool:
+    """Whether a path matches a pattern, part by part."""
+    if not names or not wanted:
+        return not names and all(part == "**" for part in wanted)
+    if wanted[0] == "**":
+        return _fits(names, wanted[1:]) or _fits(names[1:], wanted)
+    return fnmatch.fnmatchcase(names[0], wanted[0]) and _fits(names[1:], wanted[1:])
+
+
+@contextmanager
+def _explaining(at: Url) -> Iterator[None]:
+    """What the file system refuses while the block runs is a StorageError."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise (error if isinstance(error, StorageError) else _lost(at)) from None
+    except (OSError, pa.ArrowException) as error:
+        raise explained(error, at) from None
+
+
+def forget() -> None:
+    """The environment says something else now."""
+    _filesystem.cache_clear()

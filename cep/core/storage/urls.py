@@ -1,0 +1,122 @@
+"""Addresses of files that no disk of this machine has: `s3://bucket/days/1.jsonl`.
+
+They are taken as they are written: `%` and `?` are letters of a name. Who asks, and where, is said by the environment,
+as for other programs: no secret stands in an address.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from cep.core.errors import CepError
+from cep.core.suggest import nearest
+
+KINDS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfs",
+    "hdfs": "hdfs",
+}
+"""The kind of file system by the scheme of an address."""
+
+EXAMPLES = {
+    "s3": "s3://bucket/folder/file.jsonl",
+    "gs": "gs://bucket/folder/file.jsonl",
+    "abfs": "abfs://container@account.dfs.core.windows.net/folder/file.jsonl",
+    "hdfs": "hdfs://namenode:8020/folder/file.jsonl",
+}
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(.*)", re.DOTALL)
+_FILE = "file://"
+_MAGIC = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """`place`: the bucket, the container with its account, or the host; `key`: what follows, without a slash at its
+    beginning."""
+
+    scheme: str
+    place: str
+    key: str
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.scheme]
+
+    @property
+    def root(self) -> str:
+        """What stands before the key."""
+        return f"{self.scheme}://{self.place}/"
+
+    @property
+    def path(self) -> str:
+        """The path by which pyarrow's file system knows it."""
+        if self.kind == "hdfs":
+            return f"/{self.key}"
+        return f"{self.place.partition('@')[0]}/{self.key}".rstrip("/")
+
+    def at(self, path: str) -> str:
+        """The address of a path of the same file system."""
+        return self.root + (path.lstrip("/") if self.kind == "hdfs" else path.partition("/")[2])
+
+    def __str__(self) -> str:
+        return self.root + self.key
+
+
+def is_url(text: str) -> bool:
+    """Whether this is the address of a file or a folder in a file system that is not on this machine's disks."""
+    found = _SCHEME.match(text)
+    return found is not None and found[1].lower() in KINDS
+
+
+def url(text: str) -> Url:
+    """Take an address apart. CepError: it names no bucket."""
+    found = _SCHEME.fullmatch(text)
+    assert found is not None and found[1].lower() in KINDS, "this is an address of a file system"
+    scheme, rest = found[1].lower(), found[2]
+    place, _, key = rest.partition("/")
+    kind = KINDS[scheme]
+    if not place and kind != "hdfs":  # of HDFS the configuration may say it
+        raise CepError(f"{text}: no bucket is named", hint=f"e.g. `{EXAMPLES[kind]}`", code="input")
+    if kind == "abfs" and not re.fullmatch(r"[^@]+@[^@.]+(\..+)?", place):
+        raise CepError(f"{text}: the account is not named", hint=f"e.g. `{EXAMPLES[kind]}`", code="input")
+    if "@" in place and kind != "abfs":
+        hint = "secrets are taken from the environment, where no log shows them"
+        raise CepError(f"{scheme}://...: an address has no user and password", hint=hint, code="input")
+    return Url(scheme, place, re.sub(r"/{2,}", "/", key).lstrip("/"))
+
+
+def local_path(text: str) -> str:
+    """The path of a file that is named by `file:///path`; any other text as it is."""
+    if not text.lower().startswith(_FILE):
+        return text
+    host, _, path = text[len(_FILE) :].partition("/")
+    if host not in ("", "localhost"):
+        raise CepError(
+            f"{text}: `{host}` is another machine", hint=f"a file of this one: `file:///{path}`", code="input"
+        )
+    return "/" + unquote(path)
+
+
+def joined(folder: str, name: str) -> str:
+    """A name in a folder."""
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def is_pattern(text: str) -> bool:
+    """Whether an address has wildcards."""
+    return _MAGIC.search(url(text).key) is not None
+
+
+def near_scheme(scheme: str, others: tuple[str, ...] = ()) -> str:
+    """`; did you mean s3://?` where a scheme is nearly one that is known."""
+    word = scheme.lower()
+    same = next((each for each in KINDS if sorted(each) == sorted(word)), None)  # two letters are near to nothing
+    short = {"s4": "s3", "s": "s3", "s3n": "s3", "aws": "s3", "az": "abfs", "azure": "abfs", "wasb": "abfs"}
+    near = same or short.get(word) or nearest(word, (*KINDS, *others, "file"))
+    return "" if near is None else f"; did you mean `{near}://`?"

@@ -1,0 +1,232 @@
+"""Why an atom is in an answer stream: a derivation in the reduct. What is denied is false in the answer, and what is
+asked is derived before: no atom is there because of itself. And why one is not.
+
+Source: Beck, Eiter and Folie, Ticker (2017), Definition 4; Faber, Leone and Pfeifer (2004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from cep.core.schema import Attribute
+from cep.events import Iri, Value
+from cep.explain.judging import BoundValues, Judge, TypedValue
+from cep.explain.nodes import AnswerRefusal
+from cep.explain.occurrences import Memory, Occurrence, same
+from cep.explain.tick_reading import BodyReading, Key, TickAtom, TickReading
+from cep.language.dialects.lars.answer_set_rules import beyond_cycles
+from cep.language.dialects.lars.ast import NOW, LarsLiteral, LarsProgram, LarsRule
+from cep.language.dialects.lars.lowering import INCONSISTENT
+from cep.language.dialects.lars.printer import print_literal
+from cep.language.dialects.lars.relations import at_ticks, predicate_of
+from cep.language.reading import lars_program
+from cep.rules.terms import Constant, Expression, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class ReductStep:
+    """That a rule gives an atom at a tick: its body is true."""
+
+    tick: int
+    rule: LarsRule
+    body: BodyReading
+
+
+class Reducts:
+    """The answer streams of one program."""
+
+    def __init__(self, memory: Memory, judge: Judge, program: LarsProgram) -> None:
+        self.memory, self.judge, self.program = memory, judge, program
+        self.solved = beyond_cycles(program)
+        self._steps: dict[tuple[int, Value], dict[Key, ReductStep]] = {}
+
+    @classmethod
+    def of(cls, memory: Memory, judge: Judge) -> Reducts | None:
+        """Those of an engine's program; None: a solver finds nothing of it."""
+        written, source = memory.engine.written, memory.engine.plan.source
+        if written.together is not None:
+            program = written.together.lars
+        else:
+            program = lars_program(source.text, source.name, written.dialect, written.tick)
+        if program is None:
+            return None
+        found = cls(memory, judge, program)
+        return found if found.solved else None
+
+    def gives(self, fluent: str) -> bool:
+        """Whether a fluent is of what the solver derives."""
+        return predicate_of(fluent) in self.solved
+
+    def _key(self, one: Occurrence, tick: int) -> tuple[Key, Value]:
+        """The atom of an occurrence, in the evaluation at a tick, and the number of its answer stream."""
+        predicate = predicate_of(one.event)
+        args, model = one.args, None
+        heads = (rule.head for rule in self.program.rules if rule.head is not None)
+        arity = next(len(head.arguments) for head in heads if head.predicate == predicate)
+        timed = one.event != predicate
+        if len(args) > arity + timed:
+            *own, model = args
+            args = tuple(own)
+        at = args[arity] if timed else tick
+        assert isinstance(at, int), "ticks are numbers"
+        return (predicate, args[:arity], at), model
+
+    # --- why it is there ---
+
+    def step(self, one: Occurrence, tick: int | None) -> ReductStep | None:
+        """The rule that gives an atom, at a tick or, where it is not there then, when it begins to be."""
+        size = 2 * self.program.tick
+        first, last = one.codes
+        if tick is None or not first <= tick * size <= last:
+            tick = first // size
+        key, model = self._key(one, tick)
+        return self._derived(tick, model).get(key)
+
+    def _derived(self, tick: int, model: Value) -> dict[Key, ReductStep]:
+        """For each atom of an answer stream its rule: of those whose atoms are derived before the first."""
+        if (tick, model) in self._steps:
+            return self._steps[tick, model]
+        reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
+        waiting: list[tuple[Key, frozenset[Key], ReductStep]] = []
+        for rule in self.program.rules:
+            if rule.head is None or rule.is_fact or rule.head.predicate not in self.solved:
+                continue
+            for body in reading.bodies(rule.body, {}):
+                key = None if body.failed is not None else self._head(rule, body.bound, tick)
+                if key is not None and key[2] >= reading.first:
+                    needs = frozenset(each.key for _, atoms in body.found for each in atoms)
+                    own = frozenset(each for each in needs if each[0] in self.solved)
+                    waiting.append((key, own, ReductStep(tick, rule, body)))
+        found: dict[Key, ReductStep] = {}
+        while True:
+            ready = [each for each in waiting if each[1] <= found.keys()]
+            new = {key: step for key, _, step in reversed(ready) if key not in found}
+            if not new:
+                break
+            found |= new
+            waiting = [each for each in waiting if each[0] not in found]
+        self._steps[tick, model] = found
+        return found
+
+    def _head(self, rule: LarsRule, bound: BoundValues, tick: int) -> Key | None:
+        head = rule.head
+        assert head is not None, "of a rule with a head"
+        args = tuple(self._value(each, bound) for each in head.arguments)
+        at = tick if rule.at is None else self._value(rule.at, bound)
+        return (head.predicate, args, at) if isinstance(at, int) else None
+
+    def _value(self, expression: Expression, bound: BoundValues) -> Value:
+        if isinstance(expression, Constant):
+            return expression.value
+        if isinstance(expression, Variable):
+            return bound[expression.name][0]
+        return self.judge.value(expression, bound)[0]
+
+    # --- why it is not ---
+
+    def has_answer(self, tick: int) -> bool:
+        """Whether there is an answer stream at a tick."""
+        if INCONSISTENT not in self.memory.schemas:
+            return True
+        code = 2 * tick * self.program.tick
+        held = self.memory.fluents.intervals(INCONSISTENT, {0: 0})
+        return not any(one.codes[0] <= code <= one.codes[1] for one in held)
+
+    def refusals(self, fluent: str, fixed: Mapping[int, Value], time: int) -> list[AnswerRefusal]:
+        """Rule by rule, why there is no such atom at a time."""
+        predicate, tick = predicate_of(fluent), time // self.program.tick
+        timed = fluent != predicate
+        heads = [(rule, rule.head) for rule in self.program.rules if rule.head is not None and not rule.is_fact]
+        made = []
+        for rule, head in heads:
+            if head.predicate != predicate or (timed and rule.at is None):
+                continue
+            if not self.has_answer(tick):
+                made.append(AnswerRefusal("none", rule.span, {}))
+                continue
+            arity = len(head.arguments)
+            model = fixed.get(arity + timed, 1 if self._numbered(fluent, arity) else None)
+            reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
+            asked = {place: value for place, value in fixed.items() if place < arity}
+            at = fixed.get(arity) if timed else tick if rule.at is not None else None
+            made.append(self._refusal(rule, self._asked(rule, asked, at), reading))
+        return made
+
+    def _refusal(self, rule: LarsRule, bound: Mapping[str, TypedValue] | None, reading: TickReading) -> AnswerRefusal:
+        every = [] if bound is None else reading.bodies(rule.body, bound)
+        short = [each for each in every if each.failed is not None]
+        if not short:
+            return AnswerRefusal("head", rule.span, bound or {})
+        body = max(short, key=lambda each: len(each.found) + len(each.judged))
+        parts = tuple(each.source for _, atoms in body.found for each in atoms if each.source is not None)
+        failed, text, kind = body.failed, "", "condition"
+        if isinstance(failed, LarsLiteral) and not body.lacking:
+            text = self.text_of(replace(failed, negated=False), body.bound)
+            kind = "denied" if failed.negated else "missing"
+        against = tuple(each.source for each in body.against if each.source is not None)
+        if isinstance(failed, LarsLiteral) and failed.modality == NOW:
+            against = ()  # it is what is said
+        forbidden = tuple(each.span for each in self._forbidden(rule, body, reading))
+        return AnswerRefusal(kind, rule.span, body.bound, text, parts, body.judged, against, body.lacking, forbidden)
+
+    def text_of(self, literal: LarsLiteral, bound: BoundValues) -> str:
+        """A literal with the values of its variables."""
+
+        def known(term: Expression) -> Expression:
+            if not isinstance(term, Variable) or term.name not in bound:
+                return term
+            value, type = bound[term.name]
+            kind = {bool: "bool", int: "int", float: "float", Iri: "iri"}.get(value.__class__, "string")
+            return term if value is None else Constant(value, kind if type in ("any", "unknown") else type)
+
+        atom = replace(literal.atom, arguments=tuple(map(known, literal.atom.arguments)))
+        at = None if literal.at is None else known(literal.at)
+        return print_literal(replace(literal, atom=atom, at=at), self.program.tick)
+
+    def _numbered(self, fluent: str, arity: int) -> bool:
+        """Whether atoms carry the number of their answer stream."""
+        width = len(self.memory.schemas[fluent].attributes)
+        return width > arity + (predicate_of(fluent) != fluent)
+
+    def _asked(self, rule: LarsRule, fixed: Mapping[int, Value], at: Value) -> dict[str, TypedValue] | None:
+        """The values that a head gives its variables; None: it never gives these."""
+        assert rule.head is not None, "of a rule with a head"
+        types = {place: each.type for place, each in enumerate(self._attributes(rule.head.predicate))}
+        pairs = [(rule.head.arguments[place], value, types.get(place, "any")) for place, value in fixed.items()]
+        if at is not None and rule.at is not None:
+            pairs.append((rule.at, at, "int"))
+        bound: dict[str, TypedValue] = {}
+        for term, value, type in pairs:
+            if isinstance(term, Constant) and not same(term.value, value):
+                return None
+            if isinstance(term, Variable):
+                if term.name in bound and not same(bound[term.name][0], value):
+                    return None
+                bound[term.name] = value, type
+        return bound
+
+    def _attributes(self, predicate: str) -> Iterable[Attribute]:
+        schema = self.memory.schemas.get(predicate) or self.memory.schemas[at_ticks(predicate)]
+        return schema.attributes
+
+    def _forbidden(self, rule: LarsRule, body: BodyReading, reading: TickReading) -> tuple[LarsRule, ...]:
+        """The constraints that are broken where an atom of the rule is there, and what denies it is not."""
+        failed = body.failed
+        if not (isinstance(failed, LarsLiteral) and failed.negated and failed.atom.predicate in self.solved):
+            return ()
+        try:
+            key = self._head(rule, body.bound, reading.now)
+        except KeyError:
+            return ()
+        if key is None:
+            return ()
+        gone = {each.key for each in body.against}
+        kept = [each for each in reading.answer() if each.key not in gone]
+        instead = TickReading(
+            self.memory, self.judge, self.program, self.solved, reading.now, reading.model, [*kept, TickAtom(*key)]
+        )
+        constraints = [each for each in self.program.rules if each.head is None]
+        return tuple(
+            each for each in constraints if any(found.failed is None for found in instead.bodies(each.body, {}))
+        )

@@ -1,0 +1,329 @@
+"""Bodies of LARS rules over what is remembered, at one tick: which are true, for which values, and what others lack.
+
+By the definitions of LARS, an atom at a time: for questions of people, not for running. What is derived is taken as it
+was found. Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cep.events import Value
+from cep.explain.judging import BoundValues, Judge, Judged
+from cep.explain.occurrences import LATEST, Memory, Occurrence, same
+from cep.language.dialects.lars.ast import (
+    AT,
+    EVERY,
+    NOW,
+    BodyLiteral,
+    LarsLiteral,
+    LarsProgram,
+    TimeWindow,
+    TupleWindow,
+)
+from cep.language.dialects.lars.bodies import variables_of
+from cep.language.dialects.lars.relations import at_ticks
+from cep.rules.terms import Comparison, Condition, Constant, Expression, Graph, Predicate, Variable
+
+Key = tuple[str, tuple[Value, ...], int]
+"""A predicate, its arguments, and a tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class TickAtom:
+    """An atom that is true at a tick, and what says so; None: the program, of a fact."""
+
+    predicate: str
+    args: tuple[Value, ...]
+    tick: int
+    source: Occurrence | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.predicate, self.args, self.tick
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReading:
+    """How far a body is true for some values: `found` are its literals that are, each with the atoms that it is true
+    by, `judged` its conditions; `failed`: what is not, None: all is; `against`: atoms that must not be true."""
+
+    bound: BoundValues
+    found: tuple[tuple[LarsLiteral, tuple[TickAtom, ...]], ...] = ()
+    judged: tuple[Judged, ...] = ()
+    failed: BodyLiteral | None = None
+    against: tuple[TickAtom, ...] = ()
+    lacking: tuple[Judged, ...] = ()
+
+
+class TickReading:
+    """What is true in the evaluation at tick `now`, in the answer stream `model`. `solved`: the predicates that a
+    solver derives; `instead`: what their atoms are taken to be, None: as they were found."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        judge: Judge,
+        program: LarsProgram,
+        solved: frozenset[str],
+        now: int,
+        model: Value = None,
+        instead: Sequence[TickAtom] | None = None,
+    ) -> None:
+        self.memory, self.judge, self.program = memory, judge, program
+        self.solved, self.now, self.model, self.instead = solved, now, model, instead
+        self.tick = program.tick
+        named = {getattr(each, "name", "") for each in program.declarations}
+        asked = {each.atom.predicate for rule in program.rules for each in rule.body if isinstance(each, LarsLiteral)}
+        known = (named | asked) - program.derived
+        self.events = sorted(name for name in known if name in memory.schemas and memory.schemas[name].fluent is None)
+        self.arrived = self._arrivals()
+        self.first = self.arrived[0].tick if self.arrived else now
+        self._known: dict[str, list[TickAtom]] = {}
+
+    def _arrivals(self) -> list[TickAtom]:
+        """What has come by now, in order, equal atoms of a tick once."""
+        until = (self.now + 1) * self.tick - 1
+        every = [one for name in self.events for one in self.memory.find(name, {}, -LATEST, until)]
+        made: dict[Key, TickAtom] = {}
+        for one in sorted(every, key=lambda each: (each.end, each.order)):
+            atom = TickAtom(one.event, one.args, one.end // self.tick, one)
+            made.setdefault(atom.key, atom)
+        return list(made.values())
+
+    # --- atoms ---
+
+    def atoms(self, predicate: str) -> list[TickAtom]:
+        """All that is true of a predicate, at whatever tick."""
+        if predicate not in self._known:
+            if self.instead is not None and predicate in self.solved:
+                made = [each for each in self.instead if each.predicate == predicate]
+            elif predicate in self.program.derived:
+                made = [*self._held(predicate, False), *self._held(at_ticks(predicate), True)]
+            else:
+                made = [each for each in self.arrived if each.predicate == predicate]
+            self._known[predicate] = list({each.key: each for each in made}.values())
+        return self._known[predicate]
+
+    def answer(self) -> list[TickAtom]:
+        """What the solver derived."""
+        return [each for name in sorted(self.solved) for each in self.atoms(name)]
+
+    def _held(self, fluent: str, timed: bool) -> Iterator[TickAtom]:
+        schema = self.memory.schemas.get(fluent)
+        if schema is None or schema.fluent is None:
+            return
+        code = 2 * self.now * self.tick
+        predicate = fluent.removesuffix(at_ticks("")) if timed else fluent
+        for one in self.memory.fluents.intervals(fluent, {}):
+            if not one.codes[0] <= code <= one.codes[1]:
+                continue
+            args = one.args
+            if self.model is not None and predicate in self.solved:
+                *args_, model = args
+                args = tuple(args_)
+                if not same(model, self.model):
+                    continue
+            tick = self.now
+            if timed:
+                *args_, at = args
+                args = tuple(args_)
+                assert isinstance(at, int), "ticks are numbers"
+                tick = at
+            yield TickAtom(predicate, args, tick, one)
+
+    # --- literals ---
+
+    def _window(self, literal: LarsLiteral) -> tuple[list[TickAtom], range]:
+        """The atoms of a literal's predicate in its window, and the ticks of that; `tuples` by key elsewhere."""
+        every, window = self.atoms(literal.atom.predicate), literal.window
+        if literal.modality == NOW:
+            return [each for each in every if each.tick == self.now], range(self.now, self.now + 1)
+        if isinstance(window, TupleWindow):
+            arrived = self.arrived if window.by is None else every
+            last = arrived[-window.atoms :]
+            since = last[0].tick if len(arrived) >= window.atoms else self.first
+            return [each for each in last if each.predicate == literal.atom.predicate], range(since, self.now + 1)
+        if not isinstance(window, TimeWindow):
+            return every, range(self.first, self.now + 1)
+        until = self.now // window.step * window.step
+        ticks = range(max(self.first, until - window.ticks), until + 1)
+        return [each for each in every if each.tick in ticks], ticks
+
+    def _windows(self, literal: LarsLiteral) -> Iterable[tuple[list[TickAtom], range]]:
+        """The same of each key, where it has some."""
+        window = literal.window
+        if not isinstance(window, TupleWindow) or window.by is None:
+            return [self._window(literal)]
+        places = [literal.atom.arguments.index(Variable(name)) for name in window.by]
+        groups: dict[tuple[Value, ...], list[TickAtom]] = {}
+        for each in self.atoms(literal.atom.predicate):
+            groups.setdefault(tuple(each.args[place] for place in places), []).append(each)
+        made = []
+        for own in groups.values():
+            last = own[-window.atoms :]
+            since = last[0].tick if len(own) >= window.atoms else self.first
+            made.append((last, range(since, self.now + 1)))
+        return made
+
+    def literal(self, literal: LarsLiteral, bound: BoundValues) -> list[tuple[BoundValues, tuple[TickAtom, ...]]]:
+        """For which values a literal is true, its `not` aside, and by which atoms."""
+        made: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]] = {}
+        if literal.modality == NOW:
+            for rule in self.program.rules:
+                if rule.is_fact and rule.head is not None and rule.head.predicate == literal.atom.predicate:
+                    args = tuple(each.value for each in rule.head.arguments if isinstance(each, Constant))
+                    now = self._unified(literal, TickAtom(rule.head.predicate, args, self.now), bound)
+                    if now is not None:
+                        made.setdefault(_values(now), (now, ()))
+        for atoms, ticks in self._windows(literal):
+            if literal.modality == EVERY:
+                self._at_every(literal, atoms, ticks, bound, made)
+                continue
+            for each in reversed(atoms):
+                own = self._unified(literal, each, bound)
+                if own is not None:
+                    made.setdefault(_values(own), (own, (each,)))
+        return list(made.values())
+
+    def _at_every(
+        self,
+        literal: LarsLiteral,
+        atoms: Sequence[TickAtom],
+        ticks: range,
+        bound: BoundValues,
+        made: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]],
+    ) -> None:
+        groups: dict[tuple[Value, ...], list[TickAtom]] = {}
+        for each in atoms:
+            groups.setdefault(each.args, []).append(each)
+        for own in groups.values():
+            values = self._unified(literal, own[0], bound)
+            if values is not None and ticks and {each.tick for each in own} >= set(ticks):
+                made.setdefault(_values(values), (values, tuple(sorted(own, key=lambda each: each.tick))))
+
+    def _unified(self, literal: LarsLiteral, atom: TickAtom, bound: BoundValues) -> BoundValues | None:
+        """The values with which a literal's atom is this one."""
+        now = dict(bound)
+        types = self._types(literal.atom.predicate)
+        if len(literal.atom.arguments) != len(atom.args):
+            return None
+        asked = list(zip(literal.atom.arguments, atom.args, types))
+        if literal.modality == AT and literal.at is not None:
+            asked.append((literal.at, atom.tick, "int"))
+        for term, value, type in asked:
+            if isinstance(term, Variable):
+                if term.name == "_":
+                    continue
+                if term.name not in now:
+                    now[term.name] = value, type
+                elif not same(now[term.name][0], value):
+                    return None
+            else:
+                wanted = term.value if isinstance(term, Constant) else self.judge.value(term, now)[0]
+                if not same(wanted, value):
+                    return None
+        return now
+
+    def _types(self, predicate: str) -> list[str]:
+        for name in (predicate, at_ticks(predicate)):
+            if name in self.memory.schemas:
+                return [each.type for each in self.memory.schemas[name].attributes]
+        heads = [rule.head for rule in self.program.rules if rule.head is not None and rule.head.predicate == predicate]
+        return [each.type if isinstance(each, Constant) else "any" for each in heads[0].arguments] if heads else []
+
+    # --- bodies ---
+
+    def bodies(self, body: Sequence[BodyLiteral], bound: BoundValues) -> list[BodyReading]:
+        """How far a body is true, for all values with which it is true as far as this goes."""
+        live, done, waiting = [BodyReading(bound)], [], list(body)
+        while waiting and live:
+            element = self._next(waiting, live[0].bound)
+            waiting.remove(element)
+            following: list[BodyReading] = []
+            for each in live:
+                found = self._element(element, each)
+                following += [one for one in found if one.failed is None]
+                done += [one for one in found if one.failed is not None]
+            live = following
+            self.judge.check_limit()
+        return [*live, *done]
+
+    def _next(self, waiting: Sequence[BodyLiteral], bound: BoundValues) -> BodyLiteral:
+        """What is asked next: comparisons as soon as they can be, what is denied last, and what the solver derives
+        after all else."""
+
+        def rank(each: BodyLiteral) -> int:
+            if isinstance(each, Comparison):
+                return 0 if _ready(each, bound) else 5
+            if isinstance(each, LarsLiteral):
+                own = each.atom.predicate in self.solved
+                if each.negated:
+                    return 7 if own else 6
+                known = each.at is None or isinstance(each.at, Variable) or set(variables_of(each)) <= bound.keys()
+                return 3 if own else 1 if known else 4
+            return 6 if each.negated else 2
+
+        return min(waiting, key=rank)
+
+    def _element(self, element: BodyLiteral, so_far: BodyReading) -> list[BodyReading]:
+        condition = self._condition(element)
+        if condition is not None:
+            return self._judged(element, condition, so_far)
+        assert isinstance(element, LarsLiteral), "the others are conditions"
+        found = self.literal(element, so_far.bound)
+        if element.negated:
+            if not found:
+                return [replace(so_far, found=(*so_far.found, (element, ())))]
+            against = tuple(each for _, atoms in found for each in atoms)
+            return [replace(so_far, failed=element, against=against)]
+        if not found:
+            return [replace(so_far, failed=element)]
+        return [replace(so_far, bound=bound, found=(*so_far.found, (element, atoms))) for bound, atoms in found]
+
+    def _condition(self, element: BodyLiteral) -> Condition | None:
+        """What is judged as a condition: comparisons, graph patterns, facts that are given."""
+        match element:
+            case Comparison():
+                return element
+            case Graph(text, variables, negated=negated):
+                names = tuple(Variable(name, element.span) for name in variables)
+                return Predicate(text, names, negated, element.span, element)
+            case LarsLiteral(atom, modality, negated=negated):
+                name = atom.predicate
+                given = name in self.program.derived or name in self.events
+                if modality != NOW or given or name not in self.judge.relations:
+                    return None
+                return Predicate(name, atom.arguments, negated, element.span)
+
+    def _judged(self, element: BodyLiteral, condition: Condition, so_far: BodyReading) -> list[BodyReading]:
+        made = []
+        end = {"end()": ((self.now + 1) * self.tick - 1, "time")}
+        for case in self.judge.judge([condition], [{**so_far.bound, **end}]):
+            told = tuple(self.judge.detailed(each, case.bound) for each in case.judged)
+            bound = {name: value for name, value in case.bound.items() if name != "end()"}
+            if case.failed:
+                made.append(replace(so_far, failed=element, lacking=told))
+            else:
+                made.append(replace(so_far, bound=bound, judged=(*so_far.judged, *told)))
+        return made
+
+
+def _ready(each: Comparison, bound: BoundValues) -> bool:
+    """Whether it can be decided, or gives its one unknown variable a value."""
+    missing = {name for name in variables_of(each) if name not in bound}
+    if not missing:
+        return True
+    sides = ((each.left, each.right), (each.right, each.left))
+    return each.operator == "=" and any(
+        isinstance(one, Variable) and missing == {one.name} and one.name not in _names(other) for one, other in sides
+    )
+
+
+def _names(expression: Expression) -> set[str]:
+    return set(variables_of(Comparison("=", expression, expression)))
+
+
+def _values(bound: BoundValues) -> tuple[object, ...]:
+    return tuple(sorted((name, str(value), type) for name, (value, type) in bound.items()))

@@ -1,0 +1,157 @@
+"""What a job of a micro-batch hands to the next one: small blocks go through the driver, larger ones as a file.
+
+Such a file is in a folder of the checkpoint, which all workers share. It is read within the micro-batch alone, so
+nobody waits until it is on disk; a micro-batch that is done again makes it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from uuid import uuid4
+from zlib import crc32
+
+from cep.core.errors import CepError
+from cep.spark.disk import writing_to
+
+if TYPE_CHECKING:  # which has those who plan load no polars
+    import pyarrow as pa
+
+    from cep.spark.shuffle_blocks import ShuffleBlock
+
+FEW = 1 << 16
+"""Bytes that a task may send through the driver."""
+
+COLUMNS = "blocks binary, time timestamp"
+"""Those of a source: the blocks of a task, and the `time` that the watermark follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes in a file, and their check sum."""
+
+    path: str
+    offset: int
+    length: int
+    sum: int
+
+    def read(self) -> bytes:
+        """CepError: they are not what was written."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                found = file.read(self.length)
+        except FileNotFoundError:
+            found = b""
+        if len(found) != self.length or crc32(found) != self.sum:
+            raise CepError(
+                f"--checkpoint: {self.path}, which one task handed to another, is missing or damaged",
+                hint="the same command does the micro-batch again; on a cluster all workers need the folder",
+                code="failed",
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBlock:
+    """A block on its way (`cep.spark.shuffle_blocks.ShuffleBlock`)."""
+
+    stage: int
+    bucket: int
+    event: str
+    place: int
+    source: str | None
+    rows: bytes | FilePart
+
+    def block(self) -> ShuffleBlock:
+        """The block, where it is taken. CepError: it is lost."""
+        from cep.spark.shuffle_blocks import ShuffleBlock
+
+        rows = self.rows if isinstance(self.rows, bytes) else self.rows.read()
+        return ShuffleBlock(self.stage, self.bucket, self.event, self.place, self.source, rows, 0)
+
+
+class Outbox:
+    """The blocks that a task hands on."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder`: for the file, if they are many."""
+        self._folder = folder
+        self._here: list[ShuffleBlock] = []
+        self._size = 0
+        self._handed: list[HandedBlock] = []
+        self._file: BinaryIO | None = None
+
+    def add(self, block: ShuffleBlock) -> None:
+        """CepError: the file cannot be written."""
+        self._here.append(block)
+        self._size += len(block.rows)
+        if self._file is not None or self._size > FEW:
+            self._write()
+
+    def close(self) -> list[HandedBlock]:
+        """All blocks as they are handed on."""
+        if self._file is not None:
+            with writing_to("--checkpoint", Path(self._folder)):
+                self._file.close()
+        return [*self._handed, *(handed(one, one.rows) for one in self._here)]
+
+    def _write(self) -> None:
+        with writing_to("--checkpoint", Path(self._folder)):
+            if self._file is None:
+                self._file = open(os.path.join(self._folder, uuid4().hex), "wb")  # noqa: SIM115 - closed by `close`
+            for one in self._here:
+                part = FilePart(self._file.name, self._file.tell(), len(one.rows), crc32(one.rows))
+                self._file.write(one.rows)
+                self._handed.append(handed(one, part))
+        self._here = []
+
+
+def handed(block: ShuffleBlock, rows: bytes | FilePart) -> HandedBlock:
+    """A block on its way with these rows."""
+    return HandedBlock(block.stage, block.bucket, block.event, block.place, block.source, rows)
+
+
+def as_row(blocks: Iterable[ShuffleBlock], folder: str) -> Iterator[pa.RecordBatch]:
+    """What a task of a source makes, as the row that Spark takes of it; the folder is for a file."""
+    import pyarrow as pa
+
+    from cep.spark.shuffle_blocks import TIME
+
+    outbox, latest = Outbox(folder), 0
+    for one in blocks:
+        latest = max(latest, one.latest)
+        if one.stage != TIME:
+            outbox.add(one)
+    row = [pa.array([pickle.dumps(outbox.close())], pa.binary()), pa.array([latest], pa.timestamp("us", "UTC"))]
+    yield pa.RecordBatch.from_arrays(row, ["blocks", "time"])
+
+
+def of_rows(rows: Iterable[bytes]) -> list[HandedBlock]:
+    """The blocks of such rows."""
+    return [block for row in rows for block in pickle.loads(row)]
+
+
+def begin(folder: Path) -> None:
+    """Make the folder, empty. Not while a query runs."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with writing_to("--checkpoint", folder.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def clear(folder: Path) -> None:
+    """Remove all files of a micro-batch that has ended. Not while tasks run that count."""
+    for name in os.listdir(folder):
+        with suppress(FileNotFoundError):
+            (folder / name).unlink()
+
+
+def rows_of(blocks: Sequence[HandedBlock]) -> list[ShuffleBlock]:
+    """Blocks where they are taken. CepError: one is lost."""
+    return [one.block() for one in blocks]

@@ -1,0 +1,162 @@
+"""A micro-batch as plain jobs: one reads the stream and deals its rows to buckets, then one for each stage steps these.
+
+The last one writes as well, unless rows of several buckets have to meet first. The state that a micro-batch begins with
+is that in the note of the one before it. One that counts in the sink already is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cep.core.errors import CepError
+from cep.runtime.report import Report
+from cep.spark import handover
+from cep.spark.claims import Claims
+from cep.spark.driver.reports import tell
+from cep.spark.handover import HandedBlock, of_rows
+from cep.spark.shuffle_blocks import REPORT
+from cep.spark.sink.file_sink import FileWriter, TaskFiles
+from cep.spark.spark_files import planned_at
+from cep.spark.state.batch_notes import BatchNotes
+from cep.spark.state.bucket_states import state_name
+from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskOutput, is_for_world, run_task
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
+
+QUERY = "sql.streaming.queryId"
+"""The local property in which Spark has the name of the query that a thread works for."""
+
+
+class MicroBatches:
+    """Called with each micro-batch of a query, in its thread. `spark`: the folder of Spark's own files, which has the
+    watermark of each."""
+
+    def __init__(self, session: SparkSession, work: QueryWork, spark: Path, notes: BatchNotes) -> None:
+        self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
+        self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
+        self.writer = FileWriter(work.sink)
+
+    def __call__(self, stream: DataFrame, batch: int) -> None:
+        rows = of_rows(row[0] for row in stream.select("blocks").collect())
+        if self.writer.counts(batch):
+            self.writer.commit([], batch)
+            self._tell(batch, self.notes.after(batch).reports)
+            return
+        done = MicroBatch(self, batch, planned_at(self.spark, batch), rows)
+        done.run()
+        note = self.notes.after(batch - 1).after(done.versions, done.calls, done.reports)
+        self.notes.write(batch, note)
+        self.writer.commit(done.files, batch)
+        self._tell(batch, done.reports)
+        handover.clear(Path(self.work.handed))
+
+    def _tell(self, batch: int, lines: Iterable[str]) -> None:
+        query = self.context.getLocalProperty(QUERY) or ""
+        tell(query, batch, [Report.of_line(line) for line in lines])
+
+
+class MicroBatch:
+    """One micro-batch: what came for each stage, and what its jobs have made so far."""
+
+    def __init__(self, query: MicroBatches, batch: int, watermark: int, rows: Sequence[HandedBlock]) -> None:
+        self._query, self._batch, self._watermark = query, batch, watermark
+        self._before = query.notes.after(batch - 1)
+        self._waiting: dict[int, list[HandedBlock]] = {}
+        self._world: list[HandedBlock] = []
+        self.versions: dict[str, int] = {}
+        self.calls: dict[str, int | None] = {}
+        self.reports: list[str] = []
+        self.files: list[TaskFiles] = []
+        self._take(rows)
+
+    def run(self) -> None:
+        """Its jobs. CepError: see `run_task`; Spark's errors: a job has failed."""
+        work = self._query.work
+        program = work.stages[0].program
+        meets = bool(program.merged)
+        for each in work.stages:
+            last = each.number == len(work.stages) and not meets
+            stage = program.stages[each.number - 1]
+            steps = self._steps(each.number, program.count(stage), self._waiting.pop(each.number, []))
+            self._job(each.number, steps, writes=last)
+        if meets:
+            mine = [one for one in self._world if one.event in program.merged] if work.ways is not None else []
+            number = len(work.stages) + 1
+            buckets = sorted({one.bucket for one in mine})
+            versions = {bucket: self._before.versions.get(state_name(number, bucket), 0) for bucket in buckets}
+            counted = {bucket: BucketInput(version, ()) for bucket, version in versions.items()}
+            self._job(number if counted else 0, counted, writes=True)
+
+    def _steps(self, stage: int, count: int, blocks: Sequence[HandedBlock]) -> dict[int, BucketInput]:
+        """The buckets of a stage that have something to do."""
+        found: dict[int, list[HandedBlock]] = {}
+        for one in blocks:
+            found.setdefault(one.bucket, []).append(one)
+        for bucket in range(count):
+            if self._before.calls.get(state_name(stage, bucket), self._watermark + 1) <= self._watermark:
+                found.setdefault(bucket, [])
+        versions = self._before.versions
+        return {
+            bucket: BucketInput(versions.get(state_name(stage, bucket), 0), found[bucket]) for bucket in sorted(found)
+        }
+
+    def _job(self, stage: int, buckets: Mapping[int, BucketInput], writes: bool) -> None:
+        """Step buckets of a stage, and write what there is for the sink; the first micro-batch of all writes a file
+        though there is nothing."""
+        world = self._world if writes else []
+        first = writes and self._query.work.sink.first + self._batch == 0
+        wanted = sorted({*buckets, *(one.bucket for one in world)}) or ([0] if first else [])
+        if not wanted:
+            return
+        context = self._query.context
+        count = min(len(wanted), max(1, context.defaultParallelism))
+        place = {bucket: number % count for number, bucket in enumerate(wanted)}
+        tasks = [
+            TaskInput(
+                number,
+                self._batch,
+                stage,
+                self._watermark,
+                {bucket: one for bucket, one in buckets.items() if place[bucket] == number},
+                [one for one in world if place[one.bucket] == number],
+                writes,
+            )
+            for number in range(count)
+        ]
+        if writes:
+            self._world = []
+        sent, claims = self._query.sent, Claims.put(self._query.work.handed, tasks)
+        made = context.parallelize(range(count), count).mapPartitions(lambda some: _done(sent, claims, some)).collect()
+        if {done.number for done in made} != set(range(count)):
+            raise CepError("a task was lost", hint="the same command goes on from the checkpoint", code="failed")
+        for done in sorted(made, key=lambda done: done.number):
+            self._took(stage, done)
+
+    def _took(self, stage: int, done: TaskOutput) -> None:
+        self.versions |= {state_name(stage, bucket): version for bucket, version in done.versions.items()}
+        self.calls |= {state_name(stage, bucket): call for bucket, call in done.calls.items()}
+        if done.files is not None:
+            self.files.append(done.files)
+        self._take(done.handed)
+
+    def _take(self, blocks: Iterable[HandedBlock]) -> None:
+        for one in blocks:
+            if one.stage == REPORT:
+                self.reports.append(one.source or "")
+            elif is_for_world(one):
+                self._world.append(one)
+            else:
+                self._waiting.setdefault(one.stage, []).append(one)
+
+
+def _done(sent: Broadcast[PackedWork], claims: Claims, some: Iterable[int]) -> list[TaskOutput]:
+    work, found = sent.value.work(), list[TaskOutput]()
+    for task in some:
+        asked = claims.claim(task, work.keeps)
+        if asked is not None:
+            found.append(run_task(work, asked))
+    return found

@@ -1,0 +1,304 @@
+"""An engine whose key groups are dealt to worker processes; to others it is one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from cep.compile import CompiledProgram
+from cep.core.errors import CepError
+from cep.core.relation import END, ORDER
+from cep.core.schema import ARRIVAL, Schema
+from cep.core.time import END_OF_TIME
+from cep.core.values import MISSING, Ints, Pool
+from cep.engine import Engine, Frames
+from cep.events import Event, Value
+from cep.plan.partition import Stage, partition
+from cep.plan.plan import Plan
+from cep.plan.staged import staged
+from cep.runtime import snapshot
+from cep.runtime.admission import EventBatch, admitted
+from cep.runtime.atomic_step import wholly
+from cep.runtime.buckets import stacked
+from cep.runtime.counts import Count
+from cep.runtime.fluent_records import may_close
+from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
+from cep.runtime.options import EngineOptions
+from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved
+from cep.workers.processes import WorkerProcesses
+from cep.workers.rounds import Placement, Rounds
+
+
+def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int, tell: Callable[[str], None]) -> Engine:
+    """An engine in so many workers; in this process, and `tell` is told why, where the program cannot be dealt out.
+    CepError: the options cannot be."""
+    check_partitions(workers)
+    why = _why_one_place(program.plan)
+    if why is None:
+        return PartitionedEngine(program, options, workers)
+    tell(f"the program runs in one process, whatever the number of workers: {why}")
+    return Engine(program, options)
+
+
+def _why_one_place(plan: Plan) -> str | None:
+    """Why a program runs in one place; None: it need not."""
+    stages = partition(plan)
+    if not any(stage.keyed for stage in stages):
+        return "; ".join(dict.fromkeys(each.text for stage in stages for each in stage.reasons)) or "it has no rules"
+    for name in sorted(plan.inputs):
+        if plan.schemas[name].key is not None:
+            return f"records of `{name}`, which has a KEY, replace earlier ones"
+        if may_close(plan, name):
+            return f"records of `{name}` may close earlier ones"
+    return None
+
+
+def refuse_workers(engine: Engine, options: EngineOptions) -> None:
+    """CepError: the engine is asked for what is not done in several processes."""
+    if options.revise is not None:
+        hint = "without workers; or `--on spark`, which deals out what is revised, too"
+        message = "workers: what comes late or is withdrawn is put right in one process"
+        raise CepError(message, hint=hint, code="workers")
+    if options.remember is not None:
+        raise CepError("workers: what is remembered for explanations is in one process", code="workers")
+    if options.before is not None:
+        raise CepError("workers: the state of another program is taken over in one process", code="workers")
+    stages = partition(engine.plan)
+    if options.explain and (len(stages) > 1 or stages[0].merged):
+        many = f"run in {len(stages)} stages" if len(stages) > 1 else "may derive an event in several of them"
+        hint = "without workers, or without `--explain`; `cep plan` tells the stages"
+        message = f"workers: these rules {many}, and none of these knows all that led to an event"
+        raise CepError(message, hint=hint, code="workers")
+
+
+class PartitionedEngine(Engine):
+    """A program in so many worker processes, which end with it or by `stop`."""
+
+    def __init__(self, program: CompiledProgram, options: EngineOptions, workers: int | WorkerProcesses) -> None:
+        """`workers`: so many, or such that work for no other engine any more, which then do not end with it."""
+        check_partitions(workers if isinstance(workers, int) else len(workers))
+        super().__init__(program, options)
+        refuse_workers(self, options)
+        self._ahead = 0
+        self._parts.pool = _NoPool()  # rows are looked at here, and coded where they go
+        self._waiting: dict[str, list[pl.DataFrame]] = {}
+        self._later: list[Frames] = []
+        self._own = isinstance(workers, int)
+        self._processes = WorkerProcesses(workers) if isinstance(workers, int) else workers
+        self._placement = Placement(partition(self.plan), len(self._processes))
+        running = replace(options, lateness=None, changes=False, begins=False)
+        shipped = replace(program, _first=None)
+        for each in range(len(self._processes)):
+            self._processes.tell(each, Begin(shipped, running, self._placement.stages_of(each)))
+        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes)
+        self._units = {stage.number: staged(self.plan, stage.number).origin or () for stage in self._placement.stages}
+
+    @property
+    def processes(self) -> list[int]:
+        """The numbers of the workers for the operating system."""
+        return self._processes.numbers
+
+    def stop(self) -> None:
+        """End the workers."""
+        if self._own:
+            self._processes.close()
+
+    # --- running ---
+
+    def push(self, batch: EventBatch) -> Frames:
+        self.receive(batch)
+        return self._run(self._buffer.reached())
+
+    @wholly(refuses=True)
+    def _receive(self, batch: EventBatch) -> None:
+        given = batch if isinstance(batch, Mapping) else list(batch)
+        for name, one in admitted(self._parts, given).items():
+            if not one.table.shape[1]:
+                continue
+            self._buffer.count(int(one.table[END].min()), int(one.table[END].max()))
+            if isinstance(given, Mapping):
+                frame = given[name] if one.rows is None else given[name][one.rows]
+            else:
+                assert one.rows is not None, "events have their places"
+                frame = _frame([given[row] for row in one.rows.tolist()], self.plan.schemas[name])
+            frame = frame.with_columns(pl.Series(ARRIVAL, one.table[ORDER]))
+            self._waiting.setdefault(name, []).append(frame)
+
+    @wholly()
+    def _run(self, watermark: int) -> Frames:
+        if self._waiting or watermark > self.watermark:
+            tables = {name: stacked(parts) for name, parts in self._waiting.items()}
+            self._waiting = {}
+            self._buffer.release(watermark)
+            self._rounds.begin(tables, watermark, self._buffer.first, self._buffer.latest)
+        self._collect(0 if watermark >= END_OF_TIME else self._ahead)
+        return self._taken()
+
+    def run_ahead(self, calls: int) -> None:
+        self._ahead = calls
+
+    @wholly()
+    def outstanding(self) -> Frames:
+        self._collect(0)
+        return self._taken()
+
+    def _collect(self, ahead: int) -> None:
+        self._later += map(self._as_given, self._rounds.finished(ahead))
+
+    def _taken(self) -> Frames:
+        given, self._later = self._later, []
+        if len(given) < 2:
+            return given[0] if given else {}
+        names = dict.fromkeys(name for each in given for name in each)
+        return {name: stacked([each[name] for each in given if name in each]) for name in names}
+
+    def _as_given(self, made: Frames) -> Frames:
+        """What stages made, as the program gives it."""
+        return self._output.as_asked({name: made[name] for name in self._output.given if name in made})
+
+    def set_lineage_columns(self, *columns: str) -> None:
+        for each in range(len(self._processes)):
+            self._processes.tell(each, Lineage(columns))
+
+    @wholly()
+    def forget(self) -> None:
+        self._collect(0)
+        self._processes.ask([Forget()] * len(self._processes))
+
+    def skip(self, watermark: int) -> None:
+        raise CepError("workers: what they derive is not left out", code="workers")
+
+    # --- what it holds ---
+
+    @property
+    def state_rows(self) -> int:
+        waiting = sum(table.height for tables in self._waiting.values() for table in tables)
+        return waiting + sum(rows for rows, _ in self._rounds.held.values())
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(size for _, size in self._rounds.held.values())
+
+    def take_counts(self) -> list[Count]:
+        found: dict[int | str, Count] = {}
+        for (_, stage), counts in self._rounds.counts.items():
+            origin = self._units[stage]
+            for one in counts:
+                unit = origin[one.unit] if isinstance(one.unit, int) else one.unit
+                sums = found.get(unit, Count(unit, 0, 0, 0, 0))
+                found[unit] = Count(
+                    unit,
+                    sums.made + one.made,
+                    sums.time + one.time,
+                    sums.rows + one.rows,
+                    sums.bytes + one.bytes,
+                )
+            self._rounds.counts[_, stage] = [replace(one, made=0, time=0) for one in counts]
+        return list(found.values())
+
+    # --- state ---
+
+    @wholly()
+    def snapshot(self) -> bytes:
+        """The whole state: also so many other workers go on from it."""
+        self._collect(0)
+        answers = self._processes.ask([Save()] * len(self._processes))
+        states = [each.states for each in answers if isinstance(each, Saved)]
+        found = [
+            (stage.number, place, states[worker][stage.number])
+            for stage in self._placement.stages
+            for place, worker in enumerate(self._placement.places(stage))
+        ]
+        header = {
+            "partitions": self._placement.workers,
+            "position": self.position,
+            "times": self._buffer.times(),
+            "stages": [number for number, _, _ in found],
+        }
+        batch = pa.record_batch([pa.array([state for _, _, state in found], pa.large_binary())], ["state"])
+        return snapshot.save(header, [batch], self._state + snapshot.IN_PARTITIONS)
+
+    def goes_on(self, blob: bytes) -> bool:
+        return snapshot.program_of(blob) == self._state + snapshot.IN_PARTITIONS
+
+    def restore(self, blob: bytes) -> Self:
+        with snapshot.restoring():
+            header, (batch,) = snapshot.load(blob, self._state + snapshot.IN_PARTITIONS)
+            self._go_on_from(header, [each.as_py() for each in batch["state"]])
+        return self
+
+    @wholly()
+    def _go_on_from(self, header: Mapping[str, Any], states: Sequence[bytes]) -> None:
+        before: dict[int, list[bytes]] = {}
+        for number, state in zip(header["stages"], states, strict=True):
+            before.setdefault(number, []).append(state)
+        asked = [Restore({}, {}) for _ in range(self._placement.workers)]
+        for stage in self._placement.stages:
+            self._restoring(stage, before[stage.number], asked)
+        heads: list[Head] = list(asked)
+        self._processes.ask(heads)
+        self._parts.position = header["position"]
+        self._buffer.restore({}, header["times"])
+
+    def _restoring(self, stage: Stage, before: Sequence[bytes], asked: Sequence[Restore]) -> None:
+        places = self._placement.places(stage)
+        for number, worker in enumerate(places):
+            if len(before) == len(places):
+                asked[worker].whole[stage.number] = before[number]
+                continue
+            mine = groups_in(number, len(places))
+            parts = asked[worker].parts[stage.number] = []
+            for place, state in enumerate(before):
+                there = groups_in(place, len(before))
+                share = KeyGroups(max(mine.first, there.first), min(mine.stop, there.stop))
+                if share.first < share.stop:
+                    parts.append((share, state))
+
+    # --- what only one process does ---
+
+    def update(self, time: int, add: object = (), remove: object = ()) -> None:
+        self.updates([(time, add, remove)])
+
+    def updates(self, changes: Iterable[tuple[int, object, object]]) -> None:
+        raise CepError(
+            "workers: changes of the knowledge come to one process",
+            hint="without workers; or `--on spark`, which takes them to all",
+            code="workers",
+        )
+
+    def extract(self, keys: object) -> bytes:
+        raise CepError("workers: they hold their keys", hint="`snapshot` is all of it", code="workers")
+
+    def replace(self, keys: object, state: bytes) -> None:
+        raise CepError("workers: they hold their keys", hint="`restore` takes all of it", code="workers")
+
+
+_COLUMNS = {"float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": pl.Boolean, "any": pl.Object}
+
+
+def _frame(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
+    """Events of one type, which fit, as a table."""
+    columns = [pl.Series(at, [getattr(each, at) for each in events], dtype=pl.Int64) for at in ("start", "end")]
+    for i, attribute in enumerate(schema.attributes):
+        values = [each.args[i] for each in events]
+        columns.append(pl.Series(attribute.name, values, dtype=_COLUMNS.get(attribute.type, pl.Int64), strict=False))
+    return pl.DataFrame(columns)
+
+
+class _NoPool(Pool):
+    """Knows of a text only whether it is there: where rows are dealt, nobody asks for more."""
+
+    def encode(self, series: pl.Series, type: str) -> Ints:
+        if series.dtype != pl.String:
+            return Pool().encode(series, type)
+        if not series.null_count():
+            return np.zeros(len(series), np.int64)
+        return np.where(series.is_null().to_numpy(), MISSING, 0)
+
+    def encode_values(self, values: Sequence[Value]) -> Ints:
+        return Pool().encode_values(values)

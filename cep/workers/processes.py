@@ -1,0 +1,138 @@
+"""Worker processes: started once, spoken to in order, and gone with the process that started them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+from cep.core.errors import CepError
+from cep.workers.messages import Failed, Head, Tables, receive, send
+
+_LEAVING = 5.0
+"""Seconds in which a process that nobody needs any more ends by itself."""
+
+Heard = tuple[int, Head | None, Tables]
+"""Which worker said what; None: it has ended."""
+
+
+class WorkerProcesses:
+    """So many of them, numbered from 0. What one is told it does, and answers, in that order."""
+
+    def __init__(self, count: int) -> None:
+        self._heard: SimpleQueue[Heard] = SimpleQueue()
+        self._started: list[_Started] = []
+        self._end = weakref.finalize(self, _end, self._started)
+        for number in range(count):
+            self._started.append(_start(number, count, self._heard))
+
+    def __len__(self) -> int:
+        return len(self._started)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Those of the processes, for the operating system."""
+        return [each.process.pid for each in self._started]
+
+    def tell(self, worker: int, head: Head, tables: Tables | None = None) -> None:
+        """Say it to one of them. CepError: it has ended."""
+        try:
+            send(self._started[worker].line, head, tables)
+        except OSError:
+            raise self._ended(worker) from None
+
+    def hear(self, wait: bool = True) -> tuple[int, Head, Tables] | None:
+        """The next answer of any; None: without waiting there is none. CepError: one has failed or ended."""
+        if not wait and self._heard.empty():
+            return None
+        worker, head, tables = self._heard.get()
+        if head is None:
+            raise self._ended(worker)
+        if isinstance(head, Failed):
+            self.close()
+            raise head.error()
+        return worker, head, tables
+
+    def ask(self, heads: Sequence[Head]) -> list[Head]:
+        """Say one thing to each, when none has anything else to answer; their answers."""
+        for worker, head in enumerate(heads):
+            self.tell(worker, head)
+        answers: list[Head | None] = [None] * len(heads)
+        for _ in heads:
+            found = self.hear()
+            assert found is not None, "it was waited for"
+            answers[found[0]] = found[1]
+        return [each for each in answers if each is not None]
+
+    def close(self) -> None:
+        """End all of them."""
+        self._end()
+
+    def _ended(self, worker: int) -> CepError:
+        process = self._started[worker].process
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVING)
+        count, status = len(self), process.returncode
+        self.close()
+        how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        hint = "what was given until now is right, and not all; where memory was short, fewer workers need less"
+        return CepError(f"worker {worker + 1} of {count} {how}", hint=hint, code="worker")
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A process, and how it is spoken to."""
+
+    process: subprocess.Popen[bytes]
+    line: socket.socket
+
+
+def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
+    here, there = socket.socketpair()
+    for each in (here, there):
+        for which in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            each.setsockopt(socket.SOL_SOCKET, which, 1 << 22)
+    root = str(Path(__file__).parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    threads = str(max(1, (os.cpu_count() or 1) // count))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "cep.workers.worker", str(there.fileno())],
+        pass_fds=[there.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        process_group=0,  # what is signalled to all of this group is for who started it
+        env={"POLARS_MAX_THREADS": threads, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    there.close()
+    Thread(target=_listen, args=(number, here, heard), name=f"worker {number + 1}", daemon=True).start()
+    return _Started(process, here)
+
+
+def _listen(number: int, line: socket.socket, heard: SimpleQueue[Heard]) -> None:
+    """What a worker says, until it ends."""
+    try:
+        while True:
+            heard.put((number, *receive(line)))
+    except Exception:  # nobody there, or what cannot be read: who waits is to know
+        heard.put((number, None, {}))
+
+
+def _end(started: list[_Started]) -> None:
+    for each in started:
+        with contextlib.suppress(OSError):
+            each.line.shutdown(socket.SHUT_RDWR)  # wakes who listens, here and there
+    for each in started:
+        try:
+            each.process.wait(_LEAVING)
+        except subprocess.TimeoutExpired:
+            each.process.kill()
+            each.process.wait()
+        each.line.close()

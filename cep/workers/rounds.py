@@ -1,0 +1,156 @@
+"""Rounds of a program's stages over worker processes: in a round all partitions of each stage go on to one watermark.
+
+Several rounds may be under way: a worker that has done its part of one begins the next, and stages of one round stand
+beside earlier ones of the next. What rounds give comes in their order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from cep.core.logs import RunWarning
+from cep.core.schema import ARRIVAL, TIE, Schema
+from cep.core.time import BEGINNING, END_OF_TIME
+from cep.plan.partition import Stage
+from cep.runtime.buckets import merged_by_arrival, merged_identical, stacked
+from cep.runtime.counts import Count
+from cep.runtime.key_groups import deal_groups
+from cep.workers.messages import Made, Step, Tables
+from cep.workers.processes import WorkerProcesses
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the partitions of each stage are: of a keyed one a part in each worker, of another all of it in one."""
+
+    stages: tuple[Stage, ...]
+    workers: int
+
+    def places(self, stage: Stage) -> range:
+        """The workers that have the partitions of a stage, in their order."""
+        if stage.keyed:
+            return range(self.workers)
+        only = (stage.number - 1) % self.workers
+        return range(only, only + 1)
+
+    def stages_of(self, worker: int) -> tuple[int, ...]:
+        """The numbers of the stages of which a worker has a partition."""
+        return tuple(stage.number for stage in self.stages if worker in self.places(stage))
+
+
+@dataclass(slots=True)
+class _Round:
+    """`tables`: what comes from outside; `made`: what stages have given so far, by event, a table a partition;
+    `begun`: how many stages have begun, and `missing`, of the last of them, so many partitions have not answered;
+    `answers`: of that stage, by worker."""
+
+    tables: Mapping[str, pl.DataFrame]
+    watermark: int
+    latest: int
+    first: int
+    made: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    begun: int = 0
+    answers: dict[int, Tables] = field(default_factory=dict)
+    missing: int = 0
+
+
+class Rounds:
+    """`held`: the rows and bytes that each stage holds in each worker; `counts`: what goals have done since they were
+    taken, and what they hold, likewise."""
+
+    def __init__(self, placement: Placement, schemas: Mapping[str, Schema], processes: WorkerProcesses) -> None:
+        self.placement, self.schemas, self.processes = placement, schemas, processes
+        self.merged = frozenset[str]().union(*(stage.merged for stage in placement.stages))
+        self.held: dict[tuple[int, int], tuple[int, int]] = {}
+        self.counts: dict[tuple[int, int], list[Count]] = {}
+        self._under_way: deque[_Round] = deque()
+
+    def begin(self, tables: Mapping[str, pl.DataFrame], watermark: int, first: int, latest: int) -> None:
+        """Begin a round: tables from outside, with `@order`; all that ends up to the watermark has come. All that has
+        come ends between `first` and `latest`."""
+        self._under_way.append(_Round(tables, watermark, latest, first))
+        self._go_on()
+
+    def finished(self, ahead: int) -> Iterator[Tables]:
+        """What rounds have given that are over, in their order; no more than `ahead` stay under way."""
+        while self._under_way:
+            over = self._under_way[0]
+            if over.begun == len(self.placement.stages) and not over.missing:
+                self._under_way.popleft()
+                yield {name: self._for_the_world(name, parts) for name, parts in sorted(over.made.items())}
+                continue
+            heard = self.processes.hear(wait=len(self._under_way) > ahead)
+            if heard is None:
+                return
+            worker, head, tables = heard
+            assert isinstance(head, Made), "workers answer a step"
+            self._take(worker, head, tables)
+
+    def _take(self, worker: int, made: Made, tables: Tables) -> None:
+        for event, text, fields in made.warnings:
+            warnings.warn(RunWarning(event, text, **fields), stacklevel=2)
+        self.held[worker, made.stage] = made.rows, made.bytes
+        self.counts[worker, made.stage] = _together(self.counts.get((worker, made.stage), ()), made.counts)
+        round_ = next(one for one in self._under_way if one.begun == made.stage and worker not in one.answers)
+        round_.answers[worker] = tables
+        round_.missing -= 1
+        if not round_.missing:
+            for place in sorted(round_.answers):
+                for name, table in round_.answers[place].items():
+                    round_.made.setdefault(name, []).append(table)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin the next stage of each round that may go on."""
+        stages = self.placement.stages
+        before = len(stages)  # what the round before has begun
+        for round_ in self._under_way:
+            while not round_.missing and round_.begun < before:
+                self._begin(round_, stages[round_.begun])
+            before = round_.begun
+
+    def _begin(self, round_: _Round, stage: Stage) -> None:
+        taken = {name: table for name, table in round_.tables.items() if name in stage.outside}
+        for name in stage.inputs:
+            if name not in stage.outside and name in round_.made:
+                taken[name] = merged_by_arrival(round_.made[name])
+        places = self.placement.places(stage)
+        round_.begun, round_.answers, round_.missing = stage.number, {}, len(places)
+        step = Step(stage.number, round_.watermark, round_.latest, round_.first)
+        for worker, tables in zip(places, deal_groups(stage, taken, self.schemas, len(places)), strict=True):
+            self.processes.tell(worker, step, {name: table for name, table in tables.items() if table.height})
+
+    def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """What partitions and stages gave of one event in a round, as one engine gives it."""
+        table = in_order(parts)
+        return merged_identical([table]) if name in self.merged else table.drop(ARRIVAL, TIE)
+
+
+def in_order(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of tables, each in order of arrival, in that order: by end, start and `@order`, and what ties, part by
+    part."""
+    if len(parts) == 1:
+        return parts[0]
+    table = stacked(parts)
+    end = table["end"].fill_null(END_OF_TIME).to_numpy()
+    order = np.argsort(end, kind="stable")
+    sorted_ = end[order]
+    if (sorted_[1:] == sorted_[:-1]).any():
+        order = np.lexsort((table[ARRIVAL].to_numpy(), table["start"].fill_null(BEGINNING).to_numpy(), end))
+    return table[order]
+
+
+def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:
+    """Counts of one stage in one worker, one after the other: what is held is what is held now."""
+    found = {one.unit: Count(one.unit, one.made, one.time, 0, 0) for one in before}
+    for one in now:
+        earlier = found.get(one.unit)
+        made, time = (0, 0) if earlier is None else (earlier.made, earlier.time)
+        found[one.unit] = Count(one.unit, one.made + made, one.time + time, one.rows, one.bytes)
+    return list(found.values())

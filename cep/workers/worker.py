@@ -1,0 +1,146 @@
+"""A worker process: it runs its part of each stage, as the process that started it says (`cep.workers.processes`).
+
+It ends when nobody speaks to it any more, so none is left where that process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+import warnings
+from dataclasses import replace
+
+from cep.compile import CompiledProgram
+from cep.core.errors import CepError
+from cep.core.logs import RunWarning
+from cep.engine import Engine
+from cep.runtime.options import EngineOptions
+from cep.workers.messages import (
+    Begin,
+    Done,
+    Failed,
+    Forget,
+    Head,
+    Lineage,
+    Made,
+    Restore,
+    Save,
+    Saved,
+    Step,
+    Tables,
+    receive,
+    send,
+)
+
+
+class Worker:
+    """The engines of a process, by stage."""
+
+    def __init__(self, program: CompiledProgram, running: EngineOptions, stages: tuple[int, ...]) -> None:
+        self.program, self.running, self.stages = program, running, stages
+        self.columns: tuple[str, ...] | None = None
+        self.engines = {stage: self.engine(stage) for stage in stages}
+
+    def engine(self, stage: int) -> Engine:
+        made = Engine(self.program, replace(self.running, stage=stage, lateness=None))
+        if self.columns is not None:
+            made.set_lineage_columns(*self.columns)
+        return made
+
+    def give_lineage(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        for engine in self.engines.values():
+            engine.set_lineage_columns(*columns)
+
+    def step(self, step: Step, tables: Tables) -> tuple[Made, Tables]:
+        engine = self.engines[step.stage]
+        engine.reached_in_input(step.latest)
+        engine.begun_in_input(step.first)
+        if tables:
+            engine.receive(tables)
+            refused = engine.take_dead()
+            assert not refused, f"a row that was taken is refused: {refused[0]}"
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RunWarning)
+            made = engine.advance(step.watermark)
+        warned = []
+        for each in told:
+            if isinstance(each.message, RunWarning):
+                warned.append((each.message.event, str(each.message), each.message.fields))
+            else:
+                warnings.showwarning(each.message, each.category, each.filename, each.lineno)
+        held = Made(step.stage, engine.state_rows, engine.state_bytes, tuple(engine.take_counts()), tuple(warned))
+        return held, {name: table for name, table in made.items() if table.height}
+
+    def restore(self, asked: Restore) -> None:
+        for stage, state in asked.whole.items():
+            self.engines[stage] = self.engine(stage).restore(state)
+        for stage, parts in asked.parts.items():
+            self.engines[stage] = into = self.engine(stage)
+            for groups, state in parts:
+                into.replace(groups, self.engine(stage).restore(state).extract(groups))
+
+    def answer(self, head: Head, tables: Tables) -> tuple[Head, Tables]:
+        match head:
+            case Step():
+                return self.step(head, tables)
+            case Forget():
+                for engine in self.engines.values():
+                    engine.forget()
+            case Save():
+                return Saved({stage: engine.snapshot() for stage, engine in self.engines.items()}), {}
+            case Restore():
+                self.restore(head)
+            case _:
+                raise AssertionError(f"nobody says {head} to a worker")
+        return Done(), {}
+
+
+def serve(line: socket.socket) -> None:
+    """Answer until nobody asks."""
+    worker: Worker | None = None
+    while True:
+        head, tables = receive(line)
+        try:
+            if isinstance(head, Begin):
+                worker = Worker(head.program, head.running, head.stages)
+                continue
+            assert worker is not None, "a worker begins first"
+            if isinstance(head, Lineage):
+                worker.give_lineage(head.columns)
+                continue
+            answer: tuple[Head, Tables] = worker.answer(head, tables)
+        except CepError as error:
+            answer = Failed.of(error), {}
+        except Exception as error:
+            text = traceback.format_exc()
+            answer = Failed(f"a worker failed: {type(error).__name__}: {error}", None, None, text, "worker"), {}
+        send(line, *answer)
+
+
+def leave_with(line: socket.socket) -> None:
+    """End this process when the other end of the line is closed, whatever is being done here."""
+    waiting = select.poll()
+    waiting.register(line, 0)  # hanging up is always told
+    while not waiting.poll():
+        pass
+    os._exit(0)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it decides
+    line = socket.socket(fileno=int(sys.argv[1]))
+    threading.Thread(target=leave_with, args=[line], daemon=True).start()
+    try:
+        serve(line)
+    except (EOFError, OSError):
+        os._exit(0)  # nobody is there, and there is nothing to put in order
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Derived events as rows of a table with transactions: Delta, Iceberg."""

@@ -1,0 +1,101 @@
+"""Delta tables, through the library of delta-rs.
+
+A commit carries an application transaction, `semcep:NAME` and a number: in the same entry of the table's log as the
+files, so it is known after any crash whether they were added.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from cep.core.storage.failures import explained
+from cep.core.storage.urls import is_url, url
+from connectors.table_names import TableName
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def table(name: TableName) -> DeltaTable | None:
+    """The table as it is now; None: there is none. CepError: it cannot be read, or the library is not installed."""
+    with _explaining(name):
+        from deltalake import DeltaTable
+
+        options = _options(name.place)
+        if not DeltaTable.is_deltatable(name.place, options):
+            return None
+        return DeltaTable(name.place, storage_options=options)
+
+
+def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
+    """Whether what is to be added under the name was added, of several in a row up to this number."""
+    if there is None or name.append is None:
+        return False
+    with _explaining(name):
+        known = there.transaction_version(_application(name))
+    return known is not None and known >= number
+
+
+def write(name: TableName, rows: pa.RecordBatchReader, number: int = 1) -> None:
+    """Replace the rows of a table, or add some under the name, in one commit. CepError: they cannot be,
+    or another run has added some of that name."""
+    from deltalake import CommitProperties, Transaction, write_deltalake
+
+    mine = [] if name.append is None else [Transaction(_application(name), number)]
+    there = table(name)
+    if added(name, there, number):
+        raise name.added_meanwhile()
+    if there is None and not is_url(name.place):
+        with _explaining(name):
+            os.makedirs(name.place, exist_ok=True)
+    with _explaining(name):
+        write_deltalake(
+            name.place if there is None else there,
+            rows,
+            mode="overwrite" if name.append is None else "append",
+            schema_mode=None if there is None else "overwrite" if name.append is None else "merge",
+            storage_options=_options(name.place) if there is None else None,
+            commit_properties=CommitProperties(app_transactions=mine),
+        )
+
+
+def compact(name: TableName) -> None:
+    """Put small files together, if there are as many as the name says."""
+    there = table(name)
+    if there is not None and name.compact is not None and len(there.file_uris()) >= name.compact:
+        with _explaining(name):
+            there.optimize.compact()
+
+
+def _application(name: TableName) -> str:
+    return f"semcep:{name.append}"
+
+
+def _options(place: str) -> dict[str, str] | None:
+    if not is_url(place):
+        return None
+    found = {"conditional_put": "etag"}  # of two commits at once one fails
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    return found | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
+
+
+@contextmanager
+def _explaining(name: TableName) -> Iterator[None]:
+    """What the library refuses while the block runs is a CepError."""
+    try:
+        from deltalake.exceptions import DeltaError
+    except ModuleNotFoundError as error:
+        raise name.refused(f"no module {error.name}", "pip install 'semcep[delta]'") from None
+    try:
+        yield
+    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        first = str(error).partition("\n")[0]
+        if is_url(name.place):
+            why = explained(OSError(str(error)), url(name.place))
+            raise name.refused(why.strerror or first, why.hint) from None
+        raise name.refused(first) from None

@@ -1,0 +1,64 @@
+"""Why an atom is in an answer stream, or is not, as JSON, beside what `connectors.why.text` says of events.
+
+`answer`: {time, rule, variables, conditions, literals}, a literal {text, negated, parts, left_out}, of which parts are
+nodes. A rule that gives no such atom has the keys that `connectors.why.text` gives those of events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cep.explain.nodes import AnswerNode, AnswerRefusal
+
+if TYPE_CHECKING:
+    from connectors.why.text import Explainer
+
+Json = dict[str, Any]
+
+
+def answer(explainer: Explainer, node: AnswerNode) -> Json:
+    """The rule by which an atom is there."""
+    literals = []
+    for each in node.literals:
+        made: Json = {"text": each.text, "negated": each.negated, "parts": [explainer.node(one) for one in each.parts]}
+        literals.append(made | ({"left_out": each.left_out} if each.left_out else {}))
+    return {
+        "time": explainer.time(node.time),
+        "rule": {"name": None} | explainer.place(node.span),
+        "variables": explainer.variables(node.bound),
+        "conditions": [explainer.condition(each) for each in node.judged],
+        "literals": literals,
+    }
+
+
+def refusal(explainer: Explainer, found: AnswerRefusal) -> Json:
+    """Why a rule does not give it."""
+    failure: Json = {"kind": found.kind, "told": _told(explainer, found)}
+    if found.lacking:
+        failure["conditions"] = [explainer.condition(each) for each in found.lacking]
+    if found.forbidden:
+        failure["forbidden"] = [explainer.place(each) for each in found.forbidden]
+    return {
+        "rule": {"name": None} | explainer.place(found.span),
+        "since": None,
+        "failure": failure,
+        "parts": [explainer.occurrence(each, False) for each in dict.fromkeys(found.parts)],
+        "variables": explainer.variables(found.bound),
+        "conditions": [explainer.condition(each) for each in found.judged],
+    }
+
+
+def _told(explainer: Explainer, found: AnswerRefusal) -> str:
+    match found.kind:
+        case "none":
+            return "there is no answer then: constraints and what is denied leave none"
+        case "head":
+            return "it gives other atoms"
+        case "missing":
+            return f"{found.text} is not true"
+        case "condition":
+            return "this does not hold" if found.lacking else f"{found.text} is not true"
+        case _:
+            assert found.kind == "denied", "all kinds have a sentence"
+            by = " and ".join(dict.fromkeys(explainer.occurrence_text(each) for each in found.against))
+            return f"{found.text} is true, by {by}" if by else f"{found.text} is true"

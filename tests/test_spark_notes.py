@@ -1,0 +1,132 @@
+"""What a micro-batch begins with, by the note of the one before it; and what its tasks hand on."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from random import Random
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from cep.core.errors import CepError
+from cep.spark import handover
+from cep.spark.claims import Claims
+from cep.spark.driver import reports
+from cep.spark.handover import FEW, HandedBlock, Outbox, as_row, of_rows
+from cep.spark.shuffle_blocks import END, ShuffleBlock
+from cep.spark.source.reading import until
+from cep.spark.state.batch_notes import KEPT, BatchNote, BatchNotes
+from cep.spark.state.bucket_states import BucketStates, begin
+from cep.spark.tasks import BucketInput, TaskInput
+from tests.damage import cut, flipped
+
+
+def test_notes_say_what_is_there_after_a_micro_batch(tmp_path: Path) -> None:
+    begin(tmp_path / "states", "run")
+    notes = BatchNotes(tmp_path / "states")
+    assert notes.after(-1) == BatchNote()
+    for batch in range(2 * KEPT):
+        calls = {"1-0000": 5 if batch % 2 else None, "1-0001": 7}
+        note = notes.after(batch - 1).after({"1-0000": batch + 1}, calls, [f"of {batch}"])
+        notes.write(batch, note)
+        assert BatchNotes(tmp_path / "states").after(batch) == note
+    assert note.calls == {"1-0000": 5, "1-0001": 7} and note.versions == {"1-0000": 2 * KEPT}
+    again = BatchNotes(tmp_path / "states")
+    before = again.after(2 * KEPT - 2)
+    assert before.calls == {"1-0001": 7}, "one that sleeps is not there"
+    again.write(2 * KEPT - 1, before.after({}, {}, []))
+    assert BatchNotes(tmp_path / "states").after(2 * KEPT - 1).versions == {"1-0000": 2 * KEPT - 1}, "done again"
+    with pytest.raises(CepError, match="batch-00000002 is missing, a part of the state"):
+        BatchNotes(tmp_path / "states").after(KEPT - 1)
+    with pytest.raises(CepError, match="batch-00000009 is missing"):
+        BatchNotes(tmp_path / "states", earlier=True).after(9)
+
+
+def test_a_note_that_is_not_what_was_written_is_told(tmp_path: Path) -> None:
+    for run in ("one", "two"):
+        begin(tmp_path / run, run)
+        notes = BatchNotes(tmp_path / run)
+        for batch in range(2):
+            notes.write(batch, BatchNote({"1-0000": batch}, {"1-0000": 9}, ["report"]))
+    path = tmp_path / "one" / "batch-00000001"
+    data = path.read_bytes()
+    every = [damaged for _, damaged in flipped(data, 200, Random(1))] + list(cut(data, Random(2)))
+    every += [(tmp_path / "two" / path.name).read_bytes(), path.with_name("batch-00000000").read_bytes()]
+    for damaged in every:
+        path.write_bytes(damaged)
+        with pytest.raises(CepError, match=f"{path} is damaged"):
+            BatchNotes(tmp_path / "one").after(1)
+
+
+def test_a_checkpoint_of_an_earlier_version_has_its_versions_in_the_states(tmp_path: Path) -> None:
+    begin(tmp_path, "run")
+    states = BucketStates(str(tmp_path), 1)
+    for bucket, version, batch in ((0, 1, 0), (0, 2, 3), (1, 1, 2), (1, 2, 4)):
+        states.write(bucket, version, b"state", batch)
+    found = BatchNotes(tmp_path, earlier=True).after(3)
+    assert found.versions == {"1-0000": 2, "1-0001": 1}, "what the one after it has written does not count"
+    assert found.calls == {"1-0000": 0, "1-0001": 0}, "each is stepped once"
+    notes = BatchNotes(tmp_path, earlier=True)
+    notes.write(4, found.after({"1-0001": 2}, {}, []))
+    assert BatchNotes(tmp_path, earlier=True).after(3) == found, "the last one is done again"
+    with pytest.raises(CepError, match="batch-00000003 is missing"):
+        BatchNotes(tmp_path).after(3)
+
+
+def test_what_is_handed_on_arrives(tmp_path: Path) -> None:
+    random = Random(3)
+    for size in (0, 10, FEW // 3, FEW + 1):
+        blocks = [ShuffleBlock(1, n, "e", 7, "f", random.randbytes(size), n) for n in range(5)]
+        (row,) = as_row([*blocks, until(END)], str(tmp_path))
+        assert row.column("time").cast("int64").to_pylist() == [END]
+        came = [one.block() for one in of_rows(row.column("blocks").to_pylist())]
+        assert [(one.bucket, one.rows) for one in came] == [(one.bucket, one.rows) for one in blocks]
+        assert len(list(tmp_path.iterdir())) == (5 * size > FEW), "little goes through the driver"
+        handover.clear(tmp_path)
+    handover.begin(tmp_path / "new")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_what_was_handed_on_and_is_damaged_is_told(tmp_path: Path) -> None:
+    outbox = Outbox(str(tmp_path))
+    for bucket in range(2):
+        outbox.add(ShuffleBlock(1, bucket, "e", 7, None, bytes(FEW), 0))
+    every: list[HandedBlock] = pickle.loads(pickle.dumps(outbox.close()))
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    for _, damaged in flipped(data, 20, Random(1)):
+        path.write_bytes(damaged)
+        with pytest.raises(CepError, match=f"{path.name}.* is missing or damaged"):
+            [one.block() for one in every]
+    path.unlink()
+    with pytest.raises(CepError, match="is missing or damaged"):
+        every[0].block()
+    with pytest.raises(CepError, match=r"--checkpoint: .*cannot be written"):
+        gone = Outbox(str(tmp_path / "gone"))
+        gone.add(ShuffleBlock(1, 0, "e", 7, None, bytes(2 * FEW), 0))
+
+
+def test_a_worker_takes_what_it_has_the_engines_for(tmp_path: Path) -> None:
+    inputs = [TaskInput(n, 7, 1, 0, {n: BucketInput(5, ()), n + 4: BucketInput(6, ())}) for n in range(4)]
+    kept = {2: 5, 6: 6, 1: 5, 3: 4}
+    claims = pickle.loads(pickle.dumps(Claims.put(str(tmp_path), inputs)))
+
+    def claim(task: int, kept: dict[int, int]) -> int | None:
+        found = claims.claim(task, lambda stage, bucket: kept.get(bucket))
+        return None if found is None else found.number
+
+    assert claim(0, kept) == 2, "both of its engines"
+    assert claim(0, {}) == 2, "done again, in another worker"
+    assert claim(1, kept) == 1, "one, and that of 3 is old"
+    assert claim(2, {2: 5}) == 3, "its own is taken; the next one"
+    assert claim(3, kept) == 0 and claim(4, kept) is None
+    assert [claim(task, {}) for task in range(4)] == [2, 1, 3, 0]
+
+
+def test_reports_wait_for_the_end_of_their_micro_batch() -> None:
+    reports.tell("q", 1, [])
+    for batch in range(2, 200):
+        reports.tell("q", batch, [])
+    assert reports.told("q", 1) == () and reports.told("q", 199) == [] and reports.told("q", 199) == ()

@@ -1,0 +1,178 @@
+"""Worker processes as they are: started, killed, interrupted; and `cep run --workers`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cep import Engine
+from cep.core.errors import CepError
+from cep.workers.partitioned_engine import PartitionedEngine
+from tests.cli_runs import cep, events, here, jsonl, start
+from tests.waiting import pause
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+RULES = """event reading(station: string, value: int in 0..99) TIME time.
+rise(S, V, W) <- reading(S, V) SEQ reading(S, W) WHERE W > V + 60 POLICY recent.
+mean(S, M) <- reading(S, V) AGGREGATE M = avg(V) OVER LAST 3 EVENTS BY S.
+many(N) <- rise(_, _, _) AGGREGATE N = count() OVER LAST 1 min.
+silent(S) <- reading(S, V) UNLESS reading(S, _) WITHIN 30 s.
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = here(tmp_path, monkeypatch)
+    Path("rules.cep").write_text(RULES)
+    return found
+
+
+def records(count: int, seed: int = 1) -> list[dict[str, object]]:
+    random = Random(seed)
+    return [
+        {"type": "reading", "time": i / 2, "station": f"s{random.randrange(20)}", "value": random.randrange(104)}
+        for i in range(count)
+    ]
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def gone(processes: list[int], seconds: float = 20.0) -> bool:
+    until = time.monotonic() + seconds
+    while any(map(alive, processes)) and time.monotonic() < until:
+        pause(0.05)
+    return not any(map(alive, processes))
+
+
+def workers_of(parent: int) -> list[int]:
+    """Those of a process, by its children."""
+    found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(each) for each in found if b"cep.workers.worker" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def test_the_command_writes_what_it_writes_in_one_process() -> None:
+    """Events in one order, dead letters, lateness, a part of the events."""
+    Path("in.jsonl").write_text(jsonl(records(400)))
+    for more in ([], ["--lateness", "5s", "--batch", "64"]):
+        outputs = []
+        for workers in ("1", "2"):
+            command = ["run", "rules.cep", "--input", "in.jsonl", "--output", f"{workers}.jsonl", "--workers", workers]
+            result = cep(*command, "--dead-letter", f"dead{workers}.jsonl", *more)
+            assert result.exit_code == 0, result.output
+            outputs.append((Path(f"{workers}.jsonl").read_text(), Path(f"dead{workers}.jsonl").read_text()))
+        assert outputs[0] == outputs[1]
+        assert {each["type"] for each in events(outputs[0][0])} == {"rise", "mean", "many", "silent"} and outputs[0][1]
+
+
+def test_the_command_says_what_workers_do_not_do() -> None:
+    Path("in.jsonl").write_text(jsonl(records(9)))
+    run = ["run", "rules.cep", "--input", "in.jsonl", "--workers", "2"]
+    for more, message in (
+        (["--revise", "1h"], "workers: what comes late or is withdrawn is put right in one process"),
+        (["--explain"], "workers: these rules run in 2 stages"),
+        (["--knowledge-updates", "k.nq"], "--workers and --knowledge-updates"),
+        (["--on", "spark", "--output", "o", "--checkpoint", "c"], "--workers is for one machine"),
+    ):
+        result = cep(*run, *more)
+        assert result.exit_code == 2 and message in result.output.replace("\n", " "), result.output
+    Path("one.cep").write_text("event reading(station: string). n(N) <- reading(S) AGGREGATE N = count() OVER LAST 5.")
+    result = cep("run", "one.cep", "--input", "in.jsonl", "--workers", "2")
+    assert result.exit_code == 0 and "warning: --workers: the program runs in one process" in result.output
+
+
+def test_a_worker_that_is_killed_is_an_error_and_nothing_is_left() -> None:
+    engine = Engine.from_text(RULES, workers=2)
+    assert isinstance(engine.inner, PartitionedEngine)
+    processes = engine.inner.processes
+    engine.push(records(100))
+    state = engine.snapshot()
+    assert all(map(alive, processes))
+    os.kill(processes[1], signal.SIGKILL)
+    with pytest.raises(CepError, match="worker 2 of 2 was ended by signal 9") as caught:
+        for seed in range(2, 60):
+            engine.push([{**each, "time": float(str(each["time"])) + 50 * seed} for each in records(100, seed)])
+    assert caught.value.code == "worker" and gone(processes)
+    again = Engine.from_text(RULES, workers=3).restore(state)
+    one = Engine.from_text(RULES)
+    one.push(records(100))
+    rest = [{**each, "time": float(str(each["time"])) + 50} for each in records(100, 2)]
+    assert again.push(rest)["mean"].equals(one.push(rest)["mean"])
+    inner = again.inner
+    assert isinstance(inner, PartitionedEngine)
+    again.stop()
+    assert gone(inner.processes)
+
+
+def test_workers_end_with_their_engine() -> None:
+    engine = Engine.from_text(RULES, workers=2)
+    assert isinstance(engine.inner, PartitionedEngine)
+    processes = engine.inner.processes
+    engine.push(records(10))
+    del engine
+    assert gone(processes)
+
+
+def running(*more: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """A run that reads standard input and has written something, and its workers."""
+    command = ["run", "rules.cep", "--input", "-", "--lateness", "0", "--workers", "2", "--output", "out.jsonl", *more]
+    run = start(*command, stdin=subprocess.PIPE)
+    assert run.stdin is not None
+    for number in range(4000):
+        lines = [{**each, "time": float(str(each["time"])) + 50 * number} for each in records(100, number)]
+        run.stdin.write(jsonl(lines))
+        run.stdin.flush()
+        if Path("out.jsonl").exists() and Path("out.jsonl").stat().st_size > 1000:
+            break
+        pause(0.05)
+    processes = workers_of(run.pid)
+    assert len(processes) == 2
+    return run, processes
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_with_its_workers(number: signal.Signals) -> None:
+    run, processes = running()
+    run.send_signal(number)
+    assert run.wait(60) == 128 + number
+    assert gone(processes)
+    written = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert written and {each["type"] for each in written} <= {"rise", "mean", "many", "silent"}
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_leaves_no_worker() -> None:
+    run, processes = running()
+    run.kill()
+    run.wait(60)
+    assert gone(processes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_run_whose_worker_is_killed_ends(worker: int) -> None:
+    run, processes = running()
+    os.kill(processes[worker], signal.SIGKILL)
+    assert run.stdin is not None and run.stderr is not None
+    try:
+        for number in range(5000, 5400):
+            run.stdin.write(jsonl([{**each, "time": 50.0 * number} for each in records(100, number)]))
+            run.stdin.flush()
+            pause(0.05)
+    except BrokenPipeError:
+        pass
+    assert run.wait(60) == 2 and gone(processes)
+    assert f"worker {worker + 1} of 2 was ended by signal 9" in run.stderr.read()

@@ -1,0 +1,227 @@
+"""Worker processes derive what one engine derives, in its order, with any number of them, stopped and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from cep.compile import CompileOptions, compiled
+from cep.core.errors import CepError
+from cep.engine import Engine
+from cep.events import Event, types_of
+from cep.runtime.options import EngineOptions
+from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
+from tests.keyed_programs import keyed_programs
+from tests.local_workers import LocalWorkers
+from tests.long import examples
+from tests.programs import Program
+from tests.test_equivalence import in_order
+
+Frames = dict[str, pl.DataFrame]
+
+
+def engine(text: str, workers: int, types: Any = None, **options: Any) -> PartitionedEngine:
+    """An engine whose workers are no processes."""
+    program = compiled(text, "<program>", CompileOptions(types=types))
+    return PartitionedEngine(program, EngineOptions(**options), LocalWorkers(workers))
+
+
+def rows(frames: Frames) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of tables, what ties (one end and start) by its values."""
+    found = {}
+    for name, table in frames.items():
+        given = table.rows()
+        places = [(end, start) for start, end, *_ in given]
+        assert places == sorted(places), f"{name} is out of order"
+        found[name] = sorted(given, key=lambda row: (row[1], row[0], [(type(v).__name__, str(v)) for v in row[2:]]))
+    return found
+
+
+@examples(200, few=10)
+@given(keyed_programs(), st.data())
+def test_workers_derive_what_one_engine_derives(program: Program, data: st.DataObject) -> None:
+    events = in_order(program.events)
+    random, types = Random(data.draw(st.integers(0, 999))), types_of(events)
+    lateness = random.choice((0, 0, 2_000_000))
+    try:
+        one = Engine(compiled(program.text, "<program>", CompileOptions(types=types)), lateness=lateness)
+    except CepError:
+        assume(False)  # a type that no event of the stream gives
+    count = random.choice((2, 3))
+    many = engine(program.text, count, types, lateness=lateness)
+    known = [event for event in events if event.type in one.plan.inputs]
+    if random.random() < 0.4:
+        random.shuffle(known)
+    cuts = sorted(random.randrange(len(known) + 1) for _ in range(random.randrange(5)))
+    for first, last in zip([0, *cuts], [*cuts, len(known)]):
+        if not alike(lambda each, part=known[first:last]: each.push(part), many, one):
+            return
+        assert many.take_dead() == one.take_dead() and many.watermark == one.watermark
+        if random.random() < 0.4:
+            count, state = random.choice((2, 3)), many.snapshot()
+            many = engine(program.text, count, types, lateness=lateness)
+            try:
+                many.restore(state)
+            except CepError as error:
+                assert error.code == "key"  # what has no key stays in so many partitions
+                many = engine(program.text, 5 - count, types, lateness=lateness).restore(state)
+            assert many.position == one.position
+    if alike(lambda each: each.close(), many, one):
+        assert many.close() == one.close() == {}
+
+
+def alike(step: Callable[[Engine], Frames], many: Engine, one: Engine) -> bool:
+    """Whether both give something, which is the same then; what goes on for ever both refuse."""
+    try:
+        expected = rows(step(one))
+    except CepError as error:
+        assert "goes on for ever" in error.message
+        with pytest.raises(CepError, match="goes on for ever"):
+            step(many)
+        return False
+    assert rows(step(many)) == expected
+    return True
+
+
+FLUENTS = """event go(person: string, place: string) TIME time.
+event rest(person: string) TIME time.
+fluent location(person: string) = place: string.
+fluent resting(person: string).
+initiate location(P) = X <- go(P, X).
+initiate resting(P) <- rest(P).
+terminate resting(P) <- go(P, _).
+met(P, X) <- go(P, X) SEQ rest(P).
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"changes": True}, {"begins": True}], ids=["intervals", "changes", "begins"])
+@pytest.mark.parametrize("seed", range(3))
+def test_fluents_are_given_as_by_one_engine(options: dict[str, Any], seed: int) -> None:
+    random = Random(seed)
+    one, many = Engine.from_text(FLUENTS, **options), engine(FLUENTS, 2, **options)
+    time = 0
+    for _ in range(6):
+        batch = []
+        for _ in range(random.randrange(12)):
+            time += random.randrange(3) * 1_000_000
+            person = f"p{random.randrange(5)}"
+            batch.append(
+                Event("rest", (person,), time, time)
+                if random.random() < 0.4
+                else Event("go", (person, f"x{random.randrange(3)}"), time, time)
+            )
+        assert sorted_rows(many.push(batch)) == sorted_rows(one.push(batch))
+    assert sorted_rows(many.close()) == sorted_rows(one.close())
+    assert many.outputs == one.outputs
+
+
+def sorted_rows(frames: Frames) -> dict[str, tuple[list[str], list[str]]]:
+    return {name: (table.columns, sorted(map(str, table.rows()))) for name, table in frames.items()}
+
+
+RISE = (
+    "event reading(s: string, v: int in 0..99).\nrise(S, V, W) <- reading(S, V) SEQ reading(S, W) WHERE W > V + 20.\n"
+)
+
+
+def readings(count: int, seed: int = 1) -> list[Event]:
+    random = Random(seed)
+    return [Event("reading", (f"s{random.randrange(9)}", random.randrange(100)), i, i) for i in range(count)]
+
+
+def test_lineage_is_that_of_one_engine() -> None:
+    one, many = Engine.from_text(RISE, explain=True), engine(RISE, 3, explain=True)
+    found = [each.push(readings(60))["rise"] for each in (one, many)]
+    assert found[0].equals(found[1]) and "because" in found[0].columns and found[0].height > 20
+    one, many = Engine.from_text(RISE, explain=True), engine(RISE, 3, explain=True)
+    for each in (one, many):
+        each.set_lineage_columns("constituents")
+    found = [each.push(readings(60))["rise"] for each in (one, many)]
+    assert found[0].equals(found[1]) and "constituents" in found[0].columns
+
+
+def test_rows_that_do_not_fit_are_refused_in_the_order_of_one_engine() -> None:
+    table = pl.DataFrame(
+        {
+            "start": [5, 6, 7, 1, 9, 8],
+            "end": [5, 6, 3, 1, 9, 8],
+            "s": ["a", None, "b", "c", "a", "b"],
+            "v": [1, 2, 3, 4, 500, 90],
+            "@order": [0, 1, 2, 3, 4, 5],
+        }
+    )
+    one, many = Engine.from_text(RISE, lateness=2), engine(RISE, 2, lateness=2)
+    for each in (one, many):
+        each.push({"reading": table})
+    refused = many.take_dead()
+    assert refused == one.take_dead() and {each.code for each in refused} == {"missing", "interval", "late", "range"}
+    assert many.watermark == one.watermark and many.latest == one.latest
+    with pytest.raises(CepError, match="does not read an event `other`"):
+        many.push({"other": table})
+    assert rows(many.close()) == rows(one.close())
+
+
+def test_what_is_given_may_come_with_later_calls() -> None:
+    one, many = Engine.from_text(RISE), engine(RISE, 2)
+    many.run_ahead(2)
+    expected, found = [], []
+    for i in range(8):
+        batch = [Event(e.type, e.args, e.start + 100 * i, e.end + 100 * i) for e in readings(40, i)]
+        expected += one.push(batch)["rise"].rows()
+        found += [row for table in many.push(batch).values() for row in table.rows()]
+    found += [row for table in many.outstanding().values() for row in table.rows()]
+    assert found == expected and many.outstanding() == {}
+    assert many.state_rows == one.state_rows and many.state_bytes > 0
+    sums = [{c.unit: (c.made, c.rows) for c in each.take_counts()} for each in (one, many)]
+    assert sums[0] == sums[1] and all(not count.made for count in many.take_counts())
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (RISE, {"revise": 5}, "workers: what comes late or is withdrawn is put right in one process"),
+        (RISE, {"remember": 5}, "workers: what is remembered for explanations"),
+        (RISE + "n(N) <- rise(_, _, _) AGGREGATE N = count() OVER LAST 5.", {"explain": True}, "run in 2 stages"),
+        ("x(V) <- reading(S, V) SEQ reading(S, _).", {"explain": True}, "may derive an event in several of them"),
+    ],
+)
+def test_what_workers_do_not_do_is_said(text: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CepError, match=message):
+        engine(text, 2, types={"reading": ("string", "int")}, **options)
+
+
+def test_a_program_without_a_key_runs_in_one_process() -> None:
+    for text, why in (
+        ("event a(k: int). x(N) <- a(K) AGGREGATE N = count() OVER LAST 5.", "has no BY"),
+        ("event a(k: int, n: int) KEY n. x(K) <- a(K, _) SEQ a(K, _).", "which has a KEY"),
+    ):
+        told: list[str] = []
+        found = dealt_engine(compiled(text, "<program>", CompileOptions()), EngineOptions(), 2, told.append)
+        assert type(found) is Engine and why in told[0]
+    with pytest.raises(CepError, match="1025 partitions"):
+        dealt_engine(compiled(RISE, "<program>", CompileOptions()), EngineOptions(), 1025, print)
+
+
+def test_snapshots_with_and_without_workers_are_told_apart() -> None:
+    one, many = Engine.from_text(RISE), engine(RISE, 2)
+    assert many.goes_on(many.snapshot()) and not one.goes_on(many.snapshot())
+    with pytest.raises(CepError, match="the snapshot is of an engine with workers"):
+        one.restore(many.snapshot())
+    with pytest.raises(CepError, match="the snapshot is of an engine without workers"):
+        many.restore(one.snapshot())
+
+
+def test_a_mistake_in_a_worker_is_that_of_the_program() -> None:
+    text = "event a(k: int). x(K, 0) <- a(K). x(K, N + 1) <- x(K, N) AND a(K)."
+    many = engine(text, 2, max_derivations=50)
+    with pytest.raises(CepError, match="51 occurrences in 51 rounds") as caught:
+        many.push([Event("a", (1,), 5, 5), Event("a", (1,), 6, 6)])
+    assert caught.value.code == "recursion"
+    with pytest.raises(CepError, match="stopped in the middle"):
+        many.push([])
