@@ -114,7 +114,8 @@ bench: $(VENV)/.run
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.test
-	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py
+	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py \
+	    tests/test_revision.py tests/test_revision_knowledge.py tests/test_revision_explain.py
 	@SEMCEP_FUZZ=$(FUZZ) $(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 $(CHECKED_TESTS)
 
 soak: $(VENV)/.test

@@ -82,7 +82,11 @@ def some(values: Iterable[Any]) -> list[Any]:
 
 
 def seeds(number: int) -> list[Any]:
-    """So many numbers from 0 on, for `parametrize`: of those behind the first twelfth each is a long test."""
+    """So many numbers from 0 on, for `parametrize`: of those behind the first twelfth each is a long test.
+
+    Where `SEMCEP_FUZZ=n` asks for more they are n times as many.
+    """
+    number *= max(1, _fuzz)
     few = max(_LEAST_SEEDS, number // FEW)
     return [pytest.param(each, marks=[pytest.mark.long] if each >= few else []) for each in range(number)]
 

@@ -44,12 +44,15 @@ def test_shares_together_try_all_examples(number: int, few: int | None, monkeypa
     assert all(tried(f"{each}/50") == tried("none") for each in range(1, 51)), "a share tries no fewer"
 
 
-def test_all_seeds_and_values_but_few_are_long() -> None:
+def test_all_seeds_and_values_but_few_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long, "_fuzz", 0)
     marked = [bool(each.marks) for each in long.seeds(60)]
     assert marked == [False] * 5 + [True] * 55
     marked = [bool(each.marks) for each in long.some("abcdefghijklmn")]
     assert [at for at, each in enumerate(marked) if not each] == [0, 12]
     assert [each.values for each in long.seeds(2)] == [(0,), (1,)] and not any(e.marks for e in long.seeds(2))
+    monkeypatch.setattr(long, "_fuzz", 20)
+    assert len(long.seeds(60)) == 1200
 
 
 @pytest.mark.xdist_group("one")
