@@ -26,6 +26,7 @@ from cep.runtime.decode import places, to_events
 from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import as_records, tables_of
 from cep.runtime.held import held_of
+from cep.runtime.key_shares import KeyShares
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineKeywords, EngineOptions
 from cep.runtime.output import Frames as Frames
@@ -196,6 +197,10 @@ class Engine(StatefulEngine):
     def take_counts(self) -> list[Count]:
         """What each goal has done since the last call, and what it holds."""
         return self._machine.take_counts()
+
+    def take_key_shares(self) -> Sequence[KeyShares]:
+        """Which keys have many of the rows that were dealt since the last call; one engine deals none."""
+        return ()
 
 
 def holds(

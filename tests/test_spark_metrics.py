@@ -66,6 +66,11 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
     assert last["semcep_dead_letters_total"] == {("json",): 1, ("late",): 1, ("range",): 3}
     assert last["semcep_events_late_total"] == {("heat",): 1}
     assert last["semcep_events_derived_total"] == {(type,): out.count(type) for type in sorted(set(out))}
+    assert first["semcep_hot_key_share"] == {
+        ("heat", "room=attic"): 2 / 3,
+        ("heat", "room=cellar"): 1 / 3,
+        ("smoke", "room=attic"): 1,
+    }
     assert last["semcep_watermark_seconds"] == {(): 188.999999}, "that of the file before"
     assert last["semcep_batch_seconds_count"] == {(): len(seen)}
     stages = {stage for *_, stage in last["semcep_goal_out_total"]}

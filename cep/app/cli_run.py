@@ -85,7 +85,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     stats, interrupt = RunStats(), Interrupt()
     warn(warnings_of(engine, options.name, options.knowledge.predicates), options.rules, options.log)
     dead_letters = DeadLetters(options.source.dead_letter)
-    watch = Watch(charts(engine.plan), stats, options.log)
+    watch = Watch(charts(engine.plan), stats, options.log, partitions=options.evaluation.workers)
     begins = {"program": options.name, "inputs": [bare(one) for one in options.source.inputs]}
     with (
         interrupt.listening(),  # also while files are closed

@@ -71,7 +71,9 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     options, output = request.options, Path(query.output)
     written = CommitLog(output)
     earlier = written.totals()
-    watch = Watch(charts(request.engine.plan, request.program.stages), RunStats(), options.log, 0)
+    watch = Watch(
+        charts(request.engine.plan, request.program.stages), RunStats(), options.log, 0, request.program.buckets
+    )
     endless = options.spark.follow or reads.live or reads.beside
     remarks = InputRemarks(request.engine.inputs)
     if request.program.window is not None:

@@ -13,6 +13,7 @@ from cep.plan.order import PlanUnit, reads
 from cep.plan.partition import Stage
 from cep.plan.plan import Plan
 from cep.plan.staged import needed, staged
+from cep.runtime.key_shares import KeyShares, merged
 from cep.runtime.report import READING, Report
 from cep.runtime.revision.revision_stats import RevisionStats
 
@@ -66,7 +67,8 @@ class Meter:
     """Sums of reports, by event, and by stage and node. `charts`: what the nodes of each stage are, from stage 1.
 
     `batches`: how many batches were run, in how many `seconds`. `revision`: what was put right; None: what is given is
-    final; `withdrawn`: by event, where reports say so. Reports and looks come from several threads: look
+    final; `withdrawn`: by event, where reports say so. `keys`: which keys had many of the rows that were dealt in the
+    last batch that dealt some. Reports and looks come from several threads: look
     while it is `lock`ed.
     """
 
@@ -82,6 +84,7 @@ class Meter:
         self.dead: Counter[str] = Counter()
         self.revision: RevisionStats | None = None
         self.withdrawn: Counter[str] = Counter()
+        self.keys: tuple[KeyShares, ...] = ()
         self.latest: int | None = None
         self.watermark: int | None = None
         self.goals: dict[tuple[int, PlanUnit], GoalTotals] = {}
@@ -95,6 +98,7 @@ class Meter:
             found = list(reports)
             for one in found:
                 self._add(one)
+            self.keys = merged(share for one in found for share in one.keys) or self.keys
             self._add_revised([one.revised for one in found if one.revised is not None])
 
     def _add(self, report: Report) -> None:

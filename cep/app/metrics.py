@@ -25,7 +25,7 @@ class MetricsCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         with self._meter.lock:
-            return [*self._run(), *self._revision(), *self._rules(), *self._goals()]
+            return [*self._run(), self._keys(), *self._revision(), *self._rules(), *self._goals()]
 
     def _run(self) -> Iterator[Metric]:
         meter = self._meter
@@ -59,6 +59,14 @@ class MetricsCollector(Collector):
             rows.add_metric([str(stage)], sum(one for one, _ in mine))
             size.add_metric([str(stage)], sum(one for _, one in mine))
         yield from (rows, size)
+
+    def _keys(self) -> Metric:
+        text = "Part of an event's rows that one key has, of the last batch whose rows were dealt to partitions."
+        family = GaugeMetricFamily("semcep_hot_key_share", text, labels=["event", "key"])
+        for one in self._meter.keys:
+            for key, share in one.shares().items():
+                family.add_metric([one.event, key], share)
+        return family
 
     def _revision(self) -> Iterator[Metric]:
         """Where what was given may be withdrawn."""

@@ -10,26 +10,33 @@ from time import perf_counter
 from cep.app.meter import Chart, Meter
 from cep.app.progress import progress_display, readable_time
 from cep.core.logs import Log, objects
+from cep.runtime.key_shares import KeyShares, merged, slowdown
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats, revised_numbers
 
 OFTEN = 10.0
 """Seconds between two lines of progress of a run in one process."""
+MANY, SLOW, MOST = 10_000, 1.5, 100
+"""A key is warned of that makes a batch of so many rows so many times as long; of so many keys at most."""
+_TOLD = 3
 
 
 class Watch:
     """The numbers of a run, shown while it lasts. `pause`: seconds between two log entries of progress, 0: one per
-    batch."""
+    batch; `partitions`: to so many keys are dealt."""
 
-    def __init__(self, charts: Sequence[Chart], stats: RunStats, log: Log, pause: float = OFTEN) -> None:
+    def __init__(
+        self, charts: Sequence[Chart], stats: RunStats, log: Log, pause: float = OFTEN, partitions: int = 1
+    ) -> None:
         self.meter = Meter(charts)
         self.stats = stats
         self.log = log
-        self._pause = pause
+        self._pause, self._partitions = pause, partitions
         self._reported = perf_counter()
         self._before = 0
         self._late: Counter[str] = Counter()
         self._dead: Counter[str] = Counter()
+        self._hot: set[tuple[str, str]] = set()
 
     @contextmanager
     def watching(self, port: str | None, quiet: bool, **start: object) -> Iterator[None]:
@@ -55,6 +62,7 @@ class Watch:
             late, dead = meter.late - self._late, meter.dead - self._dead
             self.log("dead_letters", None, "warning", reasons=dict(dead), late=dict(late))
             self._late, self._dead = meter.late.copy(), meter.dead.copy()
+        self._warn_of_hot_keys(reports)
         now = perf_counter()
         if now - self._reported < self._pause:
             return
@@ -74,10 +82,26 @@ class Watch:
             state_rows=rows,
             state_bytes=size,
             batch_seconds=round(seconds, 3),
+            **({"hot_keys": hot} if (hot := _hottest(meter.keys)) else {}),
             **({} if meter.revision is None else {"revision": revised_numbers(meter.revision)}),
             **more,
         )
         self._reported, self._before = now, meter.records
+
+    def _warn_of_hot_keys(self, reports: Sequence[Report]) -> None:
+        """Tell once of each key that makes a batch of many rows much longer than even keys would."""
+        for one in merged(share for report in reports for share in report.keys):
+            if one.rows < MANY or self._partitions < 2:
+                continue
+            for key, share in one.shares().items():
+                times = slowdown(share, self._partitions)
+                if times >= SLOW and (one.event, key) not in self._hot and len(self._hot) < MOST:
+                    self._hot.add((one.event, key))
+                    text = (
+                        f"hot key: {key} has {share:.0%} of the rows of `{one.event}`, and one of {self._partitions} "
+                    )
+                    text += f"partitions takes them: a step is up to {times:.1f} times as long as with even keys"
+                    self.log("hot_key", text, "warning", of=one.event, key=key, share=round(share, 4))
 
     def show(self) -> None:
         """Copy the meter's numbers to the display, if nothing else counts."""
@@ -85,3 +109,12 @@ class Watch:
         stats.records, stats.dead, stats.derived = meter.records, meter.dead, meter.derived
         stats.batches, stats.watermark = meter.batches, meter.watermark
         stats.state_rows, stats.state_bytes = meter.state
+
+
+def _hottest(keys: Sequence[KeyShares]) -> dict[str, dict[str, float]]:
+    """By event, the most frequent of its keys, and which part of its rows each has."""
+    found: dict[str, dict[str, float]] = {}
+    for one in keys:
+        for key, share in list(one.shares().items())[:_TOLD]:
+            found.setdefault(one.event, {})[key] = round(share, 4)
+    return found

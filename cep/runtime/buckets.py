@@ -21,6 +21,7 @@ from cep.core.schema import ARRIVAL, TIE, Schema
 from cep.core.values import MISSING, Floats, Ints, Pool
 from cep.operators.goals.keys import mix
 from cep.plan.partition import Route, Stage
+from cep.runtime.key_shares import KeyCounter
 
 PLACE = ["end", "start", ARRIVAL, TIE]
 """The columns by which the rows of one event that stages made are sorted. (`tie` is new in every round.)"""
@@ -33,11 +34,15 @@ _TEXT = np.uint64(0x3C6EF372FE94F82B)
 
 
 def deal(
-    stage: Stage, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], count: int
+    stage: Stage,
+    tables: Mapping[str, pl.DataFrame],
+    schemas: Mapping[str, Schema],
+    count: int,
+    keys: KeyCounter | None = None,
 ) -> list[dict[str, pl.DataFrame]]:
     """For each of `count` buckets of a stage the tables that its engine takes; rows keep their order. Tables that are
-    no input of the stage are passed over."""
-    return deal_by(stage, tables, schemas, count, lambda hashed: bucket_of(hashed, count))
+    no input of the stage are passed over. `keys`: counts the rows that are dealt by a key."""
+    return deal_by(stage, tables, schemas, count, lambda hashed: bucket_of(hashed, count), keys)
 
 
 def deal_by(
@@ -46,6 +51,7 @@ def deal_by(
     schemas: Mapping[str, Schema],
     count: int,
     place_of: Callable[[NDArray[np.uint64]], Ints],
+    keys: KeyCounter | None = None,
 ) -> list[dict[str, pl.DataFrame]]:
     """The same, where `place_of` says by the hash of a row to which of the `count` it goes."""
     dealt: list[dict[str, pl.DataFrame]] = [{} for _ in range(count)]
@@ -57,7 +63,10 @@ def deal_by(
             for bucket in dealt:
                 bucket[event] = table
         else:
-            numbers = place_of(row_hashes(table, schemas[event], route))
+            hashed = row_hashes(table, schemas[event], route)
+            if keys is not None and isinstance(route, tuple):
+                keys.take(event, [schemas[event].attributes[place].name for place in route], table, hashed)
+            numbers = place_of(hashed)
             numbers = numbers.astype(np.uint16) if count <= 1 << 16 else numbers  # those are sorted in linear time
             order = np.argsort(numbers, kind="stable")
             table, stops = table[order], np.searchsorted(numbers[order], np.arange(count + 1)).tolist()

@@ -19,6 +19,7 @@ from cep.core.schema import Schema
 from cep.core.values import Ints
 from cep.plan.partition import Route, Stage
 from cep.runtime.buckets import deal_by, row_hashes
+from cep.runtime.key_shares import KeyCounter
 from cep.runtime.keyed_stage import HashedKeys, Share
 from cep.runtime.state_by_key import Bucket
 
@@ -74,11 +75,15 @@ def partition_of(groups: Ints, count: int) -> Ints:
 
 
 def deal_groups(
-    stage: Stage, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], count: int
+    stage: Stage,
+    tables: Mapping[str, pl.DataFrame],
+    schemas: Mapping[str, Schema],
+    count: int,
+    keys: KeyCounter | None = None,
 ) -> list[dict[str, pl.DataFrame]]:
     """As `cep.runtime.buckets.deal`: for each of `count` partitions the tables that its engine takes."""
     check_partitions(count)
-    return deal_by(stage, tables, schemas, count, lambda hashed: partition_of(groups_of(hashed), count))
+    return deal_by(stage, tables, schemas, count, lambda hashed: partition_of(groups_of(hashed), count), keys)
 
 
 def gather_groups(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:

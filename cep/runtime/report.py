@@ -10,6 +10,7 @@ from typing import Protocol
 
 from cep.core.time import FARTHEST
 from cep.runtime.counts import Count
+from cep.runtime.key_shares import KeyShares
 from cep.runtime.revision.revision_stats import RevisionStats
 
 READING = 0
@@ -34,6 +35,9 @@ class Counted(Protocol):
     def take_counts(self) -> list[Count]:
         """What each goal has done since the last call, and what it holds."""
 
+    def take_key_shares(self) -> Sequence[KeyShares]:
+        """Which keys have many of the rows that it has dealt since the last call."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -44,7 +48,7 @@ class Report:
     before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
     `revised`: what was put right, where what is derived may be withdrawn, and `withdrawn`: how much of it was, by type.
     `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records read has, by event,
-    with where the value may be.
+    with where the value may be. `keys`: which keys have many of the rows that were dealt.
     Times in microseconds, None: there is none (yet, or any more: after the end of the input).
     """
 
@@ -64,6 +68,7 @@ class Report:
     lacking: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     revised: RevisionStats | None = None
     withdrawn: Mapping[str, int] = field(default_factory=dict)
+    keys: Sequence[KeyShares] = ()
 
     @classmethod
     def of(
@@ -91,6 +96,7 @@ class Report:
             watermark=engine.watermark if -FARTHEST < engine.watermark < FARTHEST else None,
             revised=revised,
             withdrawn=withdrawn or {},
+            keys=engine.take_key_shares(),
         )
 
     def line(self) -> str:
@@ -98,11 +104,13 @@ class Report:
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         counts = [dataclasses.astuple(one) for one in self.counts]
         revised = None if self.revised is None else dataclasses.astuple(self.revised)
-        return json.dumps(fields | {"counts": counts, "revised": revised}, separators=(",", ":"))
+        keys = [dataclasses.astuple(one) for one in self.keys]
+        return json.dumps(fields | {"counts": counts, "revised": revised, "keys": keys}, separators=(",", ":"))
 
     @classmethod
     def of_line(cls, line: str) -> Report:
         """The report again."""
         fields = json.loads(line)
         revised = None if fields["revised"] is None else RevisionStats(*fields["revised"])
-        return cls(**fields | {"counts": [Count(*one) for one in fields["counts"]], "revised": revised})
+        keys = [KeyShares(*one) for one in fields.get("keys", ())]  # a note of an earlier version has none
+        return cls(**fields | {"counts": [Count(*one) for one in fields["counts"]], "revised": revised, "keys": keys})

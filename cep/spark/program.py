@@ -20,6 +20,7 @@ from cep.plan.staged import needed
 from cep.runtime.buckets import deal
 from cep.runtime.fluent_records import tables_of
 from cep.runtime.key_groups import check_partitions, deal_groups
+from cep.runtime.key_shares import KeyCounter
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
@@ -139,10 +140,12 @@ class ShippedProgram:
         """In how many buckets a stage runs."""
         return self.buckets if stage.keyed else 1
 
-    def dealt(self, stage: Stage, tables: Mapping[str, pl.DataFrame]) -> Sequence[Mapping[str, pl.DataFrame]]:
-        """The tables that each bucket of a stage takes."""
+    def dealt(
+        self, stage: Stage, tables: Mapping[str, pl.DataFrame], keys: KeyCounter | None = None
+    ) -> Sequence[Mapping[str, pl.DataFrame]]:
+        """The tables that each bucket of a stage takes; `keys` counts them."""
         way = deal_groups if self.grouped else deal
-        return way(stage, tables, self.schemas, self.count(stage))
+        return way(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
         """The stage that reports refused rows of the event: the first one that takes it from outside."""

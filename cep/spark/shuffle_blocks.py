@@ -13,6 +13,7 @@ from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets
 from cep.runtime.fluent_changes import as_changes
 from cep.runtime.held import clipped
+from cep.runtime.key_shares import KeyCounter
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
 from cep.spark.ways import net
@@ -84,12 +85,16 @@ class WorldRows:
 
 
 def from_outside(
-    program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+    program: ShippedProgram,
+    tables: Mapping[str, pl.DataFrame],
+    place: int,
+    source: str | None,
+    keys: KeyCounter | None = None,
 ) -> Iterator[ShuffleBlock]:
-    """Records of the file `source`, of number `place`, for all stages that take them."""
+    """Records of the file `source`, of number `place`, for all stages that take them; `keys` counts them."""
     for stage in program.stages:
         mine = {event: table for event, table in tables.items() if event in stage.outside}
-        yield from _dealt(program, stage, mine, place, source)
+        yield from _dealt(program, stage, mine, place, source, keys)
 
 
 def from_stage(
@@ -170,9 +175,14 @@ def report_block(report: Report) -> ShuffleBlock:
 
 
 def _dealt(
-    program: ShippedProgram, stage: Stage, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+    program: ShippedProgram,
+    stage: Stage,
+    tables: Mapping[str, pl.DataFrame],
+    place: int,
+    source: str | None,
+    keys: KeyCounter | None = None,
 ) -> Iterator[ShuffleBlock]:
-    for bucket, dealt in enumerate(program.dealt(stage, tables)):
+    for bucket, dealt in enumerate(program.dealt(stage, tables, keys)):
         for event, table in dealt.items():
             if table.height:
                 yield _block(stage.number, bucket, event, place, source, table)

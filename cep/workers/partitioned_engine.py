@@ -28,6 +28,7 @@ from cep.runtime.buckets import stacked
 from cep.runtime.counts import Count
 from cep.runtime.fluent_records import may_close
 from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
+from cep.runtime.key_shares import KeyShares
 from cep.runtime.options import EngineOptions
 from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved
 from cep.workers.processes import WorkerProcesses
@@ -200,6 +201,9 @@ class PartitionedEngine(Engine):
                 )
             self._rounds.counts[_, stage] = [replace(one, made=0, time=0) for one in counts]
         return list(found.values())
+
+    def take_key_shares(self) -> Sequence[KeyShares]:
+        return self._rounds.keys.counts()
 
     # --- state ---
 

@@ -21,6 +21,7 @@ from cep.plan.partition import Stage
 from cep.runtime.buckets import merged_by_arrival, merged_identical, stacked
 from cep.runtime.counts import Count
 from cep.runtime.key_groups import deal_groups
+from cep.runtime.key_shares import KeyCounter
 from cep.workers.messages import Made, Step, Tables
 from cep.workers.processes import WorkerProcesses
 
@@ -62,13 +63,14 @@ class _Round:
 
 class Rounds:
     """`held`: the rows and bytes that each stage holds in each worker; `counts`: what goals have done since they were
-    taken, and what they hold, likewise."""
+    taken, and what they hold, likewise; `keys`: counts the rows that are dealt by key."""
 
     def __init__(self, placement: Placement, schemas: Mapping[str, Schema], processes: WorkerProcesses) -> None:
         self.placement, self.schemas, self.processes = placement, schemas, processes
         self.merged = frozenset[str]().union(*(stage.merged for stage in placement.stages))
         self.held: dict[tuple[int, int], tuple[int, int]] = {}
         self.counts: dict[tuple[int, int], list[Count]] = {}
+        self.keys = KeyCounter()
         self._under_way: deque[_Round] = deque()
 
     def begin(self, tables: Mapping[str, pl.DataFrame], watermark: int, first: int, latest: int) -> None:
@@ -123,7 +125,8 @@ class Rounds:
         places = self.placement.places(stage)
         round_.begun, round_.answers, round_.missing = stage.number, {}, len(places)
         step = Step(stage.number, round_.watermark, round_.latest, round_.first)
-        for worker, tables in zip(places, deal_groups(stage, taken, self.schemas, len(places)), strict=True):
+        dealt = deal_groups(stage, taken, self.schemas, len(places), self.keys)
+        for worker, tables in zip(places, dealt, strict=True):
             self.processes.tell(worker, step, {name: table for name, table in tables.items() if table.height})
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

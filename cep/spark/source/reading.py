@@ -20,6 +20,7 @@ from cep.core.values import Ints, Pool
 from cep.runtime.decode import table_frame
 from cep.runtime.encode import PushedColumns, admit
 from cep.runtime.fluent_records import as_records
+from cep.runtime.key_shares import KeyCounter
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.report import Report
 from cep.spark.dead_letters import LINE_BITS, dead_letter_file, write_dead_letters
@@ -105,6 +106,7 @@ def _packed(
     latest: int | None = None
     reached: int | None = None
     begins = np.empty(0, np.int64)
+    keys = KeyCounter()
     never, remarks = NeverThere.of(program.inputs), dict[str, None]()
     with dead_letter_file(dead_letters, name) as write_dead:
         for piece in changes_of(pieces) if program.revises else pieces:
@@ -122,13 +124,15 @@ def _packed(
             assert isinstance(tables, dict), "of tables it makes tables"
             if program.revises:
                 tables = {event: with_change(table) for event, table in tables.items()}
-            yield from from_outside(program, tables, number, source)
+            yield from from_outside(program, tables, number, source, keys)
             if program.unending and (far := furthest(program, tables)) is not None:
                 reached = far if reached is None else max(far, reached)
             if program.beginning:
                 begins = np.union1d(begins, first_ends(program, tables))[: FIRSTS + 1]
     told = [*remarks], never.lacking()
-    report = Report(read=taken, dead=dead, latest=latest, unread=unread, remarks=told[0], lacking=told[1])
+    report = Report(
+        read=taken, dead=dead, latest=latest, unread=unread, remarks=told[0], lacking=told[1], keys=keys.counts()
+    )
     if reached is not None:
         yield from latest_blocks(program, reached)
     if len(begins):
