@@ -7,15 +7,21 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from cep import Engine
+from cep.compile import CompileOptions, compiled
 from cep.core.errors import CepError
+from cep.runtime.options import EngineOptions
+from cep.workers import partitioned_engine, processes
 from cep.workers.partitioned_engine import PartitionedEngine
+from cep.workers.processes import WorkerProcesses
 from tests.cli_runs import cep, events, here, jsonl, start
+from tests.local_workers import LocalWorkers
 from tests.waiting import pause
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -63,18 +69,48 @@ def workers_of(parent: int) -> list[int]:
     return [int(each) for each in found if b"cep.workers.worker" in Path(f"/proc/{each}/cmdline").read_bytes()]
 
 
-def test_the_command_writes_what_it_writes_in_one_process() -> None:
+class SharedWorkers(WorkerProcesses):
+    """For one engine after the other: closing leaves them."""
+
+    def close(self) -> None:
+        pass
+
+    def end(self) -> None:
+        super().close()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[SharedWorkers]:
+    made = SharedWorkers(2)
+    yield made
+    made.end()
+    assert gone(made.numbers)
+
+
+@pytest.fixture
+def shared(pool: SharedWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs with two workers have those of the pool."""
+
+    def of_pool(count: int) -> SharedWorkers:
+        assert count == len(pool)
+        return pool
+
+    monkeypatch.setattr(partitioned_engine, "WorkerProcesses", of_pool)
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("more", [[], ["--lateness", "5s", "--batch", "64"]], ids=["sorted", "late"])
+def test_the_command_writes_what_it_writes_in_one_process(more: list[str]) -> None:
     """Events in one order, dead letters, lateness, a part of the events."""
     Path("in.jsonl").write_text(jsonl(records(400)))
-    for more in ([], ["--lateness", "5s", "--batch", "64"]):
-        outputs = []
-        for workers in ("1", "2"):
-            command = ["run", "rules.cep", "--input", "in.jsonl", "--output", f"{workers}.jsonl", "--workers", workers]
-            result = cep(*command, "--dead-letter", f"dead{workers}.jsonl", *more)
-            assert result.exit_code == 0, result.output
-            outputs.append((Path(f"{workers}.jsonl").read_text(), Path(f"dead{workers}.jsonl").read_text()))
-        assert outputs[0] == outputs[1]
-        assert {each["type"] for each in events(outputs[0][0])} == {"rise", "mean", "many", "silent"} and outputs[0][1]
+    outputs = []
+    for workers in ("1", "2"):
+        command = ["run", "rules.cep", "--input", "in.jsonl", "--output", f"{workers}.jsonl", "--workers", workers]
+        result = cep(*command, "--dead-letter", f"dead{workers}.jsonl", *more)
+        assert result.exit_code == 0, result.output
+        outputs.append((Path(f"{workers}.jsonl").read_text(), Path(f"dead{workers}.jsonl").read_text()))
+    assert outputs[0] == outputs[1]
+    assert {each["type"] for each in events(outputs[0][0])} == {"rise", "mean", "many", "silent"} and outputs[0][1]
 
 
 def test_the_command_says_what_workers_do_not_do() -> None:
@@ -96,33 +132,45 @@ def test_the_command_says_what_workers_do_not_do() -> None:
 def test_a_worker_that_is_killed_is_an_error_and_nothing_is_left() -> None:
     engine = Engine.from_text(RULES, workers=2)
     assert isinstance(engine.inner, PartitionedEngine)
-    processes = engine.inner.processes
+    numbers = engine.inner.processes
     engine.push(records(100))
     state = engine.snapshot()
-    assert all(map(alive, processes))
-    os.kill(processes[1], signal.SIGKILL)
+    assert all(map(alive, numbers))
+    os.kill(numbers[1], signal.SIGKILL)
     with pytest.raises(CepError, match="worker 2 of 2 was ended by signal 9") as caught:
         for seed in range(2, 60):
             engine.push([{**each, "time": float(str(each["time"])) + 50 * seed} for each in records(100, seed)])
-    assert caught.value.code == "worker" and gone(processes)
-    again = Engine.from_text(RULES, workers=3).restore(state)
+    assert caught.value.code == "worker" and gone(numbers)
+    options = EngineOptions(lateness=0)
+    again = Engine(PartitionedEngine(compiled(RULES, "<program>", CompileOptions()), options, LocalWorkers(3)))
     one = Engine.from_text(RULES)
     one.push(records(100))
     rest = [{**each, "time": float(str(each["time"])) + 50} for each in records(100, 2)]
-    assert again.push(rest)["mean"].equals(one.push(rest)["mean"])
-    inner = again.inner
-    assert isinstance(inner, PartitionedEngine)
-    again.stop()
-    assert gone(inner.processes)
+    assert again.restore(state).push(rest)["mean"].equals(one.push(rest)["mean"])
+
+
+def test_workers_that_do_not_leave_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_LEAVING", 0.2)
+    engine = Engine.from_text(RULES, workers=2)
+    assert isinstance(engine.inner, PartitionedEngine)
+    numbers = engine.inner.processes
+    engine.push(records(10))
+    for each in numbers:
+        os.kill(each, signal.SIGSTOP)
+    engine.stop()
+    assert not any(map(alive, numbers))
+    with pytest.raises(CepError, match="the workers of this engine have ended: it was stopped") as caught:
+        engine.push(records(10))
+    assert caught.value.code == "stopped"
 
 
 def test_workers_end_with_their_engine() -> None:
-    engine = Engine.from_text(RULES, workers=2)
+    engine = Engine.from_text(RULES, workers=1)
     assert isinstance(engine.inner, PartitionedEngine)
-    processes = engine.inner.processes
+    numbers = engine.inner.processes
     engine.push(records(10))
     del engine
-    assert gone(processes)
+    assert gone(numbers)
 
 
 def running(*more: str) -> tuple[subprocess.Popen[str], list[int]]:

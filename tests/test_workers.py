@@ -25,6 +25,9 @@ from tests.test_equivalence import in_order
 
 Frames = dict[str, pl.DataFrame]
 
+MOST = 2000
+"""Derivations of a recursion: what goes on for ever is soon refused."""
+
 
 def engine(text: str, workers: int, types: Any = None, **options: Any) -> PartitionedEngine:
     """An engine whose workers are no processes."""
@@ -50,11 +53,12 @@ def test_workers_derive_what_one_engine_derives(program: Program, data: st.DataO
     random, types = Random(data.draw(st.integers(0, 999))), types_of(events)
     lateness = random.choice((0, 0, 2_000_000))
     try:
-        one = Engine(compiled(program.text, "<program>", CompileOptions(types=types)), lateness=lateness)
+        plan = compiled(program.text, "<program>", CompileOptions(types=types))
+        one = Engine(plan, lateness=lateness, max_derivations=MOST)
     except CepError:
         assume(False)  # a type that no event of the stream gives
     count = random.choice((2, 3))
-    many = engine(program.text, count, types, lateness=lateness)
+    many = engine(program.text, count, types, lateness=lateness, max_derivations=MOST)
     known = [event for event in events if event.type in one.plan.inputs]
     if random.random() < 0.4:
         random.shuffle(known)
@@ -65,25 +69,24 @@ def test_workers_derive_what_one_engine_derives(program: Program, data: st.DataO
         assert many.take_dead() == one.take_dead() and many.watermark == one.watermark
         if random.random() < 0.4:
             count, state = random.choice((2, 3)), many.snapshot()
-            many = engine(program.text, count, types, lateness=lateness)
+            many = engine(program.text, count, types, lateness=lateness, max_derivations=MOST)
             try:
                 many.restore(state)
             except CepError as error:
                 assert error.code == "key"  # what has no key stays in so many partitions
-                many = engine(program.text, 5 - count, types, lateness=lateness).restore(state)
+                many = engine(program.text, 5 - count, types, lateness=lateness, max_derivations=MOST).restore(state)
             assert many.position == one.position
     if alike(lambda each: each.close(), many, one):
         assert many.close() == one.close() == {}
 
 
 def alike(step: Callable[[Engine], Frames], many: Engine, one: Engine) -> bool:
-    """Whether both give something, which is the same then; what goes on for ever both refuse."""
+    """Whether one engine gives something; then both give the same. What it refuses, since it goes on for ever, each
+    worker may do for longer."""
     try:
         expected = rows(step(one))
     except CepError as error:
         assert "goes on for ever" in error.message
-        with pytest.raises(CepError, match="goes on for ever"):
-            step(many)
         return False
     assert rows(step(many)) == expected
     return True

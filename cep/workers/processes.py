@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic
 
 from cep.core.errors import CepError
 from cep.workers.messages import Failed, Head, Tables, receive, send
 
-_LEAVING = 5.0
-"""Seconds in which a process that nobody needs any more ends by itself."""
+_LEAVING = 2.0
+"""Seconds in which processes that nobody needs any more end by themselves, all of them together."""
 
 Heard = tuple[int, Head | None, Tables]
 """Which worker said what; None: it has ended."""
@@ -44,6 +45,9 @@ class WorkerProcesses:
 
     def tell(self, worker: int, head: Head, tables: Tables | None = None) -> None:
         """Say it to one of them. CepError: it has ended."""
+        if not self._end.alive:
+            hint = "go on with a new engine of the program, restored from the last snapshot"
+            raise CepError("the workers of this engine have ended: it was stopped", hint=hint, code="stopped")
         try:
             send(self._started[worker].line, head, tables)
         except OSError:
@@ -129,10 +133,12 @@ def _end(started: list[_Started]) -> None:
     for each in started:
         with contextlib.suppress(OSError):
             each.line.shutdown(socket.SHUT_RDWR)  # wakes who listens, here and there
+    until = monotonic() + _LEAVING
     for each in started:
-        try:
-            each.process.wait(_LEAVING)
-        except subprocess.TimeoutExpired:
-            each.process.kill()
-            each.process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            each.process.wait(max(0.0, until - monotonic()))
+    for each in started:
+        each.process.kill()  # of one that has ended it does nothing
+    for each in started:
+        each.process.wait()
         each.line.close()
