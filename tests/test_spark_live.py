@@ -118,8 +118,15 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     for first in range(0, 600, 100):
         mail.append(some(first, first + 100))
     assert mail.read(150, 350) == some(150, 350)
-    assert [mail.within(150, end, 10 << 20) for end in (150, 300, 600)] == [150, 300, 309]  # of 64 KiB and a head
-    assert mail.within(299, 600, 1) == 300
+    parts = list(mail.cuts(150, 350, 100, 10 << 20))
+    assert [(one.first, one.last) for one in parts] == [(150, 250), (250, 300), (300, 350)], "100, a segment, the rest"
+    assert [one for part in parts for one in part.read()] == some(150, 350)
+    assert [one.last - one.first for one in mail.cuts(150, 300, 100, 1 << 20)] == [15] * 10, "of 64 KiB and a head"
+    Path(parts[-1].path).rename(tmp_path / "elsewhere")
+    with pytest.raises(CepError, match=r"\.mail cannot be read by a worker on .*: no such file") as caught:
+        parts[-1].read()
+    assert caught.value.hint == "all machines need the folder of the checkpoint at the same place"
+    (tmp_path / "elsewhere").rename(parts[-1].path)
     with pytest.raises(CepError, match="is in use by another run"):
         MessageLog(tmp_path / "mail", timeout=0)
     mail.close()
@@ -153,8 +160,10 @@ def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):
-        mail.read(0, 100)
+    (part,) = mail.cuts(40, 60, 100, 1 << 20)
+    for read in (lambda: mail.read(0, 100), part.read):
+        with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):
+            read()
     mail.close()
     for _ in range(2):
         with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):

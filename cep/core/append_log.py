@@ -66,11 +66,14 @@ class AppendLog(ABC, Generic[Logged]):
     def read(self, first: int, beyond: int) -> list[Logged]:
         """The entries from one number to before another; all were read or added before. Broken: one is not whole
         any more; says its number. The hashes of lines are not looked at again."""
-        if first >= beyond:
-            return []
+        return self.read_at(self.places[first], self.places[beyond], first, beyond) if first < beyond else []
+
+    def read_at(self, start: int, stop: int, first: int, beyond: int) -> list[Logged]:
+        """The entries from one number to before another, which are between two bytes of the file, whoever has added
+        them. Broken: as `read`."""
         with self.path.open("rb") as file:
-            file.seek(self.places[first])
-            data = file.read(self.places[beyond] - self.places[first])
+            file.seek(start)
+            data = file.read(stop - start)
         found = [entry for entry, _ in self._decoded(BytesIO(data), first, new=False)]
         if len(found) != beyond - first:
             raise Broken(first + len(found))

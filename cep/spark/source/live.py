@@ -15,11 +15,11 @@ from cep.core.checksum import seal, unsealed
 from cep.core.errors import CepError
 from cep.spark.disk import STOP, damaged_file, put, sync_names
 from cep.spark.source.message_log import MessageLog
-from cep.spark.source.work_items import CarriedMessages, OffsetRange, RateRange, WorkItem
+from cep.spark.source.work_items import LoggedMessages, OffsetRange, RateRange, WorkItem
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import Topic
-from connectors.mqtt import Arrival, Subscription, messages
+from connectors.mqtt import Arrival, Subscription
 from connectors.rate import Rate
 from connectors.tcp import Connection
 
@@ -27,8 +27,7 @@ Offset = Any
 """As JSON: a number of messages, or one for each partition of a topic."""
 
 _EACH = 100_000  # messages of a work item
-_CARRIED, _BYTES = 20_000, 1 << 23  # messages and bytes of an item that carries them itself
-_MOST_BYTES = 1 << 27  # bytes that the items of a micro-batch carry: Java holds them
+_LINES, _BYTES = 20_000, 1 << 23  # messages and bytes of a work item that a worker reads from the log
 _POLL = 0.1  # seconds
 _LONGEST = 10.0  # seconds, or ten times `quiet`: how long a run with an end listens where messages never pause
 _END = 10.0  # seconds that writing may still take when a run stops
@@ -124,7 +123,7 @@ class LoggedInput(_Counted):
         if start > self._log.end:
             reason = f"there were messages up to {start}, and now there are {self._log.end}: the last file is damaged"
             raise CepError(f"{self._folder}: {reason}", code="checkpoint")
-        return max(start, end if most is None else self._log.within(start, min(end, start + most), _MOST_BYTES))
+        return max(start, end if most is None else min(end, start + most))
 
     def target(self) -> None:
         self._listen(lasting=False)
@@ -139,11 +138,7 @@ class LoggedInput(_Counted):
         self._target = self._log.end
 
     def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
-        found: list[WorkItem] = []
-        for first, last in self._log.cuts(start, end, _CARRIED, _BYTES):
-            here = messages(self._address, self._log.read(first, last), range(first, last))
-            found.append(CarriedMessages(self._number, self._input, first, here))
-        return found
+        return [LoggedMessages(self._number, self._input, one) for one in self._log.cuts(start, end, _LINES, _BYTES)]
 
     def commit(self, end: Offset) -> None:
         self._log.forget(end)

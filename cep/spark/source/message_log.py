@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
 from cep.core.append_log import CrcRecordLog, RecordLog
 from cep.core.checksum import Broken
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.spark.disk import BACK, locked, put, sync_names
+from connectors.files import DEVICE
 from connectors.mqtt import Arrival
 
 _HEAD = struct.Struct("<HB")
@@ -24,6 +27,37 @@ _FULL = 1 << 24  # bytes of a segment
 _MIDS = 1 << 16  # packet identifiers that a broker has
 _GONE = "known"  # of removed segments: a check sum, then `mid` and digest of each message
 _PAIR = struct.Struct("<HI")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRange:
+    """Messages of a segment, for a process that has not read it: those from number `first` up to, not including, `last`
+    of all, which are between two bytes of the file at `path`. `earlier`: an earlier version has written it."""
+
+    path: str
+    first: int
+    last: int
+    start: int
+    stop: int
+    earlier: bool
+
+    def read(self) -> list[Arrival]:
+        """The messages. CepError: the file is not on this machine, or one is damaged."""
+        path = Path(self.path)
+        try:
+            if self.earlier:
+                old = CrcRecordLog(path, _BEFORE).read_at(self.start, self.stop, self.first, self.last)
+                return [_unpacked_before(*record) for record in old]
+            found = RecordLog(path).read_at(self.start, self.stop, self.first, self.last)
+            return [_unpacked(*record) for record in found]
+        except Broken as broken:
+            raise _damaged(path, broken.number) from None
+        except OSError as error:
+            raise CepError(
+                f"--checkpoint: {path} cannot be read by a worker on {socket.gethostname()}: {reason_of(error)}",
+                hint="all machines need the folder of the checkpoint at the same place",
+                code=DEVICE,
+            ) from None
 
 
 class _Segment:
@@ -50,6 +84,12 @@ class _Segment:
     def full(self) -> bool:
         """Whether nothing more is added to it."""
         return self.log.size >= _FULL or not isinstance(self.log, RecordLog)
+
+    def part(self, first: int, last: int) -> LoggedRange:
+        """Messages, counted in the file."""
+        places, numbers = self.log.places, (self.first + first, self.first + last)
+        earlier = not isinstance(self.log, RecordLog)
+        return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last], earlier)
 
     def read(self, first: int, last: int) -> list[Arrival]:
         """Messages, counted in the file. CepError: one is damaged."""
@@ -102,7 +142,7 @@ class MessageLog:
         """The messages from `start` up to, not including, `end`. CepError: some are not there, or damaged."""
         return [one for segment, first, last in self._between(start, end) for one in segment.read(first, last)]
 
-    def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[tuple[int, int]]:
+    def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
         """The messages from `start` up to `end` in ranges of at most so many messages and bytes, but of one message at
         least; always the same ranges."""
         for segment, first, last in self._between(start, end):
@@ -110,19 +150,8 @@ class MessageLog:
             while first < last:
                 full = bisect_right(places, places[first] + size) - 1
                 stop = min(last, first + most, max(full, first + 1))
-                yield segment.first + first, segment.first + stop
+                yield segment.part(first, stop)
                 first = stop
-
-    def within(self, start: int, end: int, size: int) -> int:
-        """The number up to which messages from `start` on have about so many bytes: one at least, none beyond `end`."""
-        for segment, first, last in self._between(start, end):
-            places = segment.log.places
-            taken = places[last] - places[first]
-            if taken > size:
-                full = bisect_right(places, places[first] + size) - 1
-                return max(segment.first + full, start + 1)
-            size -= taken
-        return max(start, end)
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
         """The segments with these messages, and in each the first of them and the one after the last."""

@@ -12,11 +12,13 @@ from pyspark.sql.datasource import InputPartition
 from connectors.inputs import Input
 from connectors.kafka import Topic
 from connectors.messages import Messages
+from connectors.mqtt import messages
 from connectors.rate import Rate
 
 if TYPE_CHECKING:
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
+    from cep.spark.source.message_log import LoggedRange
 
 
 class WorkItem(InputPartition, ABC):
@@ -38,15 +40,18 @@ class WorkItem(InputPartition, ABC):
         yield from reading.message_blocks(program, self.number, self.input, self.messages(), dead_letters, name)
 
 
-class CarriedMessages(WorkItem):
-    """Messages that the item holds itself."""
+class LoggedMessages(WorkItem):
+    """Messages of a log on disk, which the worker reads."""
 
-    def __init__(self, number: int, input: Input, first: int, here: Messages) -> None:
-        super().__init__(number, replace(input, address=None), first)
-        self.here = here
+    def __init__(self, number: int, input: Input, there: LoggedRange) -> None:
+        assert input.address is not None, "messages are received from an address"
+        named = replace(input.address, options={}, user=None, password=None)  # workers only say where they are from
+        super().__init__(number, replace(input, address=named), there.first)
+        self.there = there
 
     def messages(self) -> Iterator[Messages]:
-        yield self.here
+        assert self.input.address is not None, "messages are received from an address"
+        yield messages(self.input.address, self.there.read(), range(self.there.first, self.there.last))
 
 
 class OffsetRange(WorkItem):
