@@ -19,7 +19,7 @@ from cep.runtime.options import EngineOptions
 from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
 from tests.keyed_programs import keyed_programs
 from tests.local_workers import LocalWorkers
-from tests.long import examples
+from tests.long import examples, seeds
 from tests.programs import Program
 from tests.test_equivalence import in_order
 
@@ -168,6 +168,52 @@ def test_rows_that_do_not_fit_are_refused_in_the_order_of_one_engine() -> None:
     with pytest.raises(CepError, match="does not read an event `other`"):
         many.push({"other": table})
     assert rows(many.close()) == rows(one.close())
+
+
+@pytest.mark.parametrize("lateness", [0, 5, 1000])
+@pytest.mark.parametrize("seed", seeds(36))
+def test_tables_are_taken_as_by_one_engine(seed: int, lateness: int) -> None:
+    """Tables of which every row fits at a glance, and such of which one does not, in any order of their columns."""
+    random, text = Random(seed), RISE + "long(S) <- span(S, _, _) AND reading(S, _) WITHIN 20."
+    text += " event span(s: string, w: int in 0..99, f: float?)."
+    one, many = Engine.from_text(text, lateness=lateness), engine(text, 2, lateness=lateness)
+    time = position = 0
+    for _ in range(5):
+        tables = {}
+        for name in random.sample(["reading", "span"], random.randrange(1, 3)):
+            count = random.randrange(1, 9)
+            odd = random.random() < 0.4
+            starts = [time + random.randrange(9) for _ in range(count)]
+            starts = starts if odd else sorted(starts)
+            columns: dict[str, Any] = {"s": [f"s{random.randrange(3)}" for _ in starts]}
+            if name == "reading":
+                columns |= {"start": pl.Series(starts), "v": [random.randrange(100 + odd) for _ in starts]}
+                columns["end"] = columns["start"]
+            else:
+                columns["start"] = starts
+                columns["end"] = [each + random.randrange(4) for each in starts]
+                columns["w"] = [random.randrange(100 + odd) for _ in starts]
+                if random.random() < 0.7:
+                    columns["f"] = [random.choice((1.5, None)) if odd else 2.5 for _ in starts]
+            table = pl.DataFrame(columns)
+            tables[name] = table.select(random.sample(table.columns, len(table.columns)))
+        if random.random() < 0.5:  # numbered by whoever read them
+            places = random.sample(range(position, position + 40), 20)
+            places = places if random.random() < 0.5 else sorted(places)
+            tables = {
+                name: table.with_columns(pl.Series("@order", places[i * 10 : i * 10 + table.height]))
+                for i, (name, table) in enumerate(tables.items())
+            }
+            position += 40
+        time += random.randrange(12)
+        if random.random() < 0.3:
+            for each in (one, many):
+                each.receive(tables)
+            continue
+        assert rows(many.push(tables)) == rows(one.push(tables))
+        assert many.take_dead() == one.take_dead() and many.watermark == one.watermark
+        assert many.position == one.position
+    assert rows(many.close()) == rows(one.close()) and many.take_dead() == one.take_dead()
 
 
 def test_what_is_given_may_come_with_later_calls() -> None:

@@ -26,6 +26,7 @@ from cep.runtime.admission import EventBatch, admitted
 from cep.runtime.atomic_step import wholly
 from cep.runtime.buckets import stacked
 from cep.runtime.counts import Count
+from cep.runtime.fitting_tables import fitting_tables
 from cep.runtime.fluent_records import may_close
 from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
 from cep.runtime.key_shares import KeyShares
@@ -118,6 +119,12 @@ class PartitionedEngine(Engine):
     @wholly(refuses=True)
     def _receive(self, batch: EventBatch) -> None:
         given = batch if isinstance(batch, Mapping) else list(batch)
+        if isinstance(given, Mapping) and given and (found := fitting_tables(self._parts, given)) is not None:
+            self._parts.position += sum(table.height for table in given.values())
+            for name, frame in found[0].items():
+                self._buffer.count(*found[1][name])
+                self._waiting.setdefault(name, []).append(frame)
+            return
         for name, one in admitted(self._parts, given).items():
             if not one.table.shape[1]:
                 continue
@@ -128,12 +135,12 @@ class PartitionedEngine(Engine):
                 assert one.rows is not None, "events have their places"
                 frame = _frame([given[row] for row in one.rows.tolist()], self.plan.schemas[name])
             frame = frame.with_columns(pl.Series(ARRIVAL, one.table[ORDER]))
-            self._waiting.setdefault(name, []).append(frame)
+            self._waiting.setdefault(name, []).append(_taken_columns(frame, self.plan.schemas[name]))
 
     @wholly()
     def _run(self, watermark: int) -> Frames:
         if self._waiting or watermark > self.watermark:
-            tables = {name: stacked(parts) for name, parts in self._waiting.items()}
+            tables = {name: _as_one(parts) for name, parts in self._waiting.items()}
             self._waiting = {}
             self._buffer.release(watermark)
             self._rounds.begin(tables, watermark, self._buffer.first, self._buffer.latest)
@@ -292,6 +299,27 @@ def _frame(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
         values = [each.args[i] for each in events]
         columns.append(pl.Series(attribute.name, values, dtype=_COLUMNS.get(attribute.type, pl.Int64), strict=False))
     return pl.DataFrame(columns)
+
+
+def _taken_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The columns of a pushed table that an engine takes, with `@order`."""
+    start = frame["start" if "start" in frame.columns else "time"].alias("start")
+    end = frame["end"] if "end" in frame.columns else start.alias("end")
+    there = [each.name for each in schema.attributes if each.name in frame.columns]
+    lacking = [pl.Series(each.name, [None] * frame.height) for each in schema.attributes if each.name not in there]
+    return pl.DataFrame([start, end, frame[ARRIVAL], *(frame[name] for name in there), *lacking])
+
+
+def _as_one(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Tables of one event, which have waited; instants may have their time once."""
+    if len({tuple(part.columns) for part in parts}) == 1:
+        return stacked(parts)
+    found = []
+    for part in parts:
+        if "start" not in part.columns:
+            part = part.with_columns(start=pl.col("time"), end=pl.col("time")).drop("time")
+        found.append(part.select(sorted(part.columns)))
+    return stacked(found)
 
 
 class _NoPool(Pool):
