@@ -252,6 +252,7 @@ def plan(options: PlanOptions) -> None:
 
 
 for command in (infer, check, convert, plan, run, explain, serve, completion):
-    app.command(cls=Sectioned)(command)
+    shown = "Print a program of another dialect in our own language." if command is convert else None
+    app.command(cls=Sectioned, short_help=shown)(command)
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")

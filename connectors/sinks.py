@@ -10,12 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.signals import STOPS
 from cep.core.storage.failures import StorageError
 from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url, local_path
+from cep.core.suggest import missing
 from connectors.table_names import is_table
 
 
@@ -87,7 +89,9 @@ def unwritable(path: str, error: OSError) -> CepError:
     if error.errno == errno.ELOOP:
         hint = "name another file, or remove the link"
         return CepError(f"cannot write {path}: the link leads back to itself", hint=hint, code="output")
-    return CepError(f"cannot write {'standard output' if path == '-' else path}: {reason}", code="output")
+    shown = "standard output" if path == "-" else path
+    lost = error.errno == errno.ENOENT and not Path(path).parent.is_dir()
+    return CepError(f"cannot write {shown}: {reason}", hint=missing(Path(path)) if lost else None, code="output")
 
 
 @contextmanager

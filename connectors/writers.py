@@ -30,6 +30,8 @@ from connectors.times import SECOND
 
 WRITTEN = ("jsonl", "csv", "tsv", "parquet")
 """The formats of derived events."""
+FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
+"""These, and those that others write: RDF, and RTEC's clauses."""
 
 _GROUP = 1 << 17  # rows of a Parquet row group
 _ARROW: Mapping[str, Any] = {
@@ -75,7 +77,8 @@ class Writer:
         directory = path != "-" and not live(path) and (os.path.isdir(path) or path.endswith("/"))
         self.format = format or ("jsonl" if path == "-" or directory or live(path) else _format(path))
         if self.format not in WRITTEN:
-            raise CepError(f"`{format}` is no format", hint="formats are jsonl, csv, tsv, parquet", code="output")
+            hint = f"formats are {', '.join(FORMATS)}"
+            raise CepError(f"--output-format: `{format}` is no format", hint=hint, code="output")
         if live(path) and self.format != "jsonl":
             raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")
         self._single = self.format == "jsonl" and not directory

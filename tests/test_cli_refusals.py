@@ -59,7 +59,14 @@ def test_a_state_that_is_a_link_to_itself() -> None:
             "`event.jsonl`: no such file\nhint: did you mean `events.",
         ),
         (["--input", "events.jsonl", "--facts", "linked=events.txt"], "of no known kind"),
-        (["--input", "events.jsonl", "--output", "no/out.jsonl"], "no/out.jsonl"),
+        (
+            ["--input", "events.jsonl", "--output", "no/out.jsonl"],
+            "No such file or directory\nhint: there is no folder `no`",
+        ),
+        (
+            ["--input", "events.jsonl", "--output-format", "xml"],
+            "--output-format: `xml` is no format\nhint: formats are ",
+        ),
         (["--input", "events.jsonl", "--output", "./events.jsonl"], "is an input as well"),
         (
             ["--input", "events.jsonl", "--output", "x.jsonl", "--dead-letter", "x.jsonl"],
@@ -250,11 +257,20 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 
 
 def test_help_fits_a_terminal_and_its_examples_work() -> None:
-    for command in ([], ["check"], ["plan"], ["run"], ["demo"], ["demo", "blizzard"]):
+    groups = {"demo": [[each] for each in ("blizzard", "fire", "heat", "jetstream", "runways", "traffic")]}
+    groups["knowledge"] = [[each] for each in ("explain", "query", "stats", "verify")]
+    own = ("infer", "check", "convert", "plan", "run", "explain", "serve", "completion")
+    commands = [
+        [],
+        *([each] for each in own),
+        *([name, *more] for name, each in groups.items() for more in [[], *each]),
+    ]
+    for command in commands:
         result = cep(*command, "--help")
         assert result.exit_code == 0
-        assert max(map(len, result.stdout.splitlines())) <= 80
-        assert "Examples" in result.stdout or "  cep " in result.stdout or command == ["demo"]
+        assert max(map(len, result.stdout.splitlines())) <= 80, command
+        assert "  cep " in result.stdout or command[0] in groups
+        assert "..." not in result.stdout.partition("Commands:")[2]
 
 
 def test_version() -> None:
@@ -265,3 +281,19 @@ def test_help_asks_for_nothing_heavy() -> None:
     heavy = "{'polars', 'numba', 'pyarrow', 'rich'}"
     code = f"import sys; import cep.command; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent).returncode == 0
+
+
+def test_a_folder_is_no_program() -> None:
+    Path("rules").mkdir()
+    assert cep("check", "rules").stderr == "rules: is a directory\nhint: name the files of it that hold rules\n"
+    Path("rules/a.lars").write_text("a :- b.")
+    assert "hint: name the files of it that hold rules: `rules/a.lars`\n" in cep("run", "rules", "-i", "x").stderr
+
+
+def test_an_explanation_needs_an_event_behind_the_files() -> None:
+    result = cep("explain", "fire.cep", "more.lars", "--input", "events.jsonl")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "what is to be explained?\nhint: the event comes last: `cep explain fire.cep more.lars 'warning(EWR)'`, or one "
+        "after --not\n",
+    )

@@ -135,7 +135,7 @@ def test_lines_that_are_no_records_are_counted() -> None:
     ("file", "text", "said"),
     [
         ("gone.csv", None, "gone.csv: no such file\n"),
-        ("log.txt", "x", "log.txt: `log.txt` does not say its format\nhint: formats are "),
+        ("log.txt", "x", "log.txt: the name does not say the format\nhint: formats are "),
         ("empty.csv", "a,b\n", "empty.csv: there is no record\nhint: a declaration is inferred from some\n"),
         ("bad.jsonl", "{\n", "no line could be read as a record of JSON: bad JSON at character 2"),
         ("bad.parquet", "x", "cannot read bad.parquet: "),
@@ -227,6 +227,15 @@ def test_comments_are_no_longer_than_a_terminal(tmp_path: Path) -> None:
     text = f"time,{names}\n" + "".join(f"2024-05-01T08:00:00Z,{values},{x}.5\n" for x in "129")
     lines = inferred_of(tmp_path, "long.csv", text).splitlines()
     assert len(lines) > 6 and all(len(line) <= 80 for line in lines if "%" in line), lines
+
+
+def test_a_few_texts_among_numbers_are_told_of(tmp_path: Path) -> None:
+    printed = inferred_of(
+        tmp_path, "fridge.csv", "time,temp\n" + "2024-05-01T08:00:00Z,4.1\n" * 5 + "2024-05-01T08:10:00Z,broken\n"
+    )
+    told = " ".join(printed.replace("%", "").split())
+    assert "temp: string" in told and '5 of 6 are numbers: as `float` the others ("broken") become dead letters' in told
+    assert "numbers" not in inferred_of(tmp_path, "rooms.csv", "time,room\n1,12\n2,B14\n3,C2\n")
 
 
 def test_knowledge_needs_no_declaration(tmp_path: Path) -> None:

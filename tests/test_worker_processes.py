@@ -124,6 +124,8 @@ def test_the_command_says_what_workers_do_not_do() -> None:
     ):
         result = cep(*run, *more)
         assert result.exit_code == 2 and message in result.output.replace("\n", " "), result.output
+    result = cep(*run[:-1], "1000")
+    assert result.exit_code == 2 and "1000 workers, and this machine has " in result.output, result.output
     Path("one.cep").write_text("event reading(station: string). n(N) <- reading(S) AGGREGATE N = count() OVER LAST 5.")
     result = cep("run", "one.cep", "--input", "in.jsonl", "--workers", "2")
     assert result.exit_code == 0 and "warning: --workers: the program runs in one process" in result.output

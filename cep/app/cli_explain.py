@@ -128,7 +128,12 @@ class ExplainOptions:
 
     def check(self) -> None:
         """CepError: an option is missing, or does not go with another."""
+        from cep.language.reading import OWN, SUFFIXES
+
         absent = self.question.absent
+        if self.event is not None and Path(self.event).suffix in (OWN, *SUFFIXES):
+            hint = f"the event comes last: `cep explain {' '.join(self.arguments)} 'warning(EWR)'`, or one after --not"
+            raise refuse("what is to be explained?", hint)
         if (self.event is None) == (absent is None):
             raise refuse("what is to be explained?", "either an event, or one after --not")
         if absent is not None and self.answer.format == "prov":
@@ -145,7 +150,7 @@ def explain(options: ExplainOptions) -> int:
 
     \b
       cep explain rules.cep 'warning(EWR)' --input reading=weather.csv
-      cep explain rules.cep policies.lars 'warning(EWR)' --input reading=weather.csv
+      cep explain rules.cep policies.lars 'warning(EWR)' --input days
       cep explain rules.cep --not 'warning(EWR)' --at 2013-02-09T03:00 -i days
       cep explain rules.cep @1c0ffee5... --input reading=weather.csv --format json
 

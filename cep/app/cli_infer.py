@@ -30,7 +30,7 @@ class InferOptions:
         Path,
         Argument(
             metavar="FILE",
-            help="Records: JSON Lines, CSV, TSV or Parquet.",
+            help="Records: JSON, CSV, TSV, Parquet, SenML, SensorThings or line protocol.",
             autocompletion=completions.record_files,
         ),
     ]
@@ -42,7 +42,7 @@ class InferOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.record_formats,
-            help="jsonl, csv, tsv or parquet, where the file's name does not say.",
+            help="jsonl, csv, tsv, parquet, senml, sensorthings or influx, where the file's name does not say.",
         ),
     ] = None
     records: Annotated[int, Option(metavar="N", min=1, help="How many records are looked at.")] = 50_000

@@ -32,9 +32,9 @@ Inputs = Annotated[
         "-i",
         metavar="SOURCE",
         autocompletion=completions.record_files,
-        help="A file, a directory, a pattern, `-` for standard input, an address: `mqtt://host/topic`, "
-        "`kafka://host/topic`, `tcp://host:port`; `name=file` says which event a file holds. Repeatable. Files are "
-        "taken together, sorted by time.",
+        help="A file, a directory, a pattern, `-` for standard input, an address: `s3://bucket/key`, "
+        "`mqtt://host/topic`, `kafka://host/topic`, `tcp://host:port`; `name=file` says which event a file holds. "
+        "Repeatable. Files are taken together, sorted by time.",
     ),
 ]
 InputFormat = Annotated[
@@ -233,7 +233,7 @@ class DialectOptions:
         """`models` and `solve_limit` as they are compiled with. CepError: they are wrong."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
-            raise refuse(f"--models: `{self.models}`", "`--models 1`, or `--models all`")
+            raise refuse(f"--models: `{self.models}` is neither 1 nor all", "`--models 1`, or `--models all`")
         limit = None if self.solve_limit is None else duration(self.solve_limit, "--solve-limit")
         if limit == 0:
             raise refuse("--solve-limit: no time at all", "`--solve-limit 1s`")
@@ -242,9 +242,9 @@ class DialectOptions:
     @property
     def ticks(self) -> int | None:
         """Microseconds of a tick. CepError: it is wrong."""
-        ticks = None if self.tick is None else duration(self.tick, "--tick")
+        ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
-            raise refuse("--tick: a tick of no time", "`--tick 1ms`")
+            raise refuse("--tick, --clock: a tick of no time", "`--tick 1ms`")
         return ticks
 
 

@@ -51,7 +51,9 @@ def record_formats(incomplete: str) -> list[str]:
 
 def output_formats(incomplete: str) -> list[str]:
     """The formats of derived events."""
-    return list(dict.fromkeys([*record_formats(incomplete), *one_of("ntriples", "turtle", "trig")(incomplete)]))
+    from connectors.writers import FORMATS
+
+    return one_of(*FORMATS)(incomplete)
 
 
 def one_of(*words: str) -> Completion:

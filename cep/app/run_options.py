@@ -48,7 +48,12 @@ class RulesOptions(EvaluationOptions):
 
     workers: Annotated[
         int,
-        Option(metavar="N", min=1, max=1024, help="Deal keys to so many processes of this machine: as many as cores."),
+        Option(
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Deal keys to so many processes of this machine, as many as it has cores.",
+        ),
     ] = 1
 
 
@@ -64,8 +69,9 @@ class SinkOptions:
             "--output",
             "-o",
             metavar="FILE",
-            help="Where derived events go: a file, a directory, or a topic, `mqtt://host/topic`, "
-            "`kafka://host/topic`; on Spark a directory or a topic.",
+            help="Where derived events go: a file, a directory, an address (`s3://bucket/key`), a table "
+            "(`delta:folder`, `iceberg:catalog/a.b`), or a topic (`mqtt://host/topic`, `kafka://host/topic`); on Spark "
+            "a directory, a Delta table or a topic.",
         ),
     ] = "-"
     output_format: Annotated[
@@ -73,7 +79,8 @@ class SinkOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.output_formats,
-            help="Of the output: also ntriples, turtle, trig, rtec; else the suffix decides; jsonl on standard output.",
+            help="Of the output: jsonl, csv, tsv, parquet, nquads, ntriples, turtle, trig, jsonld or rtec; else the "
+            "suffix decides; jsonl on standard output.",
         ),
     ] = None
     only: Annotated[

@@ -92,7 +92,7 @@ def text_of(path: Path) -> str:
             raise too_long(str(path))
         return text.decode("utf-8-sig")
     except OSError as error:
-        hint = None if path.exists() else missing(path)
+        hint = _programs_in(path) if path.is_dir() else None if path.exists() else missing(path)
         lost = "no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
         reason = astray(path) or lost
         raise CepError(f"{path}: {reason}", hint=hint, code="option") from None
@@ -101,6 +101,14 @@ def text_of(path: Path) -> str:
         raise CepError(
             f"{path}:{line}: this is not UTF-8 text", hint="save the rules as UTF-8", code="option"
         ) from None
+
+
+def _programs_in(folder: Path) -> str:
+    """A hint for a folder where a program is read."""
+    from cep.language.reading import OWN, SUFFIXES
+
+    near = next((each for each in sorted(folder.iterdir()) if each.suffix in (OWN, *SUFFIXES) and each.is_file()), None)
+    return "name the files of it that hold rules" + ("" if near is None else f": `{near}`")
 
 
 def facts_of(options: Sequence[str], program: str, name: str, compiling: CompileOptions) -> dict[str, DataFrame]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -35,16 +36,29 @@ from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Sa
 from cep.workers.processes import WorkerProcesses
 from cep.workers.rounds import Placement, Rounds
 
+PER_CORE, LEAST = 8, 16
+"""How many workers a machine may have for each of its cores, and how many any machine may have."""
+
 
 def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int, tell: Callable[[str], None]) -> Engine:
     """An engine in so many workers; in this process, and `tell` is told why, where the program cannot be dealt out.
     CepError: the options cannot be."""
     check_partitions(workers)
+    check_cores(workers)
     why = _why_one_place(program.plan)
     if why is None:
         return PartitionedEngine(program, options, workers)
     tell(f"the program runs in one process, whatever the number of workers: {why}")
     return Engine(program, options)
+
+
+def check_cores(workers: int) -> None:
+    """CepError: they are many more than the cores of this machine, which would be busy starting them for minutes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if workers > max(LEAST, PER_CORE * cores):
+        has = "1 core" if cores == 1 else f"{cores} cores"
+        hint = f"workers are as many as cores: {cores}; more only take memory, and each a second to start"
+        raise CepError(f"{workers} workers, and this machine has {has}", hint=hint, code="workers")
 
 
 def _why_one_place(plan: Plan) -> str | None:

@@ -17,7 +17,7 @@ from connectors.infer.nested import nested_sample
 from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS, TIMED, recognised, sensor_options, sensor_records
 from connectors.infer.tables import table_sample
-from connectors.inputs import COMPRESSED, FORMATS, KNOWN
+from connectors.inputs import COMPRESSED, FORMATS, INPUT_FORMATS, KNOWN
 from connectors.jsonfiles import in_lines, split
 from connectors.records import Twice, parse
 from connectors.streams import ByteStream, whole_lines
@@ -46,11 +46,13 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
             with _opened(file) as stream:
                 return _of_sensors(stream.read(), kind, limit, file)
         if kind not in ("jsonl", "csv", "tsv", "parquet"):
-            hint = (
-                f"formats are {KNOWN}; say which with `--format`" if kind is None else "its records say all themselves"
-            )
-            what = f"no declaration is inferred from {kind}" if kind else f"`{file.name}` does not say its format"
-            raise CepError(f"{file}: {what}", hint=hint, code="input")
+            if kind is None:
+                hint = f"formats are {KNOWN}; say which with `--format`"
+                raise CepError(f"{file}: the name does not say the format", hint=hint, code="input")
+            if kind not in INPUT_FORMATS:
+                raise CepError(f"--format: `{kind}` is no format", hint=f"formats are {KNOWN}", code="input")
+            hint = "its records say all themselves"
+            raise CepError(f"{file}: no declaration is inferred from {kind}", hint=hint, code="input")
         if kind == "parquet":
             found = [parquet_sample(file, limit)]
         elif kind == "jsonl":

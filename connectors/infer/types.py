@@ -24,6 +24,8 @@ ABSENT = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil
 """Texts, in lower case, that stand for a missing value among numbers and times."""
 SHARE = 0.5
 """So much of a column has a type at least, if what else it holds is to stand for missing values."""
+MOSTLY = 0.8
+"""So much of a column of texts are numbers, if that is worth saying."""
 _TRIED = 500
 """Texts by which the patterns are found that may fit all."""
 FEW = 8
@@ -170,7 +172,18 @@ def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, 
         return Guess("bool", tuple(some), None, absent, optional or bool(absent))
     if some and (times := _times(name, some)) is not None:
         return _with(times, words, optional)
-    return _named(raw, optional)
+    found = _named(raw, optional)
+    return found if found.type != "string" else replace(found, note=_nearly(some, decimal, thousands))
+
+
+def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
+    """What to know of texts most of which are numbers; nothing of others."""
+    odd = Counter(each for each in texts if _pointed([each], decimal, thousands) is None)
+    numbers = len(texts) - odd.total()
+    if not odd or len(odd) > FEW or numbers < MOSTLY * len(texts):
+        return ""
+    shown = ", ".join(map(json.dumps, sorted(odd)[:3])) + (", .." if len(odd) > 3 else "")
+    return f"{numbers:,} of {len(texts):,} are numbers: as `float` the others ({shown}) become dead letters"
 
 
 def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
