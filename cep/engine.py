@@ -153,6 +153,10 @@ class Engine(StatefulEngine):
 
     def _given(self, made: dict[str, list[Table]]) -> Frames:
         made = self._output.shown(made)
+        if not self.stage and (self.history is None or not self.explain):
+            out = self._output.of_step(made)
+            self._parts.sweep()
+            return out
         out = self._output.frames(made)
         if self.stage:
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}

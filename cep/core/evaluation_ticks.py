@@ -46,4 +46,4 @@ class WindowTicks:
         if self.step > 1:
             at = -(-at // self.step) * self.step
         far = FAR // 2 // self.tick
-        return 2 * self.tick * np.clip(at, -far, far)
+        return 2 * self.tick * np.minimum(np.maximum(at, -far), far)  # `clip` takes three times as long of a few

@@ -11,12 +11,16 @@ Ints = NDArray[np.int64]
 
 WORD = 63
 """Bits of a number that is not negative."""
+FEW = 64
+"""So many values are sorted as they are: words would take longer to make than they save."""
 
 
 def stable_order(values: Ints) -> Ints:
     """The rows in the order of these values, equal ones as they come: int64 positions."""
     if len(values) < 2:
         return np.arange(len(values))
+    if len(values) <= FEW:
+        return values.argsort(kind="stable")
     low, high = span(values)
     bits = (len(values) - 1).bit_length()
     if (high - low).bit_length() + bits > WORD:
@@ -32,6 +36,8 @@ def phased_order(codes: Ints, phases: Ints) -> Ints:
     int64 positions."""
     if len(codes) < 2:
         return np.arange(len(codes))
+    if len(codes) <= FEW:
+        return np.lexsort((phases, codes))
     low, high = span(codes)
     if (high - low).bit_length() + 1 > WORD:
         return np.lexsort((phases, codes))

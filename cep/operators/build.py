@@ -11,6 +11,7 @@ from cep.core.values import Pool
 from cep.operators.event import Scan
 from cep.operators.goals import relational
 from cep.operators.goals.contract import Goal, KnowledgeOverTime
+from cep.operators.goals.heads import Head
 from cep.operators.goals.lineage import Lineage
 from cep.operators.loop import Loop, loop_of
 from cep.plan import types as planned
@@ -87,21 +88,18 @@ class GoalBuilder:
         heads, rules = [], self.heads.get(name, [])
         for number in rules:
             head, arguments = self.plan.heads[number], self.plan.arguments[number]
-            plain: list[int] | None = []
-            for argument in arguments:
-                if plain is not None and isinstance(argument, TypedVariable):
-                    plain.append(int(argument.name[1:]))
-                else:
-                    plain = None
+            columns = None
+            if all(isinstance(argument, TypedVariable | TypedConstant) for argument in arguments):
+                columns = [int(each.name[1:]) if isinstance(each, TypedVariable) else None for each in arguments]
             optional = self.optional(self.plan.columns[head.child])
             evaluations = [compile_expression(argument, self.pool, optional) for argument in arguments]
-            heads.append((self.types(head.child), evaluations, plain))
+            heads.append(Head(self.types(head.child), evaluations, columns))
         distinct = self._changes_once(name, rules) or (
-            len(rules) == 1 and self._given_once(self.plan.heads[rules[0]].child, heads[0][2])
+            len(rules) == 1 and self._given_once(self.plan.heads[rules[0]].child, heads[0].columns)
         )
         return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage, distinct)
 
-    def _given_once(self, child: int, columns: Sequence[int] | None) -> bool:
+    def _given_once(self, child: int, columns: Sequence[int | None] | None) -> bool:
         """Whether these columns of a node never show an occurrence twice: all of one that gives none twice."""
         every = set(range(len(self.plan.columns[child])))
         return columns is not None and every <= set(columns) and self.plan.nodes[child].properties().distinct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import repeat
 
@@ -19,6 +19,8 @@ from cep.events import Event, Iri, Value
 
 DerivedTables = Mapping[str, Sequence[Table]]
 """What a step gives: by event, a table a slice."""
+AsFrame = Callable[[Table, Schema, Pool], pl.DataFrame]
+"""What makes a frame of a table."""
 
 
 _BOUNDS = pl.Series("bounds", BOUNDS, dtype=pl.String)
@@ -26,18 +28,23 @@ FEW = 1 << 16
 """Occurrences: so many of an event, of several slices, become one frame."""
 
 
-def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
-    """Tables with `start`, `end` and a column an attribute; missing values are null."""
+def frames(
+    derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool, as_frame: AsFrame | None = None
+) -> dict[str, pl.DataFrame]:
+    """Tables with `start`, `end` and a column an attribute, or as `as_frame` makes them; missing values are null."""
+    as_frame = as_frame or _as_frame
     found: dict[str, pl.DataFrame] = {}
     for name, tables in derived.items():
         few = len(tables) > 1 and sum(map(rows, tables)) <= FEW  # a frame costs more than to copy what it is made of
         if few or any(attribute.type == "any" for attribute in schemas[name].attributes):
             tables = [concat(tables)]  # a column of any has the type of all its values
-        kind = schemas[name].fluent
-        as_frame = table_frame if kind is None or kind.part != HOLDS else _held_frame
         each = [as_frame(table, schemas[name], pool) for table in tables]
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
     return found
+
+
+def _as_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
+    return (table_frame if schema.fluent is None or schema.fluent.part != HOLDS else _held_frame)(table, schema, pool)
 
 
 def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from cep.core.values import Pool
 from cep.plan.plan import Plan
 from cep.runtime.buckets import stacked
 from cep.runtime.decode import FEW, frames, places
-from cep.runtime.fluent_changes import as_changes, with_begun
+from cep.runtime.fluent_changes import as_changes, changes_of, with_begun
 from cep.runtime.impossible import refuse_impossible
 from cep.runtime.revision.row_changes import RowChanges
 
@@ -164,6 +164,12 @@ class EngineOutput:
         if self.plan.changes:
             return as_changes(out, self.plan.schemas, self.schemas)
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
+
+    def of_step(self, made: Mapping[str, list[Table]]) -> Frames:
+        """What a step made, as it is asked. CepError: some of it must not hold."""
+        if self.plan.changes and not self._impossible:
+            return changes_of(made, self.plan.schemas, self.schemas, self.pool)
+        return self.as_asked(self.frames(made))
 
 
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Goal, RecursiveGoal, UndoableGoal
-from cep.operators.goals.relational import columns_of
+from cep.operators.goals.heads import columns_of
 from cep.rules.expressions.evaluate import Evaluation
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, column, concat, contiguous, empty, rows
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, take, with_constant
 from cep.operators.goals.contract import (
@@ -24,10 +24,11 @@ from cep.operators.goals.contract import (
     from_arrow,
     to_arrow,
 )
+from cep.operators.goals.heads import Head, columns_of, project
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import ColumnType
 from cep.rules.conditions.conditions import Conditions
-from cep.rules.expressions.evaluate import Columns, Evaluation, compile_expression, constant_value
+from cep.rules.expressions.evaluate import Evaluation, compile_expression, constant_value
 from cep.rules.expressions.typed import Typed, TypedConstant, fitted
 from cep.rules.terms import Comparison, Condition, Constant, Variable
 
@@ -115,14 +116,6 @@ class Memoryless(Untimed, ABC):
     @property
     def size(self) -> tuple[int, int]:
         return 0, 0
-
-
-def columns_of(table: Table, types: Sequence[str], times: bool = False) -> Columns:
-    """A table's columns under their canonical names, with the interval's where asked for."""
-    named = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
-    if times:
-        named |= {"start()": table[START], "end()": table[END], "duration()": table[END] - table[START]}
-    return named
 
 
 class ScanGoal(Memoryless):
@@ -245,16 +238,6 @@ class UnionGoal(Memoryless):
         return by_arrival(concat(made)) if made else empty(len(self.sides[0]))
 
 
-def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
-    """Occurrences with other arguments: an evaluation for each."""
-    made = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
-    made[:FIRST] = table[:FIRST]
-    named = columns_of(table, types)
-    for i, evaluate in enumerate(evaluations):
-        made[FIRST + i] = bits(evaluate(named, rows(table)))
-    return made
-
-
 class Project(Memoryless):
     """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
 
@@ -265,7 +248,7 @@ class Project(Memoryless):
     def __init__(
         self,
         width: int,
-        heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]],
+        heads: Sequence[Head],
         rules: Sequence[int] = (),
         lineage: Lineage | None = None,
         distinct: bool = False,
@@ -276,26 +259,16 @@ class Project(Memoryless):
         self.rules = rules
         self.lineage = lineage
         self.several = len(heads) > 1
-        self.rows = [
-            None if plain is None else np.array([*range(FIRST), *(FIRST + c for c in plain)], np.int64)
-            for _, _, plain in heads
-        ]
+        self.numbers = rules or range(len(heads))
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: the event's own input, then a table a head."""
         made = [inputs[0]] if rows(inputs[0]) else []
         by: dict[int, int] = {}
-        rules = self.rules or range(len(self.heads))
-        for table, (types, evaluations, plain), chosen, rule in zip(
-            inputs[1:], self.heads, self.rows, rules, strict=True
-        ):
+        for table, head, rule in zip(inputs[1:], self.heads, self.numbers, strict=True):
             if not rows(table):
                 continue
-            if chosen is not None and plain is not None:
-                whole = list(plain) == list(range(table.shape[0] - FIRST))
-                made.append(table if whole else table[chosen])
-            else:
-                made.append(project(table, types, evaluations))
+            made.append(head(table))
             if self.lineage is not None:
                 made[-1], by[len(made) - 1] = self._named(made[-1], self.lineage), rule
         if not made:

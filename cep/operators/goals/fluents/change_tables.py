@@ -23,6 +23,7 @@ from cep.operators.goals.contract import Ints
 
 NOTHING = -INFINITE - 1
 """Decided up to here: nothing."""
+_NONE: Ints = np.empty(0, np.int64)
 _LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
 """Of a kind of rows: from just after the instant on; it begins; it is a change at all; from before all time on."""
 _CHANGES = np.zeros(KINDS, np.int64)
@@ -54,29 +55,33 @@ def delay_of(late: int) -> int:
 
 def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
     """The changes of a table, their codes, and whether the tuple holds from there on."""
-    places, code, begins = _changes(table, kind_row)
+    places, code, begins, _ = _changes(table, kind_row)
     return (table if len(code) == rows(table) else take(contiguous(table), places)), code, begins
 
 
-def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints]:
-    """Where the changes of a table are, their codes, and whether the tuple holds from there on."""
+def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
+    """Where the changes of a table are, their codes, whether the tuple holds from there on, and the last code; NOTHING
+    without any."""
     made = np.empty((3, rows(table)), np.int64)
-    count = _codes(contiguous(table), kind_row, _CHANGES, made)
-    return made[0, :count], made[1, :count], made[2, :count]
+    count, last = _codes(contiguous(table), kind_row, _CHANGES, made)
+    if count == made.shape[1]:
+        return made[0], made[1], made[2], last
+    return made[0, :count], made[1, :count], made[2, :count], last
 
 
 @njit(linear=True, cache=True)
 def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
-    """Places, codes and beginnings of the changes among the rows, which are as many at most; gives how many. No row is
-    written before as many were read."""
-    count = 0
+    """Places, codes and beginnings of the changes among the rows, which are as many at most; gives how many, and the
+    last code. No row is written before as many were read."""
+    count, last = 0, NOTHING
     for i in range(table.shape[1]):
         change = kinds[table[kind_row, i]]
         made[0, count] = i
         made[1, count] = -INFINITE if change & _EVER else 2 * table[START, i] + (change & _LATER)
         made[2, count] = change >> 1 & 1
+        last = max(last, made[1, count] if change & _CHANGE else NOTHING)
         count += change >> 2 & 1
-    return count
+    return count, last
 
 
 @njit(linear=True, cache=True)
@@ -144,10 +149,15 @@ class PendingChanges:
         first = INFINITE
         for number, (table, kind) in enumerate(zip(inputs, self.kinds, strict=True)):
             waiting = self.tables[number]
-            table = contiguous(concat([waiting, table]) if rows(waiting) else table)
-            places, code, begins = _changes(table, kind)
-            self.tables[number] = empty(self.widths[number])
-            if len(code) and int(code.max()) > until:
+            if rows(waiting):
+                table = concat([waiting, table])
+                self.tables[number] = empty(self.widths[number])
+            elif not rows(table):
+                found.append((table, _NONE, _NONE))
+                continue
+            table = contiguous(table)
+            places, code, begins, last = _changes(table, kind)
+            if last > until:
                 ready = code <= until
                 self.tables[number] = table[:, places[~ready]]
                 first = min(first, int(code[~ready].min()))

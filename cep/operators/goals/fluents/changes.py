@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cep.core.interval_sets import INFINITE
 from cep.core.kernels import njit
-from cep.core.stable_order import WORD, phased_order, span
+from cep.core.stable_order import FEW, WORD, phased_order, span
 
 Ints = NDArray[np.int64]
 
@@ -40,6 +40,9 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
     """Rows in any order as changes; no two are of one key and code, and no key is negative."""
     if len(key) < 2:
         return Changes(key, code, begins)
+    if len(key) <= FEW:
+        order = np.lexsort((key, code))
+        return Changes(key[order], code[order], begins[order])
     low, high = span(code)
     bits = int(key.max()).bit_length()
     if (high - low).bit_length() + bits + 1 > WORD:

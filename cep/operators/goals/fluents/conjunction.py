@@ -151,6 +151,14 @@ def _meet(  # type: ignore[no-untyped-def]
     return pairs, made
 
 
+@njit(linear=True, cache=True)
+def _put_pairs(table, pairs, known, columns, place, first):  # type: ignore[no-untyped-def]
+    """Into the rows from `first` on of a table of pairs the columns of the tuples that stand at `place` in them."""
+    for row in range(len(columns)):
+        for i in range(len(pairs)):
+            table[first + row, i] = known[pairs[i, place], columns[row]]
+
+
 class ConjunctionGoal(NumberedState, ConjunctionStretches):
     """The goal of one Conjunction node."""
 
@@ -159,6 +167,8 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
         self.sides = (spec.left, spec.right)
         self.columns = [np.array(side.columns, np.int64) for side in self.sides]
         self.key = [np.array(side.key, np.int64) for side in self.sides]
+        places = [[side.columns.index(each) for each in side.take] for side in self.sides]
+        self.given_columns = [np.array(each, np.int64) for each in places]
         self.waiting = PendingChanges([s.width for s in self.sides], [s.kind for s in self.sides], spec.lates)
         self._clear()
 
@@ -173,31 +183,31 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         taken = self.waiting.take(inputs, frontier)
         spec = self.spec
-        tuples, keys, phases = [], [], []
-        for side, (table, _, begins) in enumerate(taken):
-            keys.append(self.keys.slots(table, self.key[side]))
-            tuples.append(self.tuples[side].slots(table, self.columns[side], True, True))
-            phases.append(1 - begins if spec.negated and side else begins)
+        changes: list[tuple[Ints, ...]] = []
+        for side, (table, code, begins) in enumerate(taken):
+            if len(code):
+                keys = self.keys.slots(table, self.key[side])
+                tuples = self.tuples[side].slots(table, self.columns[side], True, True)
+                changes.append((code, begins, 1 - begins if spec.negated and side else begins, tuples, keys))
+        width = len(spec.left.take) + len(spec.right.take) + 1
+        if not changes:
+            return empty(width)
         self._reserve()
-        code = np.concatenate([each[1] for each in taken])
-        begins = np.concatenate([each[2] for each in taken])
-        order = phased_order(code, np.concatenate(phases))
+        code, begins, phases, tuples, keys = changes[0] if len(changes) == 1 else map(np.concatenate, zip(*changes))
+        order = phased_order(code, phases)
         pairs, made = _meet(
-            order, len(taken[0][1]), begins, np.concatenate(tuples), np.concatenate(keys), spec.negated, self.turn,
-            *self.state, *self.chains, np.empty((len(order), 4), np.int64),
+            order, len(taken[0][1]), begins, tuples, keys, spec.negated, self.turn, *self.state, *self.chains,
+            np.empty((len(order), 4), np.int64),
         )  # fmt: skip
         self.turn += len(order)
-        pairs = pairs[:made]
         if not made:
-            return empty(len(spec.left.take) + len(spec.right.take) + 1)
-        table = np.empty((FIRST + len(spec.left.take) + len(spec.right.take) + 1, made), np.int64)
-        row = FIRST
-        for side, place in zip(range(2), (1, 2)):
-            for column in self.sides[side].take:
-                known = self.tuples[side].known
-                table[row] = known[pairs[:, place], self.sides[side].columns.index(column)]
-                row += 1
-        put_changes(table, row, code[pairs[:, 0]], pairs[:, 3])
+            return empty(width)
+        pairs = pairs[:made]
+        table = np.empty((FIRST + width, made), np.int64)
+        left, right = self.tuples
+        _put_pairs(table, pairs, left.table, self.given_columns[0], 1, FIRST)
+        _put_pairs(table, pairs, right.table, self.given_columns[1], 2, FIRST + len(spec.left.take))
+        put_changes(table, FIRST + width - 1, code[pairs[:, 0]], pairs[:, 3])
         if self.lineage is not None:
             self.lineage.name(table)
         return table

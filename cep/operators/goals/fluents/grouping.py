@@ -237,7 +237,7 @@ class GroupingGoal(NumberedState):
         tuples = self.tuples.slots(table, self.columns, True, True)
         self._reserve(before)
         order = stable_order(code)
-        order = order[stable_order(slots[order])]
+        order = order[stable_order(slots[order])] if len(order) > 1 else order
         given, count = _regroup(
             order, slots, code, begins, tuples, self.kinds, self.parameters, self.turn, self.state, self.chains,
             self.groups, self.values, self.ranks,

@@ -109,9 +109,11 @@ class MatchedConjunctionGoal(ConjunctionGoal):
         """The numbers of tuples, of which flags are there from now on."""
         before = self.keys.count
         slots = self.keys.slots(table, self.key[side], True, True)
-        self.flags = filled_room(self.flags, self.keys.count, 0)
-        known = self.keys.known[before:]
-        self.flags[before : self.keys.count, 0] = np.where(((known == MISSING) | (known == NAN)).any(axis=1), ALONE, 0)
+        if self.keys.count > before:
+            self.flags = filled_room(self.flags, self.keys.count, 0)
+            known = self.keys.known[before:]
+            alone = ((known == MISSING) | (known == NAN)).any(axis=1)
+            self.flags[before : self.keys.count, 0] = np.where(alone, ALONE, 0)
         return slots
 
     def pending(self) -> int:

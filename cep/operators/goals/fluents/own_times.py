@@ -105,6 +105,8 @@ class OwnTimesGoal(NumberedState):
     def __init__(self, spec: OwnTimesSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
         self.columns = np.arange(spec.width - 1)
+        self._as_given = spec.take == tuple(range(spec.columns))
+        self._read_rows = np.array([*range(FIRST), *(FIRST + column for column in spec.take)])
         self.waiting = PendingChanges([spec.width], [spec.width - 1], [spec.late])
         self._clear()
 
@@ -134,17 +136,14 @@ class OwnTimesGoal(NumberedState):
         return made
 
     def _read_in(self, table: Table) -> Table:
-        take = self.spec.take
-        if take == tuple(range(self.spec.columns)):
-            return table
-        return table[[*range(FIRST), *(FIRST + column for column in take)]]
+        return table if self._as_given else table.take(self._read_rows, axis=0)
 
     def _run(self, slots: Ints, code: Ints, begins: Ints, until: int) -> Changes:
         if self.timers + 2 * len(slots) > len(self.heap):
             heap = np.empty((roomy(self.timers + 2 * len(slots), 2 * len(self.heap)), 2), np.int64)
             heap[: self.timers] = self.heap[: self.timers]
             self.heap = heap
-        found: list[Ints] = [np.empty((3, 0), np.int64)]
+        found: list[Ints] = []
         done = 0
         while True:
             made: Ints = np.empty((3, len(slots) + 1024), np.int64)
@@ -153,7 +152,7 @@ class OwnTimesGoal(NumberedState):
             )
             found.append(made[:, :count])
             if count < made.shape[1]:
-                return Changes(*(found[1] if len(found) == 2 else np.concatenate(found, axis=1)))
+                return Changes(*(found[0] if len(found) == 1 else np.concatenate(found, axis=1)))
 
     def _slots(self, table: Table, insert: bool = True) -> Ints:
         slots = self.tuples.slots(table, self.columns, insert, True)

@@ -11,7 +11,7 @@ from cep.core.interval_sets import INFINITE
 from cep.core.kernels import njit
 from cep.core.room import filled_room
 from cep.operators.goals.contract import Arrays, Ints
-from cep.operators.goals.fluents.changes import Changes
+from cep.operators.goals.fluents.changes import Changes, no_changes
 
 COUNT, BEFORE = range(2)
 """Of a tuple: how many things support it; how many did before the code at which it changes, -1: it does not."""
@@ -73,24 +73,23 @@ class PassingSupports:
 
     def pass_on(self, until: int, tuples: int) -> Changes:
         """What changes up to a code, where there are so many tuples."""
+        if until < self.next_change() or self.next_change() >= INFINITE:
+            return _NO_CHANGES
         opening, closing = (queue.rows for queue in self._queues)
-        first = min((int(rows[0, 0]) for rows in (opening, closing) if len(rows)), default=INFINITE)
-        if first > until or first >= INFINITE:
-            empty: Ints = np.empty((3, 0), np.int64)
-            return Changes(*empty)
         known = len(self.state)
         self.state = filled_room(self.state, tuples, 0)
         self.state[known:, BEFORE] = -1
-        some = sum(int(np.searchsorted(rows[:, 0], until, "right")) for rows in (opening, closing))
+        some = sum(int(rows[:, 0].searchsorted(until, "right")) for rows in (opening, closing) if len(rows))
         made: Ints = np.empty((4, some), np.int64)
         begun, ended, count = _passed(opening, closing, until, self.state, *made)
         for queue, gone in zip(self._queues, (begun, ended)):
             queue.drop(gone)
-        return Changes(*made[1:, :count])
+        return Changes(made[1, :count], made[2, :count], made[3, :count])
 
     def next_change(self) -> int:
         """The code at which something may change next; INFINITE: at none."""
-        return min((int(queue.rows[0, 0]) for queue in self._queues if len(queue.rows)), default=INFINITE)
+        one, other = self._queues
+        return min(one.next, other.next)
 
     @property
     def count(self) -> int:
@@ -126,14 +125,16 @@ class PassingSupports:
 
 
 QUEUES = ("opening", "closing")
+_NO_CHANGES = no_changes()
 
 
 class _Queue:
-    """Rows (code, tuple), the first first."""
+    """Rows (code, tuple), the first first; `next`: its code, INFINITE where there is none."""
 
     def __init__(self) -> None:
         self._rows: Ints = np.empty((0, 2), np.int64)
         self._first = self._last = 0
+        self.next = INFINITE
 
     @property
     def rows(self) -> Ints:
@@ -157,6 +158,11 @@ class _Queue:
         self._rows[self._last : self._last + more, 0] = code
         self._rows[self._last : self._last + more, 1] = slots
         self._last += more
+        self._look()
 
     def drop(self, count: int) -> None:
         self._first += count
+        self._look()
+
+    def _look(self) -> None:
+        self.next = int(self._rows[self._first, 0]) if self._first < self._last else INFINITE

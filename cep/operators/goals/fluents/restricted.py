@@ -39,10 +39,10 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import clipped
+from cep.operators.goals.heads import columns_of
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.relational import columns_of
 from cep.rules.conditions.conditions import Conditions
 
 if TYPE_CHECKING:

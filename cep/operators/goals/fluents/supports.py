@@ -132,6 +132,12 @@ class SupportsGoal(NumberedState, SupportsStretches):
         self.columns, self._taken = np.arange(len(spec.take)), np.array(spec.take, np.int64)
         self.waiting = PendingChanges([len(spec.take) + 1], [len(spec.take)], [spec.late])
         self.first = -INFINITE
+        self._as_given = spec.closed is None and (*spec.take, spec.kind) == tuple(range(spec.width))
+        if spec.kind is not None:
+            self._read_rows = np.array([*range(FIRST), *(FIRST + column for column in (*spec.take, spec.kind))])
+        if spec.wanted is not None:
+            self._opening = int(spec.wanted[_OPENING].max() + spec.wanted[BEGINNING])
+            self._closing = int(spec.wanted[_CLOSING].max() + spec.wanted[[ENDING, WHOLE, GIVEN]].sum())
         self._clear()
 
     def _clear(self) -> None:
@@ -153,14 +159,11 @@ class SupportsGoal(NumberedState, SupportsStretches):
 
     def _read_in(self, table: Table) -> Table:
         """The input as changes of the tuples."""
+        if self._as_given:
+            return table
         spec, width = self.spec, len(self.spec.take)
-        chosen = [FIRST + column for column in spec.take]
         if spec.kind is not None:
-            if (*spec.take, spec.kind) == tuple(range(spec.width)) and spec.closed is None:
-                return table
-            made = np.empty((FIRST + width + 1, rows(table)), np.int64)
-            for row, place in enumerate((*range(FIRST), *chosen, FIRST + spec.kind)):
-                made[row] = table[place]
+            made: Table = table.take(self._read_rows, axis=0)
             if spec.closed is not None:
                 was, is_ = spec.closed
                 made[-1, made[-1] == was] = is_
@@ -169,7 +172,8 @@ class SupportsGoal(NumberedState, SupportsStretches):
             table = table[:, table[END] - table[START] <= spec.within]
         made = np.zeros((FIRST + width + 1, 2 * rows(table)), np.int64)
         code = np.concatenate([2 * table[START], 2 * table[END] + 1])
-        made[FIRST:-1] = np.concatenate([table[chosen], table[chosen]], axis=1)
+        own = table[FIRST + self._taken]
+        made[FIRST:-1] = np.concatenate([own, own], axis=1)
         put_changes(made, FIRST + width, code, np.repeat(np.array([1, 0]), rows(table)))
         return made
 
@@ -182,10 +186,9 @@ class SupportsGoal(NumberedState, SupportsStretches):
 
     def _given(self, slots: Ints, code: Ints, begins: Ints, wanted: Ints) -> Table:
         """What becomes of a fluent."""
-        some = int(np.count_nonzero(begins))
-        opening = wanted[_OPENING].max() + wanted[BEGINNING]
-        closing = wanted[_CLOSING].max() + wanted[[ENDING, WHOLE, GIVEN]].sum()
-        room = int(opening * some + closing * (len(begins) - some))
+        room = self._closing * len(begins)
+        if self._opening != self._closing:
+            room += (self._opening - self._closing) * int(np.count_nonzero(begins))
         made = np.empty((FIRST + len(self.spec.take) + 1, room), np.int64)
         count = _become(slots, code, begins, self.state, wanted, self.tuples.known, self.spec.delay, made)
         if count < room:

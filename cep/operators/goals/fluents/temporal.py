@@ -34,10 +34,10 @@ from cep.operators.goals.fluents.change_tables import PendingChanges, decided, d
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import GrowingIntervals, held_in, table_of
 from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
+from cep.operators.goals.heads import project
 from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.relational import project
 from cep.rules.expressions.evaluate import Evaluation
 
 if TYPE_CHECKING:

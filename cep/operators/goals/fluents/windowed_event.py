@@ -63,7 +63,7 @@ class PassingGoal(NumberedState):
 
     def __init__(self, spec: PassingSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
-        self.columns = np.arange(spec.columns)
+        self.columns, self.take = np.arange(spec.columns), FIRST + np.array(spec.take, np.int64)
         self._clear()
 
     def _clear(self) -> None:
@@ -73,8 +73,7 @@ class PassingGoal(NumberedState):
     def _slots(self, table: Table, at: Ints) -> Ints:
         """The numbers of the tuples of rows at these ticks."""
         made = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
-        for place, column in enumerate(self.spec.take):
-            made[FIRST + place] = table[FIRST + column]
+        made[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
             made[-1] = at
         return self.tuples.slots(made, self.columns, True, True)

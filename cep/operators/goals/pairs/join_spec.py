@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from cep.core.relation import Table, rows
 from cep.operators.goals.coded_columns import codes_of, others
+from cep.operators.goals.heads import columns_of
 from cep.operators.goals.pairs import pair_input
 from cep.operators.goals.pairs.bytecode import LEFT, RIGHT, Code, compile_stack
-from cep.operators.goals.relational import columns_of
 from cep.plan.types import TIMES, ColumnType
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.evaluate import Evaluation

@@ -10,7 +10,7 @@ import numpy as np
 
 from cep.core.relation import Table, bits, rows
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.relational import columns_of
+from cep.operators.goals.heads import columns_of
 from cep.operators.goals.windows import partial, wide_partial
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.evaluate import Evaluation, compile_expression

@@ -1,0 +1,53 @@
+"""What a rule's head makes of a table: other arguments for each of its occurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cep.core.relation import END, FIRST, START, Table, bits, column, rows
+from cep.rules.expressions.evaluate import Columns, Evaluation
+
+
+def columns_of(table: Table, types: Sequence[str], times: bool = False) -> Columns:
+    """A table's columns under their canonical names, with the interval's where asked for."""
+    named = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
+    if times:
+        named |= {"start()": table[START], "end()": table[END], "duration()": table[END] - table[START]}
+    return named
+
+
+def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
+    """Occurrences with other arguments: an evaluation for each."""
+    made = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
+    made[:FIRST] = table[:FIRST]
+    named = columns_of(table, types)
+    for i, evaluate in enumerate(evaluations):
+        made[FIRST + i] = bits(evaluate(named, rows(table)))
+    return made
+
+
+class Head:
+    """What a rule's head makes of a table with columns of these `types`: an evaluation for each argument. `columns`:
+    where all arguments are columns or constants, which column each is, None for a constant; otherwise None."""
+
+    def __init__(
+        self, types: Sequence[str], evaluations: Sequence[Evaluation], columns: Sequence[int | None] | None
+    ) -> None:
+        self.types, self.evaluations, self.columns = types, evaluations, columns
+        self.whole = columns is not None and list(columns) == list(range(len(types)))
+        if columns is not None:
+            self.rows = np.array([*range(FIRST), *(START if c is None else FIRST + c for c in columns)], np.int64)
+            places = [place for place, column in enumerate(columns) if column is None]
+            self.constants = [(FIRST + place, int(bits(evaluations[place]({}, 1))[0])) for place in places]
+
+    def __call__(self, table: Table) -> Table:
+        if self.whole:
+            return table
+        if self.columns is None:
+            return project(table, self.types, self.evaluations)
+        made: Table = table.take(self.rows, axis=0)
+        for row, value in self.constants:
+            made[row] = value
+        return made
