@@ -9,7 +9,8 @@ import pytest
 
 from cep.events import Value
 from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
-from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver, Derived, Fact, SolverLimits, _Grounding
+from cep.operators.goals.fluents.answer_set_grounding import Derived, Fact, Found, Grounding, SolverLimits
+from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver
 from cep.rules.answer_set_rules import AnswerSetKeys
 from tests.lars_answer_sets import calculator, program_of, solver_of, writer
 from tests.long import seeds
@@ -82,8 +83,13 @@ def test_by_key_as_at_once(seed: int) -> None:
 
 def test_what_has_not_changed_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[frozenset[Derived]] = []
-    nearest = _Grounding.nearest
-    monkeypatch.setattr(_Grounding, "nearest", lambda self, last: searched.append(last) or nearest(self, last))
+    nearest = Grounding.nearest
+
+    def told(self: Grounding, last: frozenset[Derived], seconds: float | None = None) -> Found:
+        searched.append(last)
+        return nearest(self, last, seconds)
+
+    monkeypatch.setattr(Grounding, "nearest", told)
     solver = solver_of(parts_of(SIDES))
     facts = frozenset((side, (key, 0)) for key in range(50) for side in (1, 2))
     last = solver.solve(facts, frozenset(), 0, 0, False).answers[0]
@@ -93,3 +99,35 @@ def test_what_has_not_changed_is_not_searched(monkeypatch: pytest.MonkeyPatch) -
     found = solver.solve(more, last, 0, 1, False).answers[0]
     assert len(found - last) == 1
     assert len(searched) == 1
+
+
+WINDOWED = """
+in(X) :- a(X), not out(X) in [3] step 2.
+out(X) :- a(X), not in(X) always in [1].
+"""
+
+
+def test_rules_that_ask_whether_a_tick_lies_in_a_window_are_grounded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every tick the answer is that of a solver which knows nothing from before."""
+    grounded: list[int] = []
+    begin = Grounding.__post_init__
+
+    def told(self: Grounding) -> None:
+        grounded.append(self.now)
+        begin(self)
+
+    monkeypatch.setattr(Grounding, "__post_init__", told)
+    parts = parts_of(WINDOWED)
+    assert parts.rules.windows and not parts.rules.clocked
+    solver = solver_of(parts)
+    facts = frozenset((number, (key,)) for key in range(4) for number in (1, 2))
+    last: frozenset[Derived] = frozenset()
+    for tick in range(9):
+        found = solver.solve(facts, last, 0, tick, False)
+        fresh = solver_of(parts)
+        fresh.become(list(solver.known))
+        own, grounded[:] = list(grounded), []
+        assert fresh.solve(facts, last, 0, tick, False) == found
+        assert own == ([0] * 5 if not tick else [])  # a key each, and what belongs to none
+        grounded.clear()
+        last = found.answers[0] if found.answers else last

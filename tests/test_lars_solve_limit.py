@@ -14,6 +14,7 @@ from cep.command import app
 from cep.compile import CompileOptions, compiled
 from cep.core.logs import RunWarning
 from cep.engine import Engine
+from cep.operators.goals.fluents.answer_set_grounding import Derived, Found, Grounding
 from cep.runtime.options import EngineOptions
 from cep.workers.partitioned_engine import PartitionedEngine
 from tests.local_workers import LocalWorkers
@@ -135,3 +136,28 @@ def test_a_worker_says_so_too() -> None:
         engine.close()
     (warned,) = [each.message for each in told if isinstance(each.message, RunWarning)]
     assert (warned.event, warned.fields["tick"]) == ("solve_limit", 5)
+
+
+def test_the_time_of_a_tick_is_that_of_all_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key has its share of what is left, so that one which takes too long leaves time for the others."""
+    shares: list[float] = []
+    nearest = Grounding.nearest
+
+    def told(self: Grounding, last: frozenset[Derived], seconds: float | None = None) -> Found:
+        assert seconds is not None
+        shares.append(seconds)
+        return nearest(self, last, seconds)
+
+    monkeypatch.setattr(Grounding, "nearest", told)
+    engine = Engine.from_text(KEYED, dialect="lars", changes=True, solve_limit=SECOND // 2, lateness=0)
+    keyed = {
+        name: pl.concat([table.with_columns(pl.lit(key).alias("k")) for key in range(3)]).sort("time")
+        for name, table in tables().items()
+    }
+    with pytest.warns(RunWarning, match="within 0.5 s at tick 5"):
+        engine.push(keyed)
+        engine.close()
+    assert max(shares) <= 0.5
+    first = shares[:4]  # of tick 0: what belongs to no key, then the three
+    assert 0.4 / 4 < first[0] <= 0.5 / 4
+    assert all(share < 0.5 for share in first[:3])

@@ -76,6 +76,20 @@ class AnswerSetRules:
         """Whether time alone changes what the rules say."""
         return self.clocked or bool(self.windows)
 
+    @property
+    def tells(self) -> tuple[str, ...]:
+        """The atoms without arguments that are about the tick."""
+        return tuple(f"{letter}{number}" for number in range(len(self.windows)) for letter in "no")
+
+    def told(self, first: int, now: int) -> frozenset[str]:
+        """Those that are true at a tick of a stream that began at `first`."""
+        found = []
+        for number, window in enumerate(self.windows):
+            begins, ends = window.span(first, now)
+            found += [f"n{number}"] if begins <= now <= ends else []
+            found += [f"o{number}"] if begins == now == ends else []
+        return frozenset(found)
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetTables:

@@ -1,67 +1,38 @@
-"""Answer sets by clingo: the only module that knows it.
+"""Answer sets of rules, key by key.
 
 solve(facts, last):  the answer set nearest to the last one, or all of them
 
 Facts that come and go are externals of one grounding, which serves as long as nothing comes that it does not know
-(Gebser, Kaminski, Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that ask the tick are grounded
-anew each time. What is found depends on the facts and on those that were grounded, never on earlier searches.
+(Gebser, Kaminski, Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that ask which tick it is are
+grounded anew at each; for those that only ask whether it lies in a window, that is an external, too. What is found
+depends on the facts and on those that were grounded, never on earlier searches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from time import monotonic
 
-from cep.core.errors import CepError
-from cep.events import Iri, Value
+from cep.events import Value
+from cep.operators.goals.fluents.answer_set_grounding import (
+    Calculate,
+    Derived,
+    Fact,
+    Found,
+    Grounding,
+    SolverLimits,
+    required,
+)
 from cep.rules.answer_set_rules import AnswerSetRules
 
-if TYPE_CHECKING:
-    from clingo import Control, SolveResult, Symbol
-
-Row = tuple[Value, ...]
-Fact = tuple[int, Row]
-"""The number of an input, and its values."""
-Derived = tuple[int, Row, int | None]
-"""The number of a derived predicate, its values, and its tick; None: it is true now."""
 Key = tuple[Value, ...] | None
-Calculate = Callable[[int, Row], Value]
-"""What a calculation comes to, by its number; None: to nothing."""
-
-CONFLICTS = 20_000
-"""How long a better answer set is looked for, in conflicts of the search."""
-MOST = 10_000
-"""How many answer sets are told at most."""
-ENDLESS = 100_000
-"""After how many calculations the rules are taken to go on without end."""
 KEPT = 256
 """Of so many keys the groundings are kept, of those that were searched last."""
 SHARED: Key = ()
 WHOLE: Key = None
 """The key of what belongs to all; that of all together."""
-RANKED = 30_000
-"""So many atoms have a place in the order that decides between answer sets equally near (clingo: 16 bits)."""
 _HOLDS_ALL = 8
 """Facts are grounded anew without those that are gone when these are so many times as many as those that are true."""
-
-
-@dataclass(frozen=True, slots=True)
-class SolverLimits:
-    """`seconds`: of one search, None: any; the others as they are described above."""
-
-    seconds: float | None = None
-    conflicts: int = CONFLICTS
-    most: int = MOST
-    endless: int = ENDLESS
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """`answers`: those that were found, sorted; `late`: the search was given up before there was any."""
-
-    answers: tuple[frozenset[Derived], ...]
-    late: bool = False
 
 
 class AnswerSetSolver:
@@ -85,20 +56,21 @@ class AnswerSetSolver:
         self._by_key: dict[Key, list[Fact]] = {}
         for fact in self.known:
             self._by_key.setdefault(self._key(fact), []).append(fact)
-        self._grounded: dict[Key, _Grounding] = {}
+        self._grounded: dict[Key, Grounding] = {}
         self._found: dict[Key, tuple[frozenset[Fact], frozenset[Derived] | None]] = {}
         """Of keys the facts of the last search, and the answer set; None: there is none."""
-        self._shared: frozenset[Fact] = frozenset()
+        self._about_all: tuple[frozenset[Fact], frozenset[str]] | None = None
+        """The facts of no key, and what is true of the tick, in the last search."""
 
     def solve(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int, every: bool) -> Found:
         """At tick `now` of a stream that began at `first`: the answer set nearest to `last`, or all. CepError: they are
         more than are told, or the rules go on without end."""
-        if not self.rules.follows_ticks:
+        if not self.rules.clocked:
             self._learn(facts)
         if every or self.rules.keys is None:
             grounded = self._grounding(WHOLE, facts, first, now)
-            grounded.assign(facts, last)
-            return grounded.all() if every else grounded.nearest(last)
+            grounded.assign(facts, last, self.rules.told(first, now))
+            return grounded.all() if every else grounded.nearest(last, self.limits.seconds)
         return self._by_keys(facts, last, first, now)
 
     def _by_keys(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int) -> Found:
@@ -111,27 +83,34 @@ class AnswerSetSolver:
         before: dict[Key, list[Derived]] = {}
         for each in last:
             before.setdefault(tuple(each[1][column] for column in keys.derived[each[0]]), []).append(each)
-        shared = frozenset(dealt[SHARED])
-        if shared != self._shared or self.rules.follows_ticks:
-            self._shared, self._found = shared, {}
+        shared, told = about_all = frozenset(dealt[SHARED]), self.rules.told(first, now)
+        if about_all != self._about_all or self.rules.clocked:
+            self._about_all, self._found = about_all, {}
         self._found = {key: found for key, found in self._found.items() if key in dealt}
         made: list[Derived] = []
-        late = False
+        changed: list[tuple[Key, frozenset[Fact], frozenset[Derived]]] = []
         for key, own in dealt.items():
             mine, was = frozenset(own), frozenset(before.get(key, ()))
             known = self._found.get(key)
             if known is None or known[0] != mine or (known[1] is not None and known[1] != was):
-                part = mine | shared
-                grounded = self._grounding(key, part, first, now)
-                grounded.assign(part, was)
-                found = grounded.nearest(was)
-                if found.late:
-                    late = True
-                    continue
-                known = self._found[key] = mine, found.answers[0] if found.answers else None
-            if known[1] is None:
+                changed.append((key, mine, was))
+            elif known[1] is None:
                 return Found(())
-            made += known[1]
+            else:
+                made += known[1]
+        late = False
+        until = None if self.limits.seconds is None else monotonic() + self.limits.seconds
+        for place, (key, mine, was) in enumerate(changed):
+            grounded = self._grounding(key, mine | shared, first, now)
+            grounded.assign(mine | shared, was, told)
+            found = grounded.nearest(was, None if until is None else (until - monotonic()) / (len(changed) - place))
+            late = late or found.late
+            if not found.late:
+                answer = found.answers[0] if found.answers else None
+                self._found[key] = mine, answer
+                if answer is None:
+                    return Found(())
+                made += answer
         return Found((), True) if late else Found((frozenset(made),))
 
     def _key(self, fact: Fact) -> Key:
@@ -154,243 +133,22 @@ class AnswerSetSolver:
             for each in (key, WHOLE):
                 self._grounded.pop(each, None)
 
-    def _grounding(self, key: Key, facts: frozenset[Fact], first: int, now: int) -> _Grounding:
-        if self.rules.follows_ticks:
-            return _Grounding(self, sorted(facts, key=_order), first, now)
+    def _grounding(self, key: Key, facts: frozenset[Fact], first: int, now: int) -> Grounding:
+        if self.rules.clocked:
+            return self._new(sorted(facts, key=_order), first, now)
         grounded = self._grounded.pop(key, None)
         if grounded is None:
             keys = () if key == WHOLE else dict.fromkeys((SHARED, key))
             given = [fact for each in keys for fact in self._by_key.get(each, ())]
-            grounded = _Grounding(self, list(self.known) if key == WHOLE else given, first, now)
+            grounded = self._new(list(self.known) if key == WHOLE else given, first, now)
             if len(self._grounded) >= KEPT:
                 del self._grounded[next(iter(self._grounded))]
-        self._grounded[key] = grounded
+        self._grounded[key], grounded.now = grounded, now
         return grounded
+
+    def _new(self, facts: list[Fact], first: int, now: int) -> Grounding:
+        return Grounding(self.rules, self.calculate, self.written, self.limits, facts, first, now)
 
 
 def _order(fact: Fact) -> tuple[int, list[tuple[str, str]]]:
     return fact[0], [(type(each).__name__, str(each)) for each in fact[1]]
-
-
-@dataclass
-class _Grounding:
-    """Rules, grounded with facts of which some are true at a time."""
-
-    solver: AnswerSetSolver
-    given: list[Fact]
-    first: int
-    now: int
-    control: Control = field(init=False)
-
-    def __post_init__(self) -> None:
-        clingo = required()
-        rules = self.solver.rules
-        options = ["--heuristic=Domain", "--forget-on-step=15", "--warn=none"]
-        self.control = clingo.Control(options, logger=lambda *_: None, message_limit=0)
-        self.control.add("base", [], rules.text + self._ticks())
-        self.facts: dict[Fact, int] = {}
-        with self.control.backend() as backend:
-            for number, row in self.given:
-                atom = backend.add_atom(clingo.Function(f"i{number}", [_symbol(each) for each in row]))
-                if rules.follows_ticks:
-                    backend.add_rule([atom])
-                else:
-                    backend.add_external(atom)
-                    self.facts[number, row] = atom
-        self._ground()
-        self._measure(clingo)
-        self.assigned: set[Fact] = set()
-        self.last: set[Derived] = set()
-
-    def _ticks(self) -> str:
-        """The facts that are about the tick."""
-        rules = self.solver.rules
-        found = ["i0."]
-        if rules.clocked:
-            found.append(f"now({self.now}). first({self.first}).")
-        for number, window in enumerate(rules.windows):
-            first, last = window.span(self.first, self.now)
-            found.append(f"w{number}({first}, {last}).")
-            found += [f"n{number}."] if first <= self.now <= last else []
-            found += [f"o{number}."] if first == self.now == last else []
-        return " ".join(found)
-
-    def _ground(self) -> None:
-        calculations = _Calculations(self.solver)
-        try:
-            self.control.ground([("base", [])], context=calculations)
-        except Exception:
-            if calculations.failed is not None:
-                raise calculations.failed from None
-            raise
-
-    def _measure(self, clingo: Any) -> None:
-        """Tell the solver what distance from the last answer set is, and which of equally near ones comes first."""
-        atoms: dict[Derived, int] = {}
-        for number, each in enumerate(self.solver.rules.derived):
-            found = self.control.symbolic_atoms.by_signature(f"d{number}", each.arity + each.timed)
-            for atom in found:
-                values = [_value(argument) for argument in atom.symbol.arguments]
-                tick = values.pop() if each.timed else self.now
-                assert isinstance(tick, int), "ticks are whole numbers"
-                atoms[number, tuple(values), None if tick == self.now else tick] = atom.literal
-        self.atoms = {each: atoms[each] for each in sorted(atoms, key=self.solver.written)}
-        self.was: dict[Derived, int] = {}
-        with self.control.backend() as backend:
-            changed = []
-            for rank, (known, literal) in enumerate(self.atoms.items()):
-                self.was[known] = before = backend.add_atom()
-                backend.add_external(before)
-                changed.append((backend.add_atom(), 1))
-                backend.add_rule([changed[-1][0]], [literal, -before])
-                backend.add_rule([changed[-1][0]], [before, -literal])
-                if rank < RANKED:
-                    place = RANKED - rank
-                    backend.add_heuristic(literal, clingo.backend.HeuristicType.True_, place, place, [])
-            backend.add_minimize(0, changed)
-
-    def assign(self, facts: frozenset[Fact], last: frozenset[Derived]) -> None:
-        if self.facts:
-            for each in self.assigned ^ facts:
-                self.control.assign_external(self.facts[each], each in facts)
-            self.assigned = set(facts)
-        known = {each for each in last if each in self.was}
-        for atom in self.last ^ known:
-            self.control.assign_external(self.was[atom], atom in known)
-        self.last = known
-
-    def nearest(self, last: frozenset[Derived]) -> Found:
-        limits = self.solver.limits
-        if len(self.last) == len(last) and self._is_answer():
-            return Found((last,))
-        found, proved = self._best("opt", limits.conflicts)
-        if found is None and not proved:
-            found, proved = self._best("ignore", None)
-        if found is None:
-            return Found((), not proved)
-        distance = len(found ^ self.last)
-        if distance and proved:
-            least, _ = self._best(f"enum,{distance}", limits.conflicts)
-            found = found if least is None else least
-        return Found((found,))
-
-    def _is_answer(self) -> bool:
-        """Whether the last answer set still is one, which is seen without a search."""
-        settings: Any = self.control.configuration.solve
-        settings.opt_mode, settings.models, settings.solve_limit = "ignore", 1, "umax"
-        wanted = [literal if atom in self.last else -literal for atom, literal in self.atoms.items()]
-        return bool(self.control.solve(assumptions=wanted).satisfiable)
-
-    def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
-        """The last answer set that a search finds, and whether it came to its end."""
-        settings: Any = self.control.configuration.solve
-        settings.opt_mode, settings.models = mode, 0 if mode == "opt" else 1
-        settings.solve_limit = "umax" if conflicts is None else str(conflicts)
-        found: list[frozenset[Derived]] = []
-        result = self._searched(lambda model: found.append(self._read(model)))
-        ended = not result.interrupted and (mode != "opt" or bool(result.exhausted))
-        return (found[-1] if found else None), ended
-
-    def _searched(self, tell: Callable[[Any], None]) -> SolveResult:
-        """Search for answer sets, for so long as the limits allow."""
-        seconds = self.solver.limits.seconds
-        if seconds is None:
-            return self.control.solve(on_model=tell)
-        with self.control.solve(on_model=tell, async_=True) as search:
-            if not search.wait(seconds):
-                search.cancel()
-            result: SolveResult = search.get()
-            return result
-
-    def _read(self, model: Any) -> frozenset[Derived]:
-        return frozenset(each for each, literal in self.atoms.items() if model.is_true(literal))
-
-    def all(self) -> Found:
-        limits = self.solver.limits
-        settings: Any = self.control.configuration.solve
-        settings.opt_mode, settings.models, settings.solve_limit = "ignore", limits.most + 1, "umax"
-        found: list[frozenset[Derived]] = []
-        self.control.solve(on_model=lambda model: found.append(self._read(model)))
-        if len(found) > limits.most:
-            raise CepError(
-                f"there are more than {limits.most} answer streams at tick {self.now}",
-                hint="`--models 1` gives one of them; constraints, `:- a, b.`, leave fewer",
-                code="answers",
-            )
-        return Found(tuple(sorted(found, key=lambda answer: sorted(map(self.solver.written, answer)))))
-
-
-class _Calculations:
-    """What the grounder calls: `@c(number, ..)`."""
-
-    def __init__(self, solver: AnswerSetSolver) -> None:
-        self.solver = solver
-        self.count = 0
-        self.failed: CepError | None = None
-
-    def c(self, number: Symbol, *arguments: Symbol) -> Symbol | list[Symbol]:
-        self.count += 1
-        calculation = self.solver.rules.calculations[number.number]
-        if self.count > self.solver.limits.endless:
-            self.failed = CepError(
-                "this rule goes on without end: it derives what it calculates from again",
-                span=calculation.span,
-                hint="bound it, as in `T < 100`",
-                code="endless",
-            )
-            raise self.failed
-        try:
-            value = self.solver.calculate(number.number, tuple(_value(each) for each in arguments))
-        except CepError as error:
-            self.failed = error
-            raise
-        return [] if value is None else _symbol(value)
-
-
-def required() -> Any:
-    """The solver. CepError: it is not installed."""
-    try:
-        import clingo
-        import clingo.backend
-    except ImportError:
-        raise CepError(
-            "negation goes in circles here, which takes a solver that is not installed",
-            hint="pip install 'semcep[lars]'",
-            code="solver",
-        ) from None
-    return clingo
-
-
-def _symbol(value: Value) -> Symbol:
-    """As `symbol_text` writes it."""
-    from clingo import Function, Number, String
-
-    match value:
-        case bool():
-            return Function("b", [Number(int(value))])
-        case int():
-            return Number(value) if abs(value) < 2**31 else Function("l", [String(str(value))])
-        case float():
-            return _symbol(int(value)) if value.is_integer() else Function("f", [String(repr(value))])
-        case Iri():
-            return Function("r", [String(str(value))])
-        case _:
-            return String(str(value))
-
-
-def _value(symbol: Symbol) -> Value:
-    kind = symbol.type.name
-    if kind == "Number":
-        return symbol.number
-    if kind == "String":
-        return symbol.string
-    inside = symbol.arguments[0]
-    match symbol.name:
-        case "b":
-            return bool(inside.number)
-        case "l":
-            return int(inside.string)
-        case "f":
-            return float(inside.string)
-        case _:
-            return Iri(inside.string)

@@ -34,7 +34,8 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver, Derived, Fact, Row, SolverLimits
+from cep.operators.goals.fluents.answer_set_grounding import Derived, Fact, Row, SolverLimits
+from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver
 from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.lineage import Lineage
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 Line = tuple[int, ...]
 """A row of whole numbers, as the engine has it."""
+Told = tuple[Derived | None, int]
+"""A derived atom and the number of its answer set; without an atom how many there are."""
 BEGUN, SEARCHED = range(2)
 """Of the clock: the first tick of the stream, and the last code up to which all is searched; NOTHING before."""
 
@@ -89,6 +92,8 @@ class AnswerSetGoal(KeyedState):
         self.lines: dict[Fact, Line] = {}
         """The rows of the facts that the solver knows."""
         self.given: set[Line] = set()
+        self.told: dict[Told, Line] = {}
+        """The rows that are given, by what they tell; none of those of a snapshot."""
         self.last: frozenset[Derived] = frozenset()
         self.clock = [NOTHING, NOTHING]
         self.waiting.clear()
@@ -160,17 +165,23 @@ class AnswerSetGoal(KeyedState):
             return
         if found.answers:
             self.last = found.answers[0]
-        given = set(self._lines(found.answers))
+        self.told = dict(self._told(found.answers))
+        given = set(self.told.values())
         yield from ((False, line) for line in sorted(self.given - given))
         yield from ((True, line) for line in sorted(given - self.given))
         self.given = given
 
-    def _lines(self, answers: Sequence[frozenset[Derived]]) -> Iterator[Line]:
-        """The rows of answer sets, and how many there are."""
-        yield (COUNTED, len(answers), 0, *self._encoded(filler_values(self.spec.tables.given_types)))
-        for number, answer in enumerate(answers, 1):
+    def _told(self, answers: Sequence[frozenset[Derived]]) -> Iterator[tuple[Told, Line]]:
+        """The rows of answer sets, and of how many there are. What was given before keeps its row."""
+        count = None, len(answers)
+        yield count, self.told.get(count) or self._count(len(answers))
+        for place, answer in enumerate(answers, 1):
+            number = place if self.spec.every else 0
             for each in answer:
-                yield self._line(each, number if self.spec.every else 0)
+                yield (each, number), self.told.get((each, number)) or self._line(each, number)
+
+    def _count(self, many: int) -> Line:
+        return (COUNTED, many, 0, *self._encoded(filler_values(self.spec.tables.given_types)))
 
     def _line(self, each: Derived, number: int) -> Line:
         predicate, values, tick = each
