@@ -1,7 +1,7 @@
-"""What a bucket on Spark that revises writes for each micro-batch, where little comes and the window is long.
+"""What a bucket on Spark writes for each micro-batch, where little comes and the state is large.
 
 `python -m benchmarks.spark_checkpoint`: bytes for each micro-batch, beside those of the whole state, and how long
-writing it took (CPU), once an hour of events is in the window.
+writing it took (CPU): of a state of 100,000 keys; and where input is revised, once an hour of events is in the window.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from pathlib import Path
 from statistics import mean
 from time import process_time
 
+import numpy as np
 import polars as pl
 
-from cep.core.schema import CHANGE
+from cep.core.schema import ARRIVAL, CHANGE
+from cep.core.values import Ints
 from cep.engine import Engine
+from cep.spark.program import ProgramOptions, ShippedProgram
+from cep.spark.shuffle_blocks import from_outside
+from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
+from cep.spark.state.came import Came
 from cep.spark.ways import Ways, net
 
 PROGRAM = """
@@ -91,6 +97,63 @@ def run(count: int, sensors: int, late: float) -> None:
     )
 
 
+RULES = {
+    "SEQ": "ab(I, X, Y) <- (a(I, X) SEQ b(I, Y)) WITHIN 1 h.",
+    "UNLESS": "quiet(I, X) <- a(I, X) UNLESS b(I, _) WITHIN 1 h.",
+    "sum of the last hour": "s(I, S) <- a(I, X) AGGREGATE S = sum(X) OVER LAST 1 h BY I.",
+}
+KEYS, BATCHES = 100_000, 300
+
+
+def step_of(task: StageTask, program: ShippedProgram, since: int, ids: Ints, version: int) -> None:
+    """A micro-batch of the records of some keys, half of each event, a millisecond apart; the watermark comes to its
+    beginning."""
+    times = since + 1000 * np.arange(len(ids))
+    tables = {
+        event: pl.DataFrame({"start": times[n::2], "end": times[n::2], ARRIVAL: times[n::2], "id": ids[n::2], "x": 1})
+        for n, event in enumerate("ab")
+    }
+    blocks = list(from_outside(program, {event: tables[event] for event in program.inputs}, 0, "days/1.jsonl"))
+    task.step(0, version, blocks, since // 1000, version)
+
+
+def run_large(name: str, rule: str, count: int) -> None:
+    """Micro-batches of so many records, ten seconds apart, beside an hour's 100,000 keys; the state written whole each
+    time, and what came, by turns."""
+    text = f"event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.\n{rule}"
+    program = ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), 1)
+    rng = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as log:
+        tasks = [StageWork(program, 1, at, (), None, BucketStates(at, 1), None).task() for at in (whole, log)]
+        spent, wrote = {whole: 0.0, log: 0.0}, {whole: 0, log: 0}
+        for number in range(BATCHES):
+            ids = rng.permutation(KEYS) if not number else rng.integers(0, KEYS, count)
+            for task in tasks:
+                at = task.states.folder
+                if at == whole:
+                    task.states = _Whole(at, 1)
+                began = process_time()
+                step_of(task, program, HOUR + (100 + 10 * number) * SECOND if number else HOUR, ids, number)
+                if number:
+                    spent[at] += process_time() - began
+                    wrote[at] += Path(at, f"1-0000-{number + 1:08}").stat().st_size
+    each = BATCHES - 1
+    print(
+        f"{count:>5} records, {name}: {wrote[log] / each / 1e3:,.1f} kB written (whole {wrote[whole] / each / 1e3:,.0f}"
+        f" kB), {1e3 * spent[log] / each:.1f} ms of CPU a step (whole {1e3 * spent[whole] / each:.1f} ms)"
+    )
+
+
+class _Whole(BucketStates):
+    """States that are always written whole."""
+
+    def append(self, bucket: int, version: int, came: Came, batch: int) -> bool:
+        return False
+
+
 if __name__ == "__main__":
+    for name, rule in RULES.items():
+        for count in (10, 1000):
+            run_large(name, rule, count)
     for count, sensors, late in ((10, 20, 0), (10, 20, 0.05), (100, 1000, 0), (100, 1000, 0.05)):
         run(count, sensors, late)

@@ -52,7 +52,9 @@ class Notes:
 
 class Query:
     """A query whose operators run here, one after another; now and then workers are lost, and their engines with
-    them."""
+    them (`lost`: how often)."""
+
+    lost = 0.1
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class Query:
         self, found: dict[str, pl.DataFrame], watermark: int, updates: Sequence[ChangeLine] = ()
     ) -> dict[str, pl.DataFrame]:
         """What the sink gets of records as tables, by event."""
-        if self.rng.random() < 0.1:
+        if self.rng.random() < self.lost:
             stage_task._engines.clear()
             ways_task._known.clear()
         blocks = list(from_outside(self.program, found, 0, None)) if found else []

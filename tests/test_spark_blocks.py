@@ -20,6 +20,7 @@ from cep.spark.shuffle_blocks import END
 from cep.spark.source.reading import file_blocks
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
+from cep.spark.state.came import Came
 from connectors.inputs import inputs
 from connectors.writers import json_lines
 
@@ -33,7 +34,7 @@ class Task(StageTask):
         _, engine = stage_task._engines.pop((self.run, self.stage.number, bucket), (0, None))
         return self.first_engine(bucket) if engine is None else engine
 
-    def keep(self, bucket: int, version: int, engine: Engine, batch: int) -> None:
+    def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
         restored = self.program.engine(self.stage.number).restore(engine.snapshot())
         stage_task._engines[self.run, self.stage.number, bucket] = version, restored
 

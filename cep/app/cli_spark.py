@@ -61,6 +61,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     from cep.spark.driver import query as queries
     from cep.spark.driver import session
     from cep.spark.driver.remarks import InputRemarks
+    from cep.spark.settling import settle_on_spark
     from cep.spark.sink import file_sink
     from cep.spark.sink.commit_log import CommitLog
     from cep.spark.sink.compaction import compact
@@ -108,6 +109,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
             lambda: watch.meter.batches,
             options.log,
         )
+        settle_on_spark(spark, query, lambda text: options.log("log", text, "warning"))
     file_sink.finish_batches(output)
     if options.spark.compact is not None:
         compact(output, query.format, request.schemas, Path(options.spark.compact))

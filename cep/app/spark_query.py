@@ -6,7 +6,7 @@ import hashlib
 import os
 import pickle
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from cep.app.durations import duration, refuse, selected
 from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
 from cep.app.terminal import announce_compiling, warn, warnings_of
+from cep.compile import compiled
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
@@ -24,6 +25,7 @@ from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, remove_h
 from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.program import ProgramOptions, ShippedProgram
+from cep.spark.settling import logged, settle
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.table_relay import check_table
@@ -210,6 +212,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
             query.lateness or 0,
             migratable=not (reads.beside or request.engine.beginning),
             unsplit=lambda: _unsplit(request.program),
+            settle=lambda *logs: _settle(request.program, *logs),
         )
     check_writable("--checkpoint", folder)
     _agrees(request, reads, query, state)
@@ -325,6 +328,31 @@ def _unsplit(program: ShippedProgram) -> list[str]:
             except CepError as error:
                 found.append(f"--buckets: stage {stage.number}: {error.message}")
     return found
+
+
+def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
+    """Write the states that a killed run has left as logs whole, by the program that it ran: that has the facts and the
+    knowledge of this one. CepError: it has not."""
+    if some := logged(states, versions):
+        settle(replace(_earlier(now, was, states), grouped=was.grouped), str(states), some)
+
+
+def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path) -> ShippedProgram:
+    """The program of a checkpoint, with the facts and the knowledge of another one. CepError: its own were others."""
+    files = now.options.compiling.files if was.text == now.text else ()
+    compiling = replace(now.options.compiling, policy=was.policy, files=files)
+    running = replace(now.options.running, revise=was.revise, final=was.final)
+    options = replace(now.options, compiling=compiling, running=running)
+    with suppress(CepError):
+        engine = Engine(compiled(was.text, now.name, options.unpacked), running)
+        if engine.program == was.program:
+            return ShippedProgram.of(engine, was.text, now.name, options, was.buckets)
+    raise CepError(
+        f"--checkpoint: a killed run has left what came last in {states}, to be stepped again, and it had other facts, "
+        "knowledge or options",
+        hint="go on as it was begun, with `--once`; then with what is to be now",
+        code="checkpoint",
+    )
 
 
 def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:

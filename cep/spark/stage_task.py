@@ -1,7 +1,8 @@
 """A stage's task in a worker: it steps the engines of its buckets with the shuffle blocks that come, and keeps them.
 
-A bucket's state is its engine's snapshot, a file (`cep.spark.state.bucket_states`), and its version is in the note of
-the micro-batch. Workers keep engines: one of the version that is asked for goes on without its file being read.
+A bucket's state is its engine's snapshot, or what came since, a file each (`cep.spark.state.bucket_states`),
+and its version is in the note of the micro-batch. Workers keep engines: one of the version that is asked for goes on
+without its file being read.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from cep.spark.shuffle_blocks import (
     report_block,
 )
 from cep.spark.state.bucket_states import BucketStates
+from cep.spark.state.came import Came
 from cep.spark.state.migration import StartingPoint
 from cep.spark.stepped import Stepped
 from cep.spark.ways import added, net, withdrawn
@@ -112,6 +114,36 @@ class StageTask:
         0: there is none yet), in the micro-batch of this number."""
         engine = self.engine(bucket, version)
         before = engine.revision_stats, engine.late_rows
+        derived, dead = self.taken(engine, bucket, version, rows, watermark)
+        name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
+        if self.beginning is not None:
+            name += f"-{self.beginning.number}"
+        write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
+        self.keep(bucket, version + 1, engine, batch, Came(rows, watermark))
+        waits = (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST
+        withdrawn = self.withdrawn(derived)
+        report = Report.of(
+            engine,
+            added(derived),
+            stage=self.stage.number,
+            bucket=bucket,
+            late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
+            dead=Counter(one.code for one in dead),
+            revised=self.revised(engine, bucket, *before, sum(withdrawn.values())),
+            withdrawn=withdrawn,
+        )
+        return Stepped(
+            version + 1,
+            watermark + 1 if waits else None,
+            [*from_stage(self.program, self.stage, bucket, derived), report_block(report)],
+            list(for_world(self.program, self.stage, bucket, derived, self.wanted, self.stretch)),
+        )
+
+    def taken(
+        self, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
+        """What the engine of a bucket, in this version, derives of these rows up to the watermark, and what it refuses.
+        Nothing else decides what it holds then."""
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
         stable = max(until - (self.program.window or 0), engine.stable)
         dead, learnt = self.apply_changes(engine, rows, bucket, max(until - self.program.known, stable))
@@ -133,32 +165,9 @@ class StageTask:
             dead += self.refused_rows(engine, tables, bucket, rows)
         if until > engine.watermark or ((tables or learnt) and self.program.window is not None):
             made.append(engine.close() if until > FARTHEST else engine.advance(until))
-        derived = together(made)
-        name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
-        if self.beginning is not None:
-            name += f"-{self.beginning.number}"
-        write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         if not tables:
             engine.forget()
-        self.keep(bucket, version + 1, engine, batch)
-        waits = (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST
-        withdrawn = self.withdrawn(derived)
-        report = Report.of(
-            engine,
-            added(derived),
-            stage=self.stage.number,
-            bucket=bucket,
-            late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
-            dead=Counter(one.code for one in dead),
-            revised=self.revised(engine, bucket, *before, sum(withdrawn.values())),
-            withdrawn=withdrawn,
-        )
-        return Stepped(
-            version + 1,
-            watermark + 1 if waits else None,
-            [*from_stage(self.program, self.stage, bucket, derived), report_block(report)],
-            list(for_world(self.program, self.stage, bucket, derived, self.wanted, self.stretch)),
-        )
+        return together(made), dead
 
     def engine(self, bucket: int, version: int) -> Engine:
         """The bucket's engine as it is in this version."""
@@ -168,9 +177,21 @@ class StageTask:
         if not version:
             return self.first_engine(bucket)
         made = self.program.engine(self.stage.number)
-        return self.states.opened(
-            bucket, version, lambda state, segments: made.restore_segments(state, segments.names, segments.fetch)
+        whole, came = self.states.log(bucket, version)
+        engine = self.states.opened(
+            bucket, whole, lambda state, segments: made.restore_segments(state, segments.names, segments.fetch)
         )
+        for number, one in enumerate(came, whole):
+            self.taken(engine, bucket, number, one.rows, one.watermark)
+        engine.take_counts()  # they were told before
+        return engine
+
+    def settle(self, bucket: int, version: int) -> None:
+        """Write the state of a bucket whole, if this version of it is not. CepError: see `engine`."""
+        if self.states.log(bucket, version)[1]:
+            engine = self.engine(bucket, version)
+            self.states.settle(bucket, version, engine.snapshot())
+            _engines[self.run, self.stage.number, bucket] = version, engine
 
     def first_engine(self, bucket: int) -> Engine:
         """The engine that a bucket begins with; of other buckets, what they had of its keys."""
@@ -222,8 +243,11 @@ class StageTask:
         ways.forget(stable)
         return {event: table for event, table in taken.items() if table.height}
 
-    def keep(self, bucket: int, version: int, engine: Engine, batch: int) -> None:
-        self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
+    def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
+        """Keep the engine of a bucket in a version, and write its state, or what came since the one before: where
+        input is revised, what stays the same is known by its segments."""
+        if engine.revises or not self.states.append(bucket, version, came, batch):
+            self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
         if self.several:
             self.ways.keep(bucket, version, batch)
         _engines[self.run, self.stage.number, bucket] = version, engine

@@ -1,6 +1,7 @@
 """The states of buckets as files beside Spark's checkpoint; which version counts is in a note (`batch_notes.py`).
 
-What stays as it is from one version to the next is written once (`segment_files.py`).
+What stays as it is from one version to the next is written once (`segment_files.py`). A version need not be whole: it
+may say what came since the one before (`came.py`).
 
 A file is on disk before the note is that names its version, so what a note names exists, also after a cut of power. A
 repeated task writes the same file. Spark goes back by two micro-batches at most, in each of which a bucket makes one
@@ -11,6 +12,7 @@ and with its hash, which depends on the names of the file and the checkpoint.
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.spark.disk import BACK, damaged_file, put, remove_hidden, writing_to
+from cep.spark.state.came import HEAD, Came, LogPlace
 from cep.spark.state.segment_files import PREFIX, Segments, missing_file
 
 if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
@@ -34,7 +37,8 @@ _BATCH = 8  # bytes of the number of a micro-batch
 _BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
-"""Versions of a bucket that stay: one for Spark to go back to, one more where Spark's last log is removed."""
+"""Versions of a bucket that stay, with those that they lie on: one for Spark to go back to, one more where Spark's last
+log is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class BucketStates:
             raise CepError(f"--checkpoint: {path}: {error.message}", hint=BACK, code="checkpoint") from None
 
     def write(self, bucket: int, version: int, state: bytes | SegmentedState, batch: int) -> None:
-        """Write the state after a micro-batch, and remove the version that is too old. CepError: it fails."""
+        """Write the state after a micro-batch, and remove the versions that are too old. CepError: it fails."""
         with writing_to("--checkpoint", Path(self.folder)):
             path, content = self._path(bucket, version), state
             kept: frozenset[str] = frozenset()
@@ -69,23 +73,59 @@ class BucketStates:
                 before = _segments(self._path(bucket, version - 1)) or Segments(path.parent)
                 segments = before.next(state_name(self.stage, bucket), version, content)
                 content, kept = segments.before(content.head), frozenset(segments.sizes)
-            put(
-                path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(content), of=of_run(path)) + content
-            )
-            self._drop(bucket, version - KEPT, kept)
+            _put(path, content, batch)
+            self._drop_old(bucket, version - KEPT + 1, kept)
 
-    def _drop(self, bucket: int, version: int, kept: frozenset[str]) -> None:
-        """Remove a version, and those files of its segments that later ones, of which the last has these `kept`, do not
-        use."""
+    def append(self, bucket: int, version: int, came: Came, batch: int) -> bool:
+        """Write instead what came since the version before, if the log has room for it; gives whether it has.
+        CepError: it fails."""
         path = self._path(bucket, version)
-        gone = _segments(path)
-        if gone is not None and gone.sizes:
-            later = [_segments(self._path(bucket, version + each)) for each in range(1, KEPT)]
-            if None not in later:
-                used = kept.union(*(each.sizes for each in later if each is not None))
-                for file in sorted(gone.sizes.keys() - used):
-                    (path.parent / file).unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
+        before = log_place(self._path(bucket, version - 1))
+        content = None if before is None else came.packed(before, version)
+        if content is None:
+            return False
+        with writing_to("--checkpoint", path.parent):
+            _put(path, content, batch)
+            self._drop_old(bucket, version - KEPT + 1, frozenset())
+        return True
+
+    def log(self, bucket: int, version: int) -> tuple[int, list[Came]]:
+        """The whole version that one lies on, and what came since. CepError: something is missing or damaged."""
+        found: list[Came] = []
+        for number in range(version, 0, -1):
+            path = self._path(bucket, number)
+            place = log_place(path)
+            if place is not None and place.whole == number:
+                return number, found[::-1]
+            content = _read(path)
+            try:
+                found.append(Came.of(content, self.stage, bucket))
+            except (ValueError, LookupError, TypeError, struct.error):
+                raise damaged_file(path) from None
+        raise missing_file(self._path(bucket, 0))
+
+    def settle(self, bucket: int, version: int, state: bytes) -> None:
+        """Write a version whole that is in the log. CepError: it fails."""
+        path = self._path(bucket, version)
+        with writing_to("--checkpoint", path.parent):
+            _put(path, state, batch_of(path))
+
+    def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
+        """Remove the versions before the oldest that stays, if it lies on none of them, and those files of their
+        segments that later ones, of which the last has these `kept`, do not use."""
+        place = log_place(self._path(bucket, oldest))
+        for number in range(oldest if place is None else min(oldest, place.whole), 1, -1):
+            path = self._path(bucket, number - 1)
+            if not path.exists():
+                return
+            gone = _segments(path)
+            if gone is not None and gone.sizes:
+                later = [_segments(self._path(bucket, number - 1 + each)) for each in range(1, KEPT)]
+                if None not in later:
+                    used = kept.union(*(each.sizes for each in later if each is not None))
+                    for file in sorted(gone.sizes.keys() - used):
+                        (path.parent / file).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
     def newest(self, bucket: int, version: int) -> bool:
         """Whether a version exists and is the newest."""
@@ -131,6 +171,31 @@ def parted_state(path: Path) -> tuple[bytes, Segments]:
     except (ValueError, LookupError, TypeError):
         raise damaged_file(path) from None
     return state.read(), segments
+
+
+def _put(path: Path, content: bytes, batch: int) -> None:
+    head = checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(content), of=of_run(path))
+    put(path, head + content)
+
+
+def log_place(path: Path) -> LogPlace | None:
+    """Where a version is in the log of its bucket; None: it is missing, or no such file."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(_BEFORE + HEAD)
+        content = begins[_BEFORE if checksum.is_sealed(begins) else _BATCH :]
+        return LogPlace.of(content, path.stat().st_size, int(path.name.rpartition("-")[2]))
+    except (FileNotFoundError, struct.error):
+        return None
+
+
+def batch_of(path: Path) -> int:
+    """The micro-batch that made a version. CepError: it is missing or damaged."""
+    try:
+        with path.open("rb") as file:
+            return int.from_bytes(_known(path, file.read(_BEFORE))[:_BATCH], "little")
+    except FileNotFoundError:
+        raise missing_file(path) from None
 
 
 def _segments(path: Path) -> Segments | None:
@@ -189,9 +254,7 @@ def newest_versions(folder: Path, last: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in folder.glob("[0-9]*-*-*"):
         bucket, _, version = path.name.rpartition("-")
-        with path.open("rb") as file:
-            batch = _known(path, file.read(_BEFORE))[:_BATCH]
-        if int.from_bytes(batch, "little") <= last:
+        if batch_of(path) <= last:
             found[bucket] = max(found.get(bucket, 0), int(version))
     return dict(sorted(found.items()))
 
@@ -199,14 +262,18 @@ def newest_versions(folder: Path, last: int) -> dict[str, int]:
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed tasks have left in the folder of states. Not while tasks run."""
     remove_hidden(folder)
-    last: dict[str, int] = {}
+    last, first = dict[str, int](), dict[str, int]()
     found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("[0-9]*-*-*"))]
     for _, bucket, _, version in found:
         last[bucket] = int(version)
+    for path, bucket, _, version in found:
+        if int(version) > last[bucket] - KEPT:
+            place = log_place(path)
+            first[bucket] = min(first.get(bucket, int(version)), int(version) if place is None else place.whole)
     used: set[str] = set()
     known = True
     for path, bucket, _, version in found:
-        if int(version) <= last[bucket] - KEPT:
+        if int(version) < first[bucket]:
             path.unlink()
             continue
         segments = _segments(path)

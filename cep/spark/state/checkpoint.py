@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -27,7 +28,7 @@ from cep.spark.disk import (
     writing_to,
 )
 from cep.spark.sink.file_sink import finish_batches
-from cep.spark.state.migration import FIRST, Generation, Migration, StateLayout, migrated, next_generation
+from cep.spark.state.migration import FIRST, Generation, Migration, Settle, StateLayout, migrated, next_generation
 
 SECOND = 1_000_000  # microseconds
 
@@ -89,10 +90,12 @@ def claim(
     lateness: int = 0,
     migratable: bool = True,
     unsplit: Callable[[], Sequence[str]] = tuple,
+    settle: Callable[[CheckpointInfo, Path, Mapping[str, int]], None] = lambda *_: None,
 ) -> tuple[CheckpointInfo, Migration | None]:
     """Make the checkpoint this program's, or see that it is; gives what it is then, and what was carried over if
     anything was. A checkpoint in which nothing was begun belongs to no program. `lateness` in microseconds;
-    `migratable`: `--migrate` is possible here; `unsplit`: why states cannot go to other buckets. To another number of
+    `migratable`: `--migrate` is possible here; `unsplit`: why states cannot go to other buckets; `settle` writes
+    states of what the checkpoint was before whole, which may be a log. To another number of
     them they go without `--migrate`, but in a run that revises, where what was given before would become final.
     CepError: it belongs to another program; says what differs, or what cannot be carried over."""
     file = folder / CHECKPOINT
@@ -109,7 +112,9 @@ def claim(
             return before, None  # nothing more comes
         if not (migrate or resized):
             raise _another(folder, before, now, migratable)
-        return _migrated(folder, before, now, lateness, unsplit() if before.buckets != now.buckets else ())
+        return _migrated(
+            folder, before, now, lateness, unsplit() if before.buckets != now.buckets else (), partial(settle, before)
+        )
     vacant(folder, now.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (FILES, CHANGES):  # of a first run that began nothing
@@ -146,12 +151,12 @@ def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratab
 
 
 def _migrated(
-    folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int, unsplit: Sequence[str]
+    folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int, unsplit: Sequence[str], settle: Settle
 ) -> tuple[CheckpointInfo, Migration]:
     """The checkpoint migrated to another program, whose generation begins where the one before ended."""
     output = Path(before.output)
     was = before.buckets, before.grouped
-    generation = next_generation(folder, before.generation, before.laid, *was, output, lateness)
+    generation = next_generation(folder, before.generation, before.laid, *was, output, lateness, settle)
     start = generation.start
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():

@@ -11,7 +11,7 @@ state over, and sends the watermark and what waits for it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,6 +166,10 @@ FIRST = Generation()
 """The generation of a checkpoint that was never migrated."""
 
 
+Settle = Callable[[Path, Mapping[str, int]], None]
+"""Write states in a folder whole, of these versions by the names of their buckets, which may be a log."""
+
+
 def next_generation(
     checkpoint: Path,
     before: Generation,
@@ -174,10 +178,11 @@ def next_generation(
     grouped: bool,
     output: Path,
     lateness: int,
+    settle: Settle,
 ) -> Generation:
     """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `grouped`, `output`: of the
-    program until now; `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input
-    has ended."""
+    program until now; `lateness` in microseconds; `settle` writes states whole. Not while a query runs. CepError:
+    nothing can follow, since the input has ended, or as `settle` raises it."""
     from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
@@ -202,6 +207,7 @@ def next_generation(
     notes = BatchNotes(folder, earlier=spark_files.put_aside_state(spark))
     every, stages = notes.after(last).versions, len(laid.stages)
     versions = {name: version for name, version in every.items() if int(name.partition("-")[0]) <= stages}  # of engines
+    settle(folder, versions)
     heads = {name: bucket_states.state_header(folder / f"{name}-{version:08}") for name, version in versions.items()}
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
     time = BEGINNING if latest is None else int(heads[latest]["watermark"])
