@@ -9,12 +9,16 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cep.core import tiers
 from cep.core.room import CHECKED
 from tests import kernels, long
 
@@ -74,6 +78,27 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     compile a kernel; in the checked run they do not."""
     affinity = getattr(os, "sched_getaffinity", None)
     return (len(affinity(0)) if affinity else os.cpu_count() or 1) + (not CHECKED)
+
+
+@pytest.fixture
+def kernels_in_python(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless all long tests run, Python runs the kernels, or those of `make checked` do: for tests of kernels that take
+    longer to compile than all of these tests take."""
+    if pytestconfig.getoption("long") != "all":
+        monkeypatch.setattr(tiers, "MODE", tiers.MODE or "python")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each process of several begins elsewhere to import the tests: pytest rewrites and compiles their modules, which
+    takes longer than all else before the first test, and what one has done the others load."""
+    number, count = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:], os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    named = [Path(session.config.invocation_params.dir, argument.split("::")[0]) for argument in session.config.args]
+    files = sorted({file for one in named for file in (one.glob("test_*.py") if one.is_dir() else [one])})
+    first = len(files) * int(number) // int(count)
+    for file in (*files[first:], *files[:first]) if first else ():
+        with suppress(Exception):  # it is imported again, and said
+            import_module(f"tests.{file.stem}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

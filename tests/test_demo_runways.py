@@ -18,6 +18,8 @@ from demos.run import weather
 from demos.runways import demo, picture
 from knowledge.graph import Knowledge
 
+pytestmark = pytest.mark.xdist_group("runways")  # the demo runs once
+
 HOUR = 3_600
 HEADINGS = {"EWR": (26, 96, 206, 276), "JFK": (31, 121, 211, 301), "LGA": (32, 122, 212, 302)}
 NAMES = {"EWR": ("04", "11", "22", "29"), "JFK": ("04", "13", "22", "31"), "LGA": ("04", "13", "22", "31")}

@@ -266,11 +266,11 @@ def test_attributes_have_formats_of_their_own_and_the_zone_of_the_time(tmp_path:
 
 
 def test_many_times_at_once_are_those_of_each() -> None:
-    clocks = pl.datetime_range(datetime(2020, 1, 1), datetime(2026, 1, 1), "1h37m", eager=True)
+    clocks = pl.datetime_range(datetime(2020, 1, 1), datetime(2026, 1, 1), "13h37m", eager=True)
     texts = clocks.dt.strftime("%Y-%m-%d %H:%M")
     for zone in ZONES:
         format = TimeFormat("%Y-%m-%d %H:%M", None, zone)
         found, states = ticks(text_cells(texts), 0, True, format)
-        for row in range(0, len(texts), 997):
+        for row in range(0, len(texts), 97):
             assert (int(found[row]) if states[row] == GOOD else None) == judged(texts[row], format)
-        assert np.count_nonzero(states != GOOD) < 100
+        assert np.count_nonzero(states != GOOD) < 10

@@ -99,19 +99,31 @@ def test_records_are_corrected_and_withdrawn_also_after_a_crash(tmp_path: Path) 
     assert second.end(signal.SIGTERM) == 0
     reasons = [json.loads(line)["reason"] for line in dead.read_text().splitlines()]
     assert "withdraws a record that is not there" in reasons and len(reasons) == 3
+
+
+@pytest.mark.long
+def test_what_is_changed_begins_anew_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text(KEYED)
+    arguments = [str(tmp_path / "rules.cep"), "--input", "-", "--idle", "never", "--state", str(tmp_path / "state")]
+    revising = ["--revise", "30min", "--keep-history"]
+    first = Server(*arguments, *revising)
+    say(first, 0, 7.5)
+    assert first.rows(WARM, 1) == [["7.5"]]
+    say(first, 50, 1.0)
+    assert first.end(signal.SIGTERM) == 0
     (tmp_path / "rules.cep").write_text(KEYED.replace("T > 7", "T > 6"))
+    second = Server(*arguments, *revising)
+    (told,) = (line["text"] for line in second.logged if line["event"] == "begins_anew")
+    assert "the program has changed, and with --revise nothing that is begun can go on in another" in told
+    say(second, 50, **{"@change": "withdraw"})
+    say(second, 55, 6.5)
+    assert second.rows(WARM, 2) == [["6.5"], ["7.5"]], "what was derived stays"
+    second.look("/api/state", lambda state: state["numbers"]["dead"] == 1)
+    assert second.end(signal.SIGTERM) == 0
     third = Server(*arguments)
-    (told_of,) = (line["text"] for line in third.logged if line["event"] == "begins_anew")
-    assert "the program has changed, and with --revise nothing that is begun can go on in another" in told_of
-    say(third, 50, **{"@change": "withdraw"})
-    say(third, 55, 6.5)
-    assert third.rows(WARM, 2) == [["6.5"], ["7.5"]], "what was derived stays"
-    third.look("/api/state", lambda state: state["numbers"]["dead"] == 1)
+    assert any(line["event"] == "begins_anew" for line in third.logged), "it says that it begins anew"
+    assert third.rows(WARM) == [["6.5"], ["7.5"]]
     assert third.end(signal.SIGTERM) == 0
-    fourth = Server(*[each for each in arguments if each not in ("--revise", "30min", "--keep-history")])
-    assert any(line["event"] == "begins_anew" for line in fourth.logged), "it says that it begins anew"
-    assert fourth.rows(WARM) == [["6.5"], ["7.5"]]
-    assert fourth.end(signal.SIGTERM) == 0
 
 
 def _alerts(url: str) -> set[str]:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
+from cep.core.room import CHECKED
 from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.engine import Engine, detect
@@ -29,6 +30,8 @@ from cep.rules.window_forms import DAY, MONDAY, WEEK, Over
 from tests.long import examples
 from tests.program_maker import SECOND
 from tests.reference_windows import changes, local_window
+
+pytestmark = pytest.mark.usefixtures("kernels_in_python")
 
 HOUR = 3600 * SECOND
 ZONES = (
@@ -98,7 +101,7 @@ def test_a_tree_of_values_has_them_in_order(drift: int, frequency: bool, seed: i
 
 
 def test_what_leaves_a_tree_of_values_is_room_for_others() -> None:
-    count, turns = 5000, 40
+    count, turns = 5000, 40 if CHECKED else 8
     nodes = np.empty((2000, NODE), np.int64)
     shared = np.array([0, -1, *[0] * (SHARED - 2)], np.int64)
     roots = [-1, -1]
