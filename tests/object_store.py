@@ -1,12 +1,14 @@
-"""A server that speaks the protocol of S3, with buckets of its own for a test; and what is in them."""
+"""A server that speaks the protocol of S3, which holds nothing when a test begins; and what is in its buckets."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import boto3
 import httpx
@@ -51,18 +53,21 @@ class Bucket:
         return len(self._client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()))
 
 
-@contextmanager
-def served() -> Iterator[Bucket]:
-    """A bucket, as long as the block runs. The server is a process of its own: a library that waits for it may hold
-    the interpreter of this one."""
+@cache
+def server() -> int:
+    """The port of the server, which takes a second to start, and ends with this process. It is a process of its own: a
+    library that waits for it may hold the interpreter of this one."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            until(lambda: answers(port), "the server of buckets")
-            yield Bucket(port)
-        finally:
-            server.kill()
+    atexit.register(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).kill)
+    until(lambda: answers(port), "the server of buckets")
+    return port
+
+
+def served() -> Bucket:
+    """An empty bucket; all that there was before is gone."""
+    httpx.post(f"http://127.0.0.1:{server()}/moto-api/reset").raise_for_status()
+    return Bucket(server())
 
 
 def answers(port: int) -> bool:
@@ -77,7 +82,8 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """The same, which this process finds."""
     from cep.core.storage import files
 
-    with served() as bucket, monkeypatch.context() as patched:
+    bucket = served()
+    with monkeypatch.context() as patched:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patched.delenv(name)
         for name, value in bucket.env.items():
