@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +15,7 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.storage import files
-from cep.core.storage.failures import StorageError
+from cep.core.storage.failures import StorageError, explained
 from cep.core.storage.urls import is_url, local_path, near_scheme, url
 from connectors.inputs import inputs
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
@@ -101,6 +102,19 @@ def test_errors_say_what_is_wrong(bucket: Bucket, monkeypatch: pytest.MonkeyPatc
     assert away.errno == errno.EIO and away.strerror == "http://127.0.0.1:1 cannot be reached"
 
 
+def test_a_server_that_is_not_there_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google's file system would try for a quarter of an hour."""
+    assert files._PATIENCE.total_seconds() <= 60
+    monkeypatch.setattr(files, "_PATIENCE", timedelta(milliseconds=100))
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+    files.forget()
+    with pytest.raises(StorageError, match=r"127\.0\.0\.1:1 cannot be reached"):
+        files.read("gs://bucket/none")
+    files.forget()
+    found = explained(OSError("Could not create a OAuth2 access token: Could not resolve hostname"), url("gs://b/k"))
+    assert found.strerror == "there are no credentials" and "GOOGLE_APPLICATION_CREDENTIALS" in str(found.hint)
+
+
 @pytest.mark.parametrize(
     ("text", "number", "reason"),
     [
@@ -113,8 +127,6 @@ def test_errors_say_what_is_wrong(bucket: Bucket, monkeypatch: pytest.MonkeyPatc
 def test_what_libraries_say_in_words(
     text: str, number: int, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from cep.core.storage.failures import explained
-
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     found = explained(OSError(text), url("s3://bucket/key"))
     assert found.errno == number and found.strerror.startswith(reason)
@@ -137,7 +149,7 @@ def test_inputs_and_the_output_at_addresses(bucket: Bucket) -> None:
         chosen = [part for one in given for part in ("--input", one)]
         done = cep("run", "fire.cep", *chosen, "--output", "s3://bucket/out/fires.jsonl")
         assert done.exit_code == 0, done.output
-        assert "s3://bucket/out/fires.jsonl is put there, whole, when the run ends" in done.output
+        assert "s3://bucket/out/fires.jsonl is written whole, when the run ends" in done.output
         assert events(bucket.get("out/fires.jsonl").decode()) == [FIRE]
     assert bucket.keys("out") == ["out/fires.jsonl"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import deltalake
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from cep.core.errors import CepError
@@ -135,6 +136,23 @@ def test_two_runs_of_one_name_add_once() -> None:
             commit_properties=deltalake.CommitProperties(app_transactions=[deltalake.Transaction("semcep:x", 1)]),
         )
     assert len(rows("delta:fires")) == 2
+
+
+def test_a_place_that_has_no_room_for_the_rows_is_refused_before_the_run() -> None:
+    """A file, a folder of others, and a table whose columns have other types: nothing is made to fit."""
+    Path("notes.txt").write_text("")
+    Path("others").mkdir()
+    Path("others/notes.txt").write_text("")
+    deltalake.write_deltalake("typed", pa.table({"start": ["yesterday"]}))
+    for output, said in (
+        ("delta:notes.txt", "this is a file\nhint: a Delta table is a folder"),
+        ("delta:others", "the folder holds files, and is no Delta table"),
+        ("delta:typed?append=a", "`start` is string in the table, and time here"),
+    ):
+        done = cep("run", "fire.cep", "--input", "events.jsonl", "--output", output)
+        assert done.exit_code == 2 and said in done.output and "dead" not in done.output, done.output
+    assert rows("delta:typed") == [{"start": "yesterday"}]
+    assert cep("run", "fire.cep", "--input", "events.jsonl", "--output", "delta:typed").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def _sourced(options: RunOptions) -> _Sourced:
         for one in filter(acknowledged, found):
             hint = "a file on a disk, or a topic, is written as it goes; so is a folder with `--on spark`"
             raise refuse(f"--output {options.sink.output}: it is put there at the end, and {one.path} has none", hint)
-        options.log("output", f"{options.sink.output} is put there, whole, when the run ends", "info")
+        options.log("output", f"{options.sink.output} is written whole, when the run ends", "info")
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")

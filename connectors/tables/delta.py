@@ -32,6 +32,46 @@ def table(name: TableName) -> DeltaTable | None:
         return DeltaTable(name.place, storage_options=options)
 
 
+def check(name: TableName, schema: pa.Schema) -> None:
+    """CepError: rows of this schema cannot be written there: the place is something else, or has columns of other
+    types."""
+    there = table_at(name)
+    if there is not None and name.append is not None:
+        _fitting(name, there, schema)
+
+
+def table_at(name: TableName) -> DeltaTable | None:
+    """The table, where one is or may come to be. CepError: the place is something else, or it cannot be read."""
+    if not is_url(name.place) and os.path.exists(name.place):
+        if not os.path.isdir(name.place):
+            raise name.refused("this is a file", "a Delta table is a folder: `delta:folder`")
+        if not os.path.isdir(os.path.join(name.place, "_delta_log")) and os.listdir(name.place):
+            raise name.refused("the folder holds files, and is no Delta table", "name one that is empty, or not there")
+    return table(name)
+
+
+def _fitting(name: TableName, there: DeltaTable, schema: pa.Schema) -> None:
+    """CepError: what is to be added has columns of other types than the table: the library would make what it can of
+    their values, 1.0 of true."""
+    known = {field.name: field.type for field in pa.schema(there.schema().to_arrow())}
+    for field in schema:
+        old = known.get(field.name, field.type)
+        if _kind(old) != _kind(field.type) and (_kind(field.type), _kind(old)) != ("int", "float"):
+            hint = "another table; or without `append`, which puts the rows in place of those that are there"
+            raise name.refused(f"`{field.name}` is {_kind(old)} in the table, and {_kind(field.type)} here", hint)
+
+
+def _kind(type: pa.DataType) -> str:
+    """What values are, however they are stored."""
+    if pa.types.is_dictionary(type):
+        return _kind(type.value_type)
+    if pa.types.is_timestamp(type):
+        return "time" if type.tz else "time without an offset"
+    kinds = {"int": pa.types.is_integer, "float": pa.types.is_floating}
+    kind = next((name for name, is_one in kinds.items() if is_one(type)), None)
+    return kind or str(type).removeprefix("large_").removesuffix("_view")
+
+
 def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
     """Whether what is to be added under the name was added, of several in a row up to this number."""
     if there is None or name.append is None:
@@ -50,6 +90,8 @@ def write(name: TableName, rows: pa.RecordBatchReader, number: int = 1) -> None:
     there = table(name)
     if added(name, there, number):
         raise name.added_meanwhile()
+    if there is not None and name.append is not None:
+        _fitting(name, there, rows.schema)
     if there is None and not is_url(name.place):
         with _explaining(name):
             os.makedirs(name.place, exist_ok=True)
@@ -87,6 +129,7 @@ def _options(place: str) -> dict[str, str] | None:
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
     """What the library refuses while the block runs is a CepError."""
+    os.environ.setdefault("RUST_LOG", "error")  # else it says on standard error where it looks for credentials
     try:
         from deltalake.exceptions import DeltaError
     except ModuleNotFoundError as error:

@@ -40,7 +40,6 @@ class TableWriter:
     def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
         """CepError: it names no table, or one that cannot be read."""
         self.name: TableName = table_name(text)
-        delta.table(self.name) if self.name.kind == "delta" else iceberg.table(self.name)
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)
         self.whole = True
@@ -51,6 +50,7 @@ class TableWriter:
             self._schema = self._schema.insert(0, pa.field(TYPE, pa.string()))
         if inputs is not None:
             self._schema = self._schema.append(pa.field(BECAUSE, pa.string()))
+        delta.check(self.name, self._schema) if self.name.kind == "delta" else iceberg.table(self.name)
         self._file = tempfile.TemporaryFile(prefix="semcep-")  # noqa: SIM115
         self._rows = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         self._schemas = schemas

@@ -33,7 +33,7 @@ _REGION = re.compile(
     r"PERMANENT_REDIRECT|PermanentRedirect|HTTP status 301|AuthorizationHeaderMalformed", re.IGNORECASE
 )
 _UNREACHED = re.compile(
-    r"NETWORK_CONNECTION|curlCode|Couldn't (connect|resolve)|could not resolve|connection (refused|reset|timed out)"
+    r"NETWORK_CONNECTION|curlCode|could(n't| not) (connect|resolve)|connection (refused|reset|timed out)"
     r"|timed? ?out|UnknownHostException",
     re.IGNORECASE,
 )
@@ -71,6 +71,8 @@ def explained(error: Exception, at: Url) -> StorageError:
         return StorageError(errno.EIO, "HDFS needs Hadoop's library libhdfs, which is not found", str(at), hint)
     if _REGION.search(text):
         return StorageError(errno.EIO, "the bucket is in another region", str(at), "AWS_REGION=eu-central-1 names it")
+    if "OAuth2 access token" in text:  # Google's; why it has none is said behind it
+        return StorageError(errno.EACCES, "there are no credentials", str(at), _LOGIN[at.kind])
     if _UNREACHED.search(text):
         return StorageError(errno.EIO, f"{_server(at)} cannot be reached", str(at), _REACHED[at.kind])
     if _DENIED.search(text):

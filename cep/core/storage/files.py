@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, BinaryIO
 
@@ -196,6 +197,10 @@ def filesystem(at: Url) -> Any:
     return _filesystem(at.kind, at.place if at.kind in ("abfs", "hdfs") else "", os.getpid())
 
 
+_PATIENCE = timedelta(seconds=30)
+"""For how long Google's file system tries again, also to get credentials where there are none: else for 15 minutes."""
+
+
 @lru_cache(maxsize=16)
 def _filesystem(kind: str, place: str, process: int) -> Any:
     """`process`: connections do not outlive a fork."""
@@ -215,8 +220,10 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
         emulator = os.environ.get("STORAGE_EMULATOR_HOST")
         if emulator:
             scheme, _, host = emulator.rpartition("://")
-            return fs.GcsFileSystem(anonymous=True, endpoint_override=host, scheme=scheme or "http")
-        return fs.GcsFileSystem()
+            return fs.GcsFileSystem(
+                anonymous=True, endpoint_override=host, scheme=scheme or "http", retry_time_limit=_PATIENCE
+            )
+        return fs.GcsFileSystem(retry_time_limit=_PATIENCE)
     if kind == "abfs":
         account = place.partition("@")[2].partition(".")[0]
         return fs.AzureFileSystem(account, os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"))

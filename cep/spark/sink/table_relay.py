@@ -97,7 +97,7 @@ def check_table(name: TableName) -> None:
         raise name.refused("on Spark it is not written", "a Delta table: `delta:folder`")
     if name.append is not None:
         raise name.refused("on Spark rows are added, those of each micro-batch once", "without `append`")
-    delta.table(name)
+    delta.table_at(name)
 
 
 def _rows(folder: Path, files: Sequence[Path]) -> pa.RecordBatchReader:
