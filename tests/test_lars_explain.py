@@ -163,3 +163,42 @@ def test_answers_are_what_their_reducts_derive(seed: int) -> None:
             for place, (_, step) in enumerate(found.items()):
                 needs = {each.key for _, atoms in step.body.found for each in atoms if each.predicate in reducts.solved}
                 assert needs <= {*order[:place]}, (number, tick, text)
+
+
+PUT = """\
+event a(x: int). event b(x: int).
+r(X) at S :- a(X) at T in [3], S = T + 2.
+p(X) at T :- a(X) at T in [3], not q(X) at T in [3].
+q(X) at T :- b(X) at T in [3], not p(X) at T in [3].
+"""
+PUT_INPUT = "".join(
+    json.dumps({"type": name, "time": time, "x": value}) + "\n"
+    for name, time, value in (("a", 1, 1), ("b", 1, 1), ("a", 4, 2))
+)
+
+
+def test_an_atom_put_at_a_tick_is_asked_as_it_is_written() -> None:
+    def told(*asked: str) -> str:
+        return explained(*asked, program=PUT, records=PUT_INPUT)
+
+    by_rule = told("r(1) at 3")
+    assert by_rule.startswith("r at(1, 3) over [1, 5)\n") and "      a(1) at 1  in.jsonl:1\n" in by_rule
+    assert told("r at(1, 3)") == told("r at 3") == by_rule
+    assert told("r(2) at").startswith("r at(2, 6) over [4, 8)\n")
+    assert "1 earlier event of this kind" in told("r at")
+    solved = told("p(1) at 1", "--at", "2")
+    assert "in the answer at 2 by line 3:  p(X) at T" in solved and "    not q(1) at 1 in [3]\n" in solved
+    assert told("--not", "r(2) at 6", "--at", "3").endswith("the next after: a(2) at 4\n")
+
+
+def test_a_question_about_a_tick_that_cannot_be() -> None:
+    for asked, message in (
+        ("s at 3", "there is no event or fluent `s at`"),
+        ("r(1) at 3 4", "`3 4` is no tick"),
+        ("r(1, 2) at 3", "`r at` has 1 argument before its tick"),
+        ("r(1, 2, 3) at 3", "`r at` has 2 arguments, here 3"),
+    ):
+        Path("p.lars").write_text(PUT)
+        Path("in.jsonl").write_text(PUT_INPUT)
+        told = cep("explain", "p.lars", asked, "-i", "in.jsonl")
+        assert told.exit_code == 2 and message in told.stderr, told.stderr

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cep.core.errors import CepError
+from cep.core.fluents import beside
 from cep.core.literals import SECOND, read_instant
 from cep.core.suggest import did_you_mean
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.explain.occurrences import Memory, Occurrence
+from cep.language.dialects.lars.relations import at_ticks
 from cep.language.question import AskedEvent, asked_event
 from cep.rules.terms import Call, Constant, Expression, Variable
 
@@ -43,6 +45,7 @@ def read_question(text: str, engine: Engine, at: str | None = None) -> EventQues
     """
     since, until = (BEGINNING, END) if at is None else interval(at)
     pattern: AskedEvent = asked_event(text, engine.written.prefixes)
+    pattern = replace(pattern, name=at_ticks(pattern.name)) if pattern.at else pattern
     schema = engine.plan.schemas.get(pattern.name)
     if schema is None or pattern.name not in {**engine.inputs, **engine.outputs}:
         names = [*engine.outputs, *engine.inputs]
@@ -71,6 +74,13 @@ def read_question(text: str, engine: Engine, at: str | None = None) -> EventQues
         given = dict(enumerate(pattern.arguments))  # those that are written are the first
     else:
         given = dict(enumerate(pattern.arguments))
+    if pattern.tick is not None:
+        place = max(place for place, name in enumerate(names) if name == beside("at", names[:place]))
+        if place in given:
+            raise CepError(
+                f"`{pattern.name}` has {place} argument{'s' * (place != 1)} before its tick", hint=shape, code="option"
+            )
+        given[place] = pattern.tick
     if valued and pattern.value is not None:
         given[len(schema.attributes) - 1] = pattern.value
     fixed: dict[int, Value] = {}
