@@ -15,8 +15,8 @@ from cep.rules.terms import Expression
 
 @dataclass(frozen=True, slots=True)
 class AskedEvent:
-    """Its name, its arguments, and the names of these where they have some; of a fluent its value. `at`: it is an atom at
-    a tick, which may be written, too."""
+    """Its name, its arguments, and the names of these where they have some; of a fluent its value. `at`: it is an atom
+    at a tick, which may be written, too."""
 
     name: str
     arguments: tuple[Expression, ...]
