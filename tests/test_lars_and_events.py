@@ -222,7 +222,16 @@ def test_a_circle_through_both_is_refused() -> None:
         (
             "fluent open(r: string). initiate open(R) <- accident(R).",
             "jam(R) :- open(R).",
-            "`open` is a fluent of another file, and LARS asks what comes in",
+            "`open` is a fluent of another file, and LARS asks events, each an atom of its tick\n"
+            "    jam(R) :- open(R).\n"
+            "              ^^^^^^^\n"
+            "hint: an event of its beginning, in that file, `begins_open(X1) <- BEGIN OF open(X1).`, or of what "
+            "happens while it holds, `.. <- e(..) WHERE open(X1).`",
+        ),
+        (
+            "open(R) WHILE accident(R) SINCE[0, 1 h] accident(R).",
+            "jam(R) :- open(R).",
+            "`open` is a fluent of another file, and LARS asks events, each an atom of its tick",
         ),
         (
             "slow(R) <- accident(R).",

@@ -281,7 +281,7 @@ def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> 
     fluents: set[str] = set()
     told: set[str] = set()
     for each in others.statements:
-        if isinstance(each, ast.FluentDeclaration):
+        if isinstance(each, ast.FluentDeclaration | ast.FluentRule | ast.WhileRule):
             fluents.add(each.name)
         if not isinstance(each, (*RULES, ast.FluentDeclaration, StaticRule)) or each.name not in derived - told:
             continue
@@ -299,8 +299,9 @@ def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> 
             arguments = ", ".join(f"X{at + 1}" for at in range(len(literal.atom.arguments)))
             of = f"{name}({arguments})" if arguments else name
             begins = f"begins_{name}({arguments})" if arguments else f"begins_{name}"
-            message = f"`{name}` is a fluent of another file, and LARS asks what comes in"
-            hint = f"an event of its beginning, in that file: `{begins} <- BEGIN OF {of}.`"
+            message = f"`{name}` is a fluent of another file, and LARS asks events, each an atom of its tick"
+            hint = f"an event of its beginning, in that file, `{begins} <- BEGIN OF {of}.`, or of what happens while "
+            hint += f"it holds, `.. <- e(..) WHERE {of}.`"
             errors.append(CepError(message, source, literal.span, hint, "predicate"))
     if errors:
         raise CepErrors(errors)
