@@ -1,0 +1,15 @@
+#!/bin/bash
+# What a container of the image runs: an executor, where Spark asks Kubernetes for one, else the command that is given.
+set -e
+if [ "$1" = executor ]; then
+    mapfile -t options < <(env | sed -n 's/^SPARK_JAVA_OPT_\([0-9]*=\)/\1/p' | sort -n | cut -d= -f2-)
+    set -- "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" \
+        "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+        -cp "${SPARK_CONF_DIR:-$SPARK_HOME/conf}:$SPARK_HOME/jars/*${SPARK_EXTRA_CLASSPATH:+:$SPARK_EXTRA_CLASSPATH}" \
+        org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+        --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
+        --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
+        --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
+fi
+if command -v tini > /dev/null; then exec tini -s -- "$@"; fi
+exec "$@"
