@@ -243,12 +243,13 @@ def plan(options: PlanOptions) -> None:
 
     Its binary goals in rule text, what they share, the keys they join on, what they remember and until when.
     """
+    from cep.app.lars_check import LarsCheck
     from cep.plan.explain import explain as explained
 
-    engine = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect).engine(
-        alerts=True
-    )
-    say(explained(engine.plan, engine.chained, answers=engine.answers))
+    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
+    engine = source.engine(alerts=True)
+    lars = LarsCheck.of(source)
+    say(explained(engine.plan, engine.chained, answers=engine.answers, written=None if lars is None else lars.rules))
 
 
 for command in (infer, check, convert, plan, run, explain, serve, completion):

@@ -21,12 +21,12 @@ import polars as pl
 
 from cep.compile import CompileOptions, ReadProgram
 from cep.core.errors import CepError, Source
-from cep.core.fluents import HOLDS
+from cep.core.fluents import HOLDS, INCONSISTENT
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsAtom, LarsProgram, LarsRule
-from cep.language.dialects.lars.lowering import INCONSISTENT, lowered
+from cep.language.dialects.lars.lowering import lowered
 from cep.language.dialects.lars.reader import atom as read_atom
 from cep.language.dialects.lars.reader import read
 from cep.language.dialects.lars.relations import BEGINS, predicate_of

@@ -62,6 +62,30 @@ def test_what_never_expires_is_a_warning() -> None:
     ]  # fmt: skip
 
 
+DENIED = "event a.\nevent b.\np :- a in [3], not q.\nq :- a in [3], not p.\n:- b.\n"
+
+
+def test_rules_are_those_that_are_written() -> None:
+    """Not those that they are lowered to; a solver's and those of other files too."""
+    Path("c.lars").write_text(f"{DENIED}r at T :- p at T in [5].\n")
+    assert cep("check", "c.lars").stdout.startswith("c.lars: 4 rules, ")
+    assert cep("plan", "c.lars").stdout.startswith("c.lars: 4 rules, ")
+    Path("r.cep").write_text("event b() TIME time. event e() TIME time.\nx <- e AND b.\n")
+    Path("s.lars").write_text("y :- x in [3].\n")
+    checked = cep("check", "--together", "r.cep", "s.lars").stdout
+    assert "s.lars: 1 rule, 1 component, 1 rule beside LARS, no errors" in checked
+    assert "s.lars: 2 rules, " in cep("plan", "r.cep", "s.lars").stdout
+
+
+def test_a_run_says_that_there_was_no_answer() -> None:
+    Path("c.lars").write_text(DENIED)
+    Path("in.jsonl").write_text('{"type": "a", "time": 1}\n{"type": "b", "time": 2}\n')
+    assert "warning: at some ticks the rules have no answer" in cep("run", "c.lars", "--input", "in.jsonl").stderr
+    assert "no answer" not in cep("run", "c.lars", "--input", "in.jsonl", "--models", "all").stderr
+    Path("in.jsonl").write_text('{"type": "a", "time": 1}\n')
+    assert "no answer" not in cep("run", "c.lars", "--input", "in.jsonl").stderr
+
+
 def test_mistakes_are_counted() -> None:
     Path("m.lars").write_text("a(X) :- b.\nc(Y) :- b.\n")
     result = cep("check", "m.lars")

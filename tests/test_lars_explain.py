@@ -81,6 +81,16 @@ def test_why_not() -> None:
     assert "but used(R) is not true" in explained("--not", "some", "--at", "9")
 
 
+def test_why_not_names_no_rule_that_nobody_wrote() -> None:
+    """`high` now is `high at` now, which is no line of the program; what is missing twice is said once."""
+    Path("high.lars").write_text(
+        "event a(v: int).\nhigh at T :- a(V) at T in [3], 18 <= V.\nlong :- high always in [3].\n"
+    )
+    Path("a.jsonl").write_text('{"type": "a", "time": 0, "v": 20}\n{"type": "a", "time": 5, "v": 21}\n')
+    told = cep("explain", "high.lars", "--not", "long", "--at", "4", "--input", "a.jsonl").stdout
+    assert told.count("high does not hold at 4\n") == 1 and "line 1:" not in told
+
+
 def test_a_tick_without_an_answer() -> None:
     program = "event a(). event b().\np :- a in [2], not q.\nq :- a in [2], not p.\n:- b.\n"
     records = '{"type": "a", "time": 1}\n{"type": "b", "time": 2}\n'

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cep.app.knowledge_updates import KnowledgeUpdates
     from cep.core.schema import Schema
     from cep.engine import Engine
+    from cep.runtime.run_stats import RunStats
     from connectors.batch import Batch
     from connectors.dead_letters import DeadLetters
     from connectors.inputs import Input
@@ -129,13 +130,23 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
             stats.written = Counter({type: number for type, number in writer.counts.items() if number})
     closing_line = ("stopped: " if interrupt.signal else "") + stats.closing()
     options.log("stop", closing_line, signal=interrupt.signal or None, **stats.numbers())
-    for remark in stats.remarks:
+    for remark in (*stats.remarks, *_without_answer(options, stats)):
         options.log("remark", f"warning: {remark}", "warning")
     if options.source.dead_letter is None:
         _first_dead(options, dead_letters)
     if interrupt.signal:
         return 128 + interrupt.signal
     return DEAD_LETTERS if options.source.strict and stats.dead else CLEAN
+
+
+def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
+    """What is said where a program of LARS had no answer, so that nothing held."""
+    from cep.core.fluents import INCONSISTENT
+
+    if options.dialect.models == "all" or not stats.derived[INCONSISTENT]:
+        return []
+    why = "`cep explain --not ATOM --at TICK` says why"
+    return [f"at some ticks the rules have no answer, so nothing holds: `{INCONSISTENT}` says at which, {why}"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,26 +17,36 @@ from cep.language.dialects.lars.ast import LarsProgram
 
 @dataclass(frozen=True, slots=True)
 class LarsCheck:
-    """A program as it is written. `undeclared`: what comes in of one that declares no events: it is not compiled."""
+    """A program as it is written. `undeclared`: what comes in of one that declares no events: it is not compiled.
+    `others`: how many rules files of another dialect have."""
 
     program: LarsProgram
     source: Source
     undeclared: tuple[str, ...]
+    others: int = 0
 
     @classmethod
     def of(cls, source: ProgramSource) -> LarsCheck | None:
         """None: nothing of it is LARS. Raises CepError with all that is wrong."""
+        from cep.compile import Written
         from cep.language.reading import lars_program, together
 
         asked, text, name = source.options, source.text, source.name
+        others = 0
         if asked.files:
             found = together(text, name, asked.files, asked.dialect, asked.tick)
             program = None if found.lars is None else found.asking({})
+            others = Written.of(found.others).rules
         else:
             program = lars_program(text, name, asked.dialect, asked.tick)
         if program is None:
             return None
-        return cls(program, Source(text, name, asked.files), tuple(comes_in(program)))
+        return cls(program, Source(text, name, asked.files), tuple(comes_in(program)), others)
+
+    @property
+    def rules(self) -> int:
+        """How many there are in all."""
+        return len(self.program.rules) + self.others
 
     def show_circles(self) -> None:
         """Why components are not stratified."""
@@ -61,5 +71,6 @@ class LarsCheck:
             )
             hint = f"`event {self.undeclared[0]}(...).` would declare what its records hold"
             typer.echo(f"{path}: not declared, so not compiled: {names}; {hint}", err=True)
-        counts = (*counted(self.program), count(0, "error"), count(len(warnings), "warning"))
+        beside = [f"{count(self.others, 'rule')} beside LARS"] if self.others else []
+        counts = (*counted(self.program), *beside, count(0, "error"), count(len(warnings), "warning"))
         say(f"{path}: {', '.join(counts)}")

@@ -20,6 +20,9 @@ LASTS = "what lasts in "
 UNCONSTRAINED = " before constraints"
 """The name of what a fluent is where constraints are broken, too, ends so; the fluent's precedes."""
 
+INCONSISTENT = "answer streams"
+"""The fluent that holds at ticks at which a program of LARS has no answer, with their number, 0."""
+
 OWN_END = -3
 """The row of a table of records of a fluent that has their own ends, before their bounds and starts."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from cep.core.fluents import INCONSISTENT
 from cep.core.schema import Attribute
 from cep.events import Iri, Value
 from cep.explain.judging import BoundValues, Judge, TypedValue
@@ -17,7 +18,6 @@ from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.tick_reading import BodyReading, Key, TickAtom, TickReading
 from cep.language.dialects.lars.answer_set_rules import beyond_cycles
 from cep.language.dialects.lars.ast import NOW, LarsLiteral, LarsProgram, LarsRule
-from cep.language.dialects.lars.lowering import INCONSISTENT
 from cep.language.dialects.lars.printer import print_literal
 from cep.language.dialects.lars.relations import at_ticks, predicate_of
 from cep.language.reading import lars_program

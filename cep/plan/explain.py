@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from cep.core.errors import NOWHERE
 from cep.core.fluents import EDGES, HOLDS
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
@@ -35,20 +36,28 @@ def explain(
     compiled: Collection[str] | None = None,
     width: int = 80,
     answers: Mapping[str, RelationInfo] | None = None,
+    written: int | None = None,
 ) -> str:
     """What `cep plan` prints: goals and rules in the order in which they run, `width` characters wide.
 
     `compiled`: the recursive events that run as one compiled pass; None where that is not known. `answers`: what
-    there is of what is asked of the background knowledge, by the names of `plan.rules.asked`.
+    there is of what is asked of the background knowledge, by the names of `plan.rules.asked`. `written`: how many rules
+    the program has, where a solver has some.
     """
-    return _Listing(plan, compiled, width, answers or {}).text()
+    return _Listing(plan, compiled, width, answers or {}, written).text()
 
 
 class _Listing:
     def __init__(
-        self, plan: Plan, compiled: Collection[str] | None, width: int, answers: Mapping[str, RelationInfo]
+        self,
+        plan: Plan,
+        compiled: Collection[str] | None,
+        width: int,
+        answers: Mapping[str, RelationInfo],
+        number: int | None,
     ) -> None:
         self.plan = plan
+        self.number = number
         self.answers = answers
         self.compiled = compiled
         self.width = width
@@ -81,7 +90,9 @@ class _Listing:
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
         alerts = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
-        line = f"{plan.source.name}: {counted(len(plan.heads) - len(self.alerts), 'rule')}, {alerts}"
+        own = (rule for rule, head in zip(plan.rules.rules, plan.heads) if head.event not in self.alerts)
+        number = len({rule.span for rule in own} - {NOWHERE}) if self.number is None else self.number
+        line = f"{plan.source.name}: {counted(number, 'rule')}, {alerts}"
         line += counted(kinds.total(), "goal")
         if kinds:
             ordered = sorted(kinds.items(), key=lambda each: (ranks[each[0]], each[0]))

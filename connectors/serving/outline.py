@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cep.core.errors import NOWHERE
 from cep.plan.goal_names import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
@@ -14,10 +15,10 @@ from connectors.serving.gazette import SubjectColumns
 
 
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
-    """`rules`: first and last line, the event derived, the node whose rows count (`node`), and the nodes that it needs
-    (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is called in RDF; `base`: what
-    those begin with that nothing is declared for; `alerts`: whether an ALERT statement is on the event; `words`: the
-    keywords."""
+    """`rules`: of those that somebody wrote first and last line, the event derived, the node whose rows count (`node`),
+    and the nodes that it needs (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is
+    called in RDF; `base`: what those begin with that nothing is declared for; `alerts`: whether an ALERT statement is
+    on the event; `words`: the keywords."""
     plan = service.engine.plan
     alerted = {alert.event for alert in service.engine.alerts}
     written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
@@ -32,7 +33,7 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
         "name": service.name,
         "text": service.text,
         "goals": goals,
-        "rules": [_rule(plan, number) for number in range(len(plan.heads))],
+        "rules": [_rule(plan, at) for at in range(len(plan.heads)) if plan.rules.rules[at].span != NOWHERE],
         "events": [
             {
                 "name": name,

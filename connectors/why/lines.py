@@ -55,6 +55,8 @@ def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
 
 def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     failure = answer["failure"]
+    if not answer["rule"]["text"]:  # a rule that nobody wrote
+        return _behind(answer, depth, width)
     lines = _wrapped(_rule(answer), depth, width)
     for one in answer["parts"]:
         lines += _wrapped(f"there is {one['text']} {_when(one)}", depth + 1, width)
@@ -74,8 +76,8 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
 def _behind(answer: Explained, depth: int, width: int) -> list[str]:
     """What is behind something that is missing: what ended it, what its formula lacks, why rules did not give it."""
     lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
-    for each in answer.get("gaps", ()):
-        lines += _gap(each, depth, width)
+    for gap in dict.fromkeys(tuple(_gap(each, depth, width)) for each in answer.get("gaps", ())):
+        lines += gap
     for each in answer.get("because", ()):
         lines += _refusal(each, depth, width)
     return lines

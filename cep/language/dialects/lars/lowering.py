@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
-from cep.core.fluents import beside
+from cep.core.fluents import INCONSISTENT, beside
 from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions, AnswerSetStatements
 from cep.language.dialects.lars.ast import NOW, LarsAtom, LarsLiteral, LarsProgram, LarsRule
@@ -38,9 +38,6 @@ from cep.rules.terms import (
     condition_variables,
     expression_variables,
 )
-
-INCONSISTENT = "answer streams"
-"""The fluent that holds at ticks at which a constraint is broken, with their number, 0."""
 
 
 def lowered(
