@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cep.app.durations import refuse
@@ -40,11 +40,14 @@ def run_on_spark(options: RunOptions) -> int:
     """Run the query to its end; the exit status. CepError: it cannot start, or it failed."""
     options.checked()  # before anything is loaded, which takes a second
     try:
+        from cep.app.spark_mirror import mirrored
         from cep.app.spark_query import JobInputs, JobRequest, claimed
     except ModuleNotFoundError as error:
         raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
-    with ExitStack() as locks:
-        request = JobRequest.of(options)
+    with mirrored(options) as (own, mirror), ExitStack() as locks:
+        request = JobRequest.of(own)
+        if mirror is not None:
+            request = replace(request, mirror=mirror)
         reads = JobInputs.of(request)
         return _run(request, reads, claimed(request, reads, locks))
 
@@ -83,8 +86,8 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     begins = {
         "program": options.name,
         "inputs": [bare(one) for one in request.inputs],
-        "output": bare(options.sink.output) if request.sent else query.output,
-        "checkpoint": query.checkpoint,
+        "output": bare(options.sink.output) if request.sent else request.named(query.output),
+        "checkpoint": request.named(query.checkpoint),
     }
 
     def waits(text: str) -> None:
@@ -111,6 +114,8 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
         )
         settle_on_spark(spark, query, lambda text: options.log("log", text, "warning"))
     file_sink.finish_batches(output)
+    if query.shipped is not None:
+        query.shipped()
     if options.spark.compact is not None:
         compact(output, query.format, request.schemas, Path(options.spark.compact))
     status = _report(watch, written.totals() - earlier, options, stop.signal)

@@ -24,6 +24,7 @@ from cep.app.cli_options import (
 from cep.app.command_line import option_values
 from cep.app.durations import duration, instant, refuse, refuse_longer_lateness
 from cep.core.logs import LOGS, Log
+from cep.core.storage.urls import is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,15 +339,25 @@ class RunOptions:
         from connectors.table_names import is_table
 
         sent = is_topic(self.sink.output) or is_table(self.sink.output)
-        output = None if sent else self.sink.output
-        for option, place in (
-            ("--output", output),
-            ("--checkpoint", checkpoint),
-            ("--dead-letter", self.source.dead_letter),
-        ):
-            if place is not None and "://" in place:
-                hint = "a folder that all machines have, mounted at the same place"
+        dead = self.source.dead_letter
+        places = {"--checkpoint": checkpoint, "--dead-letter": dead, **({} if sent else {"--output": self.sink.output})}
+        stored = {option for option, place in places.items() if place is not None and is_url(place)}
+        for option, place in places.items():
+            if place is not None and "://" in place and option not in stored:
+                hint = "a folder that all machines have, mounted at the same place; or s3://, gs://, abfs://"
                 raise refuse(f"{option}: `{bare(place)}` is an address, not a folder", hint)
+        if not stored:
+            return
+        hint = "`--checkpoint s3://bucket/state --output s3://bucket/derived`"
+        if sent:
+            raise refuse(f"--checkpoint {checkpoint}: what goes to a broker or a table wants a folder", hint)
+        for option in ("--checkpoint", "--output"):
+            if option not in stored:
+                other = next(iter(sorted(stored)))
+                raise refuse(f"{other} is at an address, and {option} is a folder of this machine", hint)
+        for option, asked in (("--keep", self.spark.keep), ("--compact", self.spark.compact)):
+            if asked is not None:
+                raise refuse(f"{option} is for folders, and --output is at an address", "a folder, or without it")
 
     def _times(self) -> None:
         if self.spark.once and self.spark.follow:

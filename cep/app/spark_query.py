@@ -24,6 +24,7 @@ from cep.spark import disk, spark_files
 from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, remove_hidden
 from cep.spark.driver import session
 from cep.spark.job import Job
+from cep.spark.mirror import OUTPUT, STATE, Mirror, spark_address
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.settling import logged, settle
 from cep.spark.sink import file_sink
@@ -51,7 +52,8 @@ MESSAGES = 500_000
 class JobRequest:
     """What is asked of Spark, from the options and the rules alone: the program in one `engine`, by which it is
     checked and cut into stages, and as the `program` from which workers make theirs. `facts`: hashes of tables;
-    `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the session."""
+    `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the session; `mirror`: of
+    checkpoint and output, where they are at addresses."""
 
     options: RunOptions
     inputs: tuple[str, ...]
@@ -61,6 +63,7 @@ class JobRequest:
     program: ShippedProgram
     facts: dict[str, str]
     wanted: tuple[str, ...]
+    mirror: Mirror | None = None
 
     @classmethod
     def of(cls, options: RunOptions) -> JobRequest:
@@ -97,6 +100,10 @@ class JobRequest:
     def sent_schemas(self) -> dict[str, Schema]:
         """Those of the messages to a broker."""
         return self.schemas if self.program.window is None else changelog_schemas(self.schemas)
+
+    def named(self, folder: str) -> str:
+        """The address of a folder, if it has one."""
+        return folder if self.mirror is None else self.mirror.named(folder)
 
     @property
     def output(self) -> Path:
@@ -142,6 +149,9 @@ class JobInputs:
             raise refuse("--migrate: what Spark's own connector reads cannot be carried over", "start anew")
         for place, one in every.items():
             assert one.address is not None, "a live input has an address"
+            if request.mirror is not None and one.address.kind in ("mqtt", "tcp"):
+                message = f"{one.path}: what comes would be acknowledged before it is in {request.mirror.places[STATE]}"
+                raise refuse(message, "a folder as --checkpoint, or a topic of Kafka")
             kafka_connector.check_same_reader(request.checkpoint, place, one.address, place in beside)
         kafka_connector.check_same_topics(request.checkpoint, beside)
         for place, one in every.items():
@@ -181,6 +191,8 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         options.knowledge.updates,
         beside=reads.beside,
         stretch=options.sink.stretch(),
+        address=None if request.mirror is None else spark_address(request.mirror.places[OUTPUT]),
+        shipped=None if request.mirror is None else request.mirror.ship,
     )
 
 
@@ -228,7 +240,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     if query.dead_letters is not None:
         check_writable("--dead-letter", Path(query.dead_letters))
     _tidied(query, folder)
-    if not request.sent:
+    if not request.sent and request.mirror is None:
         _report_missing(options, file_sink.missing_files(Path(query.output)))
     knowledge_changes.FileChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(
         query.closing, strict=True

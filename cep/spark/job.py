@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,7 +39,9 @@ class Job:
     looks for more. `idle`: the time without input after which the watermark goes on by itself. `keep`: the span of
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: how they are written,
-    `iso` or `seconds`. `stretch`: what is written lies there."""
+    `iso` or `seconds`. `stretch`: what is written lies there.
+    `address`: where readers have the output, None: they have the folder; `shipped`: called when a micro-batch counts
+    here, to make it count elsewhere."""
 
     program: ShippedProgram
     inputs: tuple[str, ...]
@@ -62,6 +64,8 @@ class Job:
     beside: Mapping[int, Input] = field(default_factory=dict)
     times: str = "iso"
     stretch: Stretch = (None, None)
+    address: str | None = None
+    shipped: Callable[[], None] | None = None
 
     @property
     def dead(self) -> str | None:
@@ -100,7 +104,9 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
     notes = BatchNotes(states, earlier=put_aside_state(own))
-    writer = stream.writeStream.foreachBatch(MicroBatches(spark, _work(job, states, str(handed)), own, notes))
+    writer = stream.writeStream.foreachBatch(
+        MicroBatches(spark, _work(job, states, str(handed)), own, notes, job.shipped)
+    )
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
     if follow:
         return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
@@ -125,5 +131,5 @@ def _work(job: Job, states: Path, handed: str) -> QueryWork:
     passing = Path(job.output) == folder / OUTGOING
     meanings = None if program.window is None else program.meanings
     places = job.checkpoint, holder(folder), passing, generation.spark(folder).name, generation.first
-    sink = FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings)
+    sink = FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings, job.address)
     return QueryWork(stages, ways, sink, handed)

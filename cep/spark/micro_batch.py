@@ -6,7 +6,7 @@ is that in the note of the one before it. One that counts in the sink already is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +33,18 @@ QUERY = "sql.streaming.queryId"
 
 class MicroBatches:
     """Called with each micro-batch of a query, in its thread. `spark`: the folder of Spark's own files, which has the
-    watermark of each."""
+    watermark of each; `shipped`: called when one counts, None: nobody is to know."""
 
-    def __init__(self, session: SparkSession, work: QueryWork, spark: Path, notes: BatchNotes) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        work: QueryWork,
+        spark: Path,
+        notes: BatchNotes,
+        shipped: Callable[[], None] | None = None,
+    ) -> None:
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
+        self.shipped = shipped
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
 
@@ -45,6 +53,7 @@ class MicroBatches:
         if self.writer.counts(batch):
             self.writer.commit([], batch)
             self._tell(batch, self.notes.after(batch).reports)
+            self._ship()
             return
         done = MicroBatch(self, batch, planned_at(self.spark, batch), rows)
         done.run()
@@ -53,6 +62,11 @@ class MicroBatches:
         self.writer.commit(done.files, batch)
         self._tell(batch, done.reports)
         handover.clear(Path(self.work.handed))
+        self._ship()
+
+    def _ship(self) -> None:
+        if self.shipped is not None:
+            self.shipped()
 
     def _tell(self, batch: int, lines: Iterable[str]) -> None:
         query = self.context.getLocalProperty(QUERY) or ""

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from cep.core import checksum
@@ -74,20 +74,23 @@ class OutputFile:
         found = at.stat()
         return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at))
 
-    def line(self) -> str:
-        """Its line in Spark's log, with the last end and the hash added."""
+    def line(self, below: str | None = None) -> str:
+        """Its line in Spark's log, with the last end and the hash added; `below`: the address that readers have of the
+        folder of the log, with the name of the file in it, None: it is there."""
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
         ours = {"latest": self.latest, "content": self.hash}
         ours = {name: value for name, value in ours.items() if value is not None}
-        return json.dumps({"path": Path(self.path).as_uri()} | known | rest | ours, separators=(",", ":"))
+        return json.dumps({"path": below or Path(self.path).as_uri()} | known | rest | ours, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """The log of the files in a folder; neither need exist yet."""
+    """The log of the files in a folder; neither need exist yet. `address`: where readers have the folder, None: they
+    have this one."""
 
     files: Path
+    address: str | None = None
 
     @property
     def there(self) -> bool:
@@ -157,7 +160,7 @@ class CommitLog:
         totals = self.totals()
         for one in files:
             totals.update(one.rows)
-        note = {"plan": plan, "rows": totals, "lines": [one.line() for one in files]}
+        note = {"plan": plan, "rows": totals, "lines": [one.line(self._below(one)) for one in files]}
         name = f"{NOTE}.{batch}"
         put(self._folder / name, checksum.seal(json.dumps(note).encode(), of=_of(self._folder / name)))
         sync_names(self._folder)
@@ -175,6 +178,10 @@ class CommitLog:
         if (coming := self._folder / COMING).is_dir():
             for path in coming.iterdir():
                 path.unlink(missing_ok=True)
+
+    def _below(self, one: OutputFile) -> str | None:
+        name = quote(str(Path(one.path).relative_to(self.files)))
+        return None if self.address is None else f"{self.address}/{name}"
 
     def _name(self, name: str) -> None:
         path = self.files / name

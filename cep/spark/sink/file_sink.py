@@ -31,7 +31,8 @@ class FileSinkOptions:
     None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
     there is one; `spark`: the folder of Spark's own files there. `first`: the number of the query's first micro-batch
     in the log. `times`: how they are written, `iso` or `seconds`. `meanings`: of the events, where rows may be
-    withdrawn: then they are written as a changelog (`cep.spark.sink.changelog`)."""
+    withdrawn: then they are written as a changelog (`cep.spark.sink.changelog`). `address`: where readers have the
+    folder, None: they have it here."""
 
     folder: str
     format: str
@@ -45,6 +46,7 @@ class FileSinkOptions:
     first: int = 0
     times: str = "iso"
     meanings: Mapping[str, str] | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class FileWriter:
     def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
         """Commit a micro-batch once; remove the files of tasks that failed, or that ran twice."""
         options = self.options
-        log = CommitLog(Path(options.folder))
+        log = CommitLog(Path(options.folder), options.address)
         with writing_to("--output", log.files):
             if log.has(number, plan):
                 log.settle(options.keep, options.passing)

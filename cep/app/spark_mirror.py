@@ -1,0 +1,60 @@
+"""A run on Spark whose checkpoint and output are at addresses: it works in folders here, which are mirrored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cep.app.durations import refuse
+from cep.app.run_options import RunOptions
+from cep.core.storage.urls import is_url
+from cep.spark.driver import session
+from cep.spark.mirror import DEAD, OUTPUT, STATE, Mirror
+
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+FEW = "10"
+"""Micro-batches of which Spark keeps its logs, which are in each manifest."""
+
+
+@contextmanager
+def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
+    """The options with folders of this machine while the block runs, and what mirrors them; where no address is named
+    the same options, and None. CepError: there is something else, or it cannot be read; those of the block name the
+    addresses."""
+    checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
+    if checkpoint is None or not is_url(checkpoint):
+        yield options, None
+        return
+    _on_one_machine(options)
+    with TemporaryDirectory(prefix="semcep-", ignore_cleanup_errors=True) as folder:
+        mirror = Mirror(Path(folder), checkpoint, options.sink.output, dead if dead and is_url(dead) else None)
+        here = {name: str(mirror.folder(name)) for name in mirror.places}
+        conf = options.spark.conf
+        if not any(one.startswith(f"{RETAINED}=") for one in conf):
+            conf = (*conf, f"{RETAINED}={FEW}")
+        changed = replace(
+            options,
+            sink=replace(options.sink, output=here[OUTPUT]),
+            spark=replace(options.spark, checkpoint=here[STATE], conf=conf),
+            source=replace(options.source, dead_letter=here.get(DEAD, dead)),
+        )
+        with mirror.naming():
+            try:
+                yield changed, mirror
+            except BaseException:
+                mirror.leave_log()
+                raise
+
+
+def _on_one_machine(options: RunOptions) -> None:
+    known = session.inherited() | options.spark.settings
+    named = options.spark.master or known.get(session.MASTER)
+    if named is None and session.master_configured():
+        named = "the master of spark-defaults.conf"
+    if named is not None and re.match(r"local(\[|$)", named) is None:
+        hint = "`--master 'local[*]'`, or folders that all machines have"
+        raise refuse(f"--checkpoint {options.spark.checkpoint}: {named} is several machines", hint)

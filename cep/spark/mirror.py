@@ -1,0 +1,283 @@
+"""A checkpoint and its output at addresses: a run works in folders of its own machine, and puts each micro-batch there.
+
+What a micro-batch has changed in the folders is one object, a pack; then a manifest, numbered, says for each file in
+which pack it is. It is put where there is none yet. So a micro-batch counts as a whole, and of two runs that go on from
+one manifest the later one ends. Files of the output and dead letters are in the pack, too, and get their own addresses
+once the manifest counts: the next run does so for one that was killed in between, and they are the same.
+
+A run begins with the files of the last manifest, in new folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from cep.core import checksum
+from cep.core.errors import CepError
+from cep.core.storage import files
+from cep.core.storage.creation import check_creating, create, remove
+from cep.core.storage.failures import StorageError
+from cep.core.storage.urls import joined, url
+from cep.spark.disk import BACK, CHECKPOINT, HANDED, LOCK, SINK_LOG, SPARK_LOG, STOP, TURN
+from cep.spark.sink.commit_log import COMING
+from cep.spark.state.checkpoint import CheckpointInfo
+
+MANIFESTS, PACKS = "manifests", "packs"
+"""Folders at the address of the checkpoint."""
+
+KEPT = 2
+"""Manifests that stay: who reads the last but one is not interrupted."""
+
+STATE, OUTPUT, DEAD = "checkpoint", "output", "dead"
+"""The folders here."""
+
+_LOG = f"{OUTPUT}/{SINK_LOG}/"
+_OWN = {HANDED, LOCK, TURN, STOP, SPARK_LOG, f"{SPARK_LOG}.1"}
+"""Of the checkpoint what is of this machine."""
+
+Mark = tuple[int, int, int]
+"""By which a file is known to be what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Where the content of a file is: in the pack of a name, from an offset on, so many bytes; and a hash of it."""
+
+    pack: str
+    offset: int
+    length: int
+    digest: str
+
+
+class Mirror:
+    """The folders in `root`, a folder that is empty, and the addresses of checkpoint, output and dead letters (None:
+    they are kept elsewhere, or not)."""
+
+    def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None) -> None:
+        """CepError: there is something else, or it cannot be read."""
+        self.root, self.run = root, uuid4().hex
+        self.places = {STATE: checkpoint.rstrip("/"), OUTPUT: output.rstrip("/")}
+        if dead is not None:
+            self.places[DEAD] = dead.rstrip("/")
+        self.number = -1
+        self._files: dict[str, Packed] = {}
+        self._marks: dict[str, Mark] = {}
+        self._packs: list[set[str]] = []
+        self._told: dict[str, str] = {}
+        check_creating(checkpoint)
+        with self.naming(), _storing("option"):
+            self._restore()
+
+    def folder(self, name: str) -> Path:
+        """Here."""
+        return self.root / name
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """What the block raises of a folder here it says of its address."""
+        try:
+            yield
+        except CepError as error:
+            message, hint = self.named(error.message), error.hint and self.named(error.hint)
+            raise CepError(message, error.source, error.span, hint, error.code) from None
+
+    def named(self, text: str) -> str:
+        """A text with the addresses instead of the folders here."""
+        for name, address in self.places.items():
+            text = text.replace(str(self.folder(name)), address)
+        return text
+
+    def ship(self) -> None:
+        """Put what has changed here since the last time. Not while tasks run. CepError: it cannot be put; another run
+        has gone on from where this one is."""
+        with _storing():
+            there, content = dict[str, Packed](), list[bytes]()
+            number, size = self.number + 1, 0
+            pack = f"{number:012}-{self.run[:12]}"
+            poor = self._poor()
+            for name, path in sorted(self._present()):
+                try:
+                    mark, known = _mark(path), self._files.get(name)
+                    if known is not None and self._marks.get(name) == mark and known.pack not in poor:
+                        there[name] = known
+                        continue
+                    data = path.read_bytes()
+                except FileNotFoundError:
+                    continue
+                self._marks[name] = mark
+                there[name] = Packed(pack, size, len(data), checksum.digest(data).hex())
+                content.append(data)
+                size += len(data)
+            if there == self._files:
+                return
+            if content:
+                files.put(joined(self.places[STATE], f"{PACKS}/{pack}"), b"".join(content))
+            self._enter(number, there)
+            self._publish()
+
+    def leave_log(self) -> None:
+        """Put there what Spark has said, for who looks for why a run has failed; it is no part of the checkpoint."""
+        log = self.folder(STATE) / SPARK_LOG
+        with suppress(StorageError, OSError):
+            files.put(joined(self.places[STATE], SPARK_LOG), log.read_bytes())
+
+    def _enter(self, number: int, there: Mapping[str, Packed]) -> None:
+        """The manifest of this number, once its pack is there."""
+        found = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
+        text = json.dumps(found | {"files": {name: list(asdict(one).values()) for name, one in there.items()}})
+        address = _manifest(self.places[STATE], number)
+        if not create(address, checksum.seal(text.encode(), of=_name(number))):
+            message = f"--checkpoint: another run has taken over {self.places[STATE]}"
+            raise CepError(message, hint="a checkpoint is of one run at a time", code="checkpoint")
+        self.number, self._files = number, dict(there)
+        self._packs.append({one.pack for one in there.values()})
+        before = set[str]().union(*self._packs)
+        del self._packs[:-KEPT]
+        for pack in sorted(before.difference(*self._packs)):
+            remove(joined(self.places[STATE], f"{PACKS}/{pack}"))
+        if number >= KEPT:
+            remove(_manifest(self.places[STATE], number - KEPT))
+
+    def _publish(self) -> None:
+        """Put what the manifest has of the output and of dead letters at their own addresses: files before the log that
+        says that they count."""
+        log = {name: one.digest for name, one in self._files.items() if name.startswith(_LOG)}
+        for name in self._files:
+            place, _, rest = name.partition("/")
+            if place != STATE and name not in log and place in self.places and (self.root / name).exists():
+                with (self.root / name).open("rb") as file:
+                    files.put(joined(self.places[place], rest), file)
+                (self.root / name).unlink()
+        for name in sorted(log, key=lambda name: (name.removeprefix(_LOG)[:1].isdecimal(), name)):
+            if self._told.get(name) != log[name]:
+                data = (self.root / name).read_bytes()
+                files.put(joined(self.places[OUTPUT], name.removeprefix(f"{OUTPUT}/")), data)
+        for name in sorted(self._told.keys() - log.keys()):
+            remove(joined(self.places[OUTPUT], name.removeprefix(f"{OUTPUT}/")))
+        self._told = log
+
+    def _poor(self) -> set[str]:
+        """Packs of which less than half is still in use: what is goes into the next one."""
+        used, sizes = Counter[str](), Counter[str]()
+        for one in self._files.values():
+            used[one.pack] += one.length
+            sizes[one.pack] = max(sizes[one.pack], one.offset + one.length)
+        return {pack for pack, size in sizes.items() if 2 * used[pack] < size}
+
+    def _present(self) -> Iterator[tuple[str, Path]]:
+        """The files here that are to be there, by their names in `root`."""
+        for name in (STATE, *(each for each in self.places if each != STATE)):
+            for folder, below, found in os.walk(self.folder(name)):
+                own = os.path.relpath(folder, self.root)
+                if own == STATE:
+                    below[:] = [each for each in below if each not in _OWN]
+                if own == f"{OUTPUT}/{SINK_LOG}":
+                    below[:] = [each for each in below if each != COMING]
+                for one in found:
+                    whole = not one.startswith(".") or one.endswith(".crc")
+                    if whole and not (own == STATE and one in _OWN):
+                        yield f"{own}/{one}", Path(folder, one)
+
+    # --- the beginning ---
+
+    def _restore(self) -> None:
+        checkpoint = self.places[STATE]
+        for name in self.places:
+            self.folder(name).mkdir()
+        numbers = [int(one.name) for one in files.listed(joined(checkpoint, MANIFESTS)) if one.name.isdecimal()]
+        if not numbers:
+            self._vacant()
+            return
+        self.number = max(numbers)
+        found = self._read(self.number)
+        if found["output"] != self.places[OUTPUT]:
+            message = f"--output: {found['output']} before, {self.places[OUTPUT]} now"
+            raise CepError(message, hint="go on with the one before, or start anew with both", code="checkpoint")
+        self._files = {name: Packed(*one) for name, one in found["files"].items()}
+        self._packs = [{one.pack for one in self._files.values()}]
+        self._unpack()
+        self._moved(Path(found["folder"]))
+        log = joined(self.places[OUTPUT], SINK_LOG)
+        self._told = {f"{_LOG}{one.name}": "" for one in files.listed(log) if not one.folder}
+        self._publish()
+        for one in files.listed(joined(checkpoint, PACKS)):  # of runs that were killed, or came too late
+            if one.name not in self._packs[0] and int(one.name.partition("-")[0]) <= self.number:
+                remove(one.address)
+
+    def _read(self, number: int) -> dict[str, Any]:
+        address = _manifest(self.places[STATE], number)
+        try:
+            found: dict[str, Any] = json.loads(bytes(checksum.content(files.read(address), of=_name(number))))
+            return found
+        except ValueError:
+            raise _damaged(address) from None
+
+    def _unpack(self) -> None:
+        """The files of the manifest, here."""
+        for pack in sorted(self._packs[0]):
+            address = joined(self.places[STATE], f"{PACKS}/{pack}")
+            content = memoryview(files.read(address))
+            for name, one in self._files.items():
+                if one.pack == pack:
+                    data = content[one.offset : one.offset + one.length]
+                    if checksum.digest(data).hex() != one.digest:
+                        raise _damaged(address)
+                    path = self.root / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(data)
+                    self._marks[name] = _mark(path)
+
+    def _moved(self, before: Path) -> None:
+        """The checkpoint knows its output by the folder that it had then."""
+        file = self.folder(STATE) / CHECKPOINT
+        if file.exists():
+            info = CheckpointInfo.read(file)
+            if info.output == str(before):
+                replace(info, output=str(self.folder(OUTPUT))).write(file)
+
+    def _vacant(self) -> None:
+        for option, name in (("--checkpoint", STATE), ("--output", OUTPUT)):
+            if any(one.name != SPARK_LOG for one in files.listed(self.places[name])):
+                message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
+                raise CepError(message, hint="name one where nothing is", code="checkpoint")
+
+
+def spark_address(address: str) -> str:
+    """The address as Spark and Hadoop write it."""
+    at = url(address)
+    return str(replace(at, scheme={"s3": "s3a"}.get(at.scheme, at.scheme))).rstrip("/")
+
+
+def _name(number: int) -> bytes:
+    return f"{number:012}".encode()
+
+
+def _manifest(checkpoint: str, number: int) -> str:
+    return joined(checkpoint, f"{MANIFESTS}/{number:012}")
+
+
+def _mark(path: Path) -> Mark:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _damaged(address: str) -> CepError:
+    return CepError(f"--checkpoint: {address} is damaged", hint=BACK, code="checkpoint")
+
+
+@contextmanager
+def _storing(code: str = "failed") -> Iterator[None]:
+    """What a file system refuses in the block is a CepError."""
+    try:
+        yield
+    except StorageError as error:
+        message = f"--checkpoint: {error.filename}: {error.strerror}"
+        raise CepError(message, hint=error.hint or "the same command goes on from there", code=code) from None
