@@ -12,6 +12,7 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
+from connectors.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
 from connectors.columns import Cells, UnreadableRow, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.declarations import guessed
@@ -30,10 +31,16 @@ CLOSED = 1 << 20
 
 
 def read_csv(
-    file: str, stream: ByteStream, schema: Schema, separator: str, chunk: int, first: int
+    file: str,
+    stream: ByteStream,
+    schema: Schema,
+    separator: str,
+    chunk: int,
+    first: int,
+    readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
-    """Tables of one event, block by block; no block: the stream is silent. CepError: no header, or one that lacks a
-    column.
+    """Tables of one event, block by block; no block: the stream is silent. `readers`: who reads chunks of a file.
+    CepError: no header, or one that lacks a column.
     """
     dialect = Dialect.of(file, schema, separator)
     separator = dialect.separator
@@ -65,6 +72,12 @@ def read_csv(
     position += len(head) + 1
     line += 1
     rest = body
+    if readers is not None and readable_apart(readers, stream, chunk):
+        place = Place(position, line, first)
+        for chunk_found in read_apart(readers, rows, file, stream, chunk, place):
+            if chunk_found.block.count:
+                yield chunk_found.tables.get(schema.name), chunk_found.dead, chunk_found.block
+        position, line, first, rest = place.position, place.line, place.first, b""
     final = False
     while True:
         used, lines, found, dead, block = rows.read(rest, position, line, first, final)
@@ -232,6 +245,13 @@ class Fields:
             text = field(cells, 0, found[ARRIVAL][0] - first) or ""
             block = replace(block, times=form(self._schema.format, is_number(text.strip(" \t"))))
         return used, breaks, found, dead, block
+
+    def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
+        """A chunk of the file; None: a quote is open where it ends."""
+        used, lines, found, dead, block = self.read(data, position, 0, 0, final)
+        if used < len(data):
+            return None
+        return FoundInChunk({} if found is None else {self._schema.name: found}, dead, block, lines)
 
     def _wrong(self, state: int) -> str:
         if state == FIELDS:

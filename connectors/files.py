@@ -17,6 +17,7 @@ from cep.core.signals import stops
 from cep.core.storage.failures import StorageError
 from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadLetter
+from connectors.chunks import ChunkReaders
 from connectors.clauses import ClauseReader
 from connectors.csv import read_csv
 from connectors.double_hours import FoldedTables
@@ -68,15 +69,17 @@ def read(
     rest: RunState | None = None,
     first: int = 0,
     sources: Sources | None = None,
+    readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
     nothing has come for `idle` seconds there is a batch of silence, and again until something comes. Live inputs come
     last, all together, with a `rest` between their messages; `sources` notes those that are lost. `first`: the
-    number of the first record.
+    number of the first record. `readers`: who reads chunks of files of text, where that is worth it.
     """
-    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest, first, sources)
+    found = inputs(specs, schemas, format)
+    yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
 
 
 def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
@@ -100,6 +103,7 @@ def replay(
     rest: RunState | None = None,
     first: int = 0,
     sources: Sources | None = None,
+    readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs together in the order of their ends, then of the input; each with its watermark.
 
@@ -109,14 +113,14 @@ def replay(
     found = inputs(specs, schemas, format)
     known = sizes(found)
     if any(size is None for size in known):
-        yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources)
-    elif sum(size or 0 for size in known) > large and _ordered(found, schemas, chunk, rows):
+        yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
+    elif sum(size or 0 for size in known) > large and _ordered(found, schemas, chunk, rows, readers):
         latest: int | None = None
-        for batch in _read(found, schemas, chunk, rows, stdin):
+        for batch in _read(found, schemas, chunk, rows, stdin, readers=readers):
             latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
             yield replace(batch, watermark=None if latest is None else latest - 1)  # the next may end then as well
     else:
-        batches = (_without_data(batch) for batch in _read(found, schemas, chunk, rows, stdin))
+        batches = map(_without_data, _read(found, schemas, chunk, rows, stdin, readers=readers))
         yield from in_order(list(batches), schemas, rows)
 
 
@@ -130,7 +134,10 @@ def _read(
     rest: RunState | None = None,
     first: int = 0,
     sources: Sources | None = None,
+    readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
+    if any(attribute.type == "any" for schema in schemas.values() for attribute in schema.attributes):
+        readers = None  # values of several kinds do not travel
     known = sizes(found)
     total = 0 if any(size is None for size in known) else sum(size or 0 for size in known)
     done = 0
@@ -140,7 +147,7 @@ def _read(
             continue
         folded = FoldedTables(schemas)
         units = SmallUnits.of_points(schemas if one.format == "influx" else {})
-        for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle):
+        for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle, readers):
             stops.look()
             tables = folded.settled({type: table for type, table in tables.items() if table.height})
             if block is None:
@@ -175,6 +182,7 @@ def _parts(
     first: int,
     stdin: BinaryIO | None,
     idle: float | None,
+    readers: ChunkReaders | None = None,
 ) -> Iterator[_Piece]:
     """(tables, dead, block, bytes read, 0) of one input, its first record numbered `first`; no block: it is silent, the
     last number says for how long."""
@@ -194,7 +202,7 @@ def _parts(
     except OSError as error:
         raise _unreadable(one.path, error) from None
     try:
-        for tables, dead, part, position in _text(one, stream, schemas, chunk, first):
+        for tables, dead, part, position in _text(one, stream, schemas, chunk, first, readers):
             part = part if part is None or stream.plain else replace(part, plain=False)
             yield tables, dead, part, position, stream.silence.length if part is None else 0
     except OSError as error:
@@ -241,7 +249,14 @@ def _unreadable(path: str, error: OSError) -> CepError:
     return CepError(f"{name}: {reason.lower()}", code=code)
 
 
-def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
+def _text(
+    one: Input,
+    stream: ByteStream,
+    schemas: Mapping[str, Schema],
+    chunk: int,
+    first: int,
+    readers: ChunkReaders | None,
+) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
     if one.format in TYPED:
         if one.type is not None:
@@ -252,8 +267,8 @@ def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: 
             lines = ClauseReader(schemas, one.format)
         else:
             lines = LineReader(*known) if one.format == "jsonl" else PointReader(*known)
-        read = read_json if one.format == "jsonl" else read_jsonl
-        for tables, dead, block in read(one.path, stream, lines, chunk, first):
+        found = read_json(one.path, stream, lines, chunk, first, readers) if one.format == "jsonl" else None
+        for tables, dead, block in found or read_jsonl(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position
             last = block or last
     elif one.format in PACKS:
@@ -272,7 +287,7 @@ def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: 
     else:
         assert one.type is not None, "a CSV file is bound to an event"
         separator = "," if one.format == "csv" else "\t"
-        for table, dead, block in read_csv(one.path, stream, schemas[one.type], separator, chunk, first):
+        for table, dead, block in read_csv(one.path, stream, schemas[one.type], separator, chunk, first, readers):
             yield ({} if table is None else {one.type: table}), dead, block, stream.position
             last = block or last
     if stream.damage is not None:
@@ -287,11 +302,13 @@ def _ends(batch: Batch, which: str) -> list[int]:
     return [getattr(table["end"], which)() for table in batch.tables.values()]
 
 
-def _ordered(found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int) -> bool:
+def _ordered(
+    found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
+) -> bool:
     """Whether no batch has an event that ends before one of an earlier batch; read without the attributes."""
     bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
     latest: int | None = None
-    for batch in _read(found, bare, chunk, rows, None):
+    for batch in _read(found, bare, chunk, rows, None, readers=readers):
         if any(dead.code == "args" for dead in batch.dead):
             return False  # not seen without the attributes
         if latest is not None and any(end < latest for end in _ends(batch, "min")):

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from connectors.batch import Block, DeadLetter, too_long
+from connectors.chunks import ChunkReaders
 from connectors.jsonl import ReadsLines, read_jsonl
 from connectors.recordscan import BETWEEN, LIST, a_line_each
 from connectors.streams import BOM, LONGEST, ByteStream
@@ -57,7 +58,14 @@ def _ending(text: bytes) -> int | None:
         return -1
 
 
-def read_json(file: str, stream: ByteStream, reader: ReadsLines, chunk: int, first: int) -> _Parts:
+def read_json(
+    file: str,
+    stream: ByteStream,
+    reader: ReadsLines,
+    chunk: int,
+    first: int,
+    readers: ChunkReaders | None = None,
+) -> _Parts:
     """Tables by type, block by block; no block: the stream is silent."""
     head = b""
     while True:
@@ -70,7 +78,7 @@ def read_json(file: str, stream: ByteStream, reader: ReadsLines, chunk: int, fir
             break
     stream.unread(head)
     if plain:
-        yield from read_jsonl(file, stream, reader, chunk, first)
+        yield from read_jsonl(file, stream, reader, chunk, first, readers)
         return
     line = 1
     for part in split(stream, chunk):

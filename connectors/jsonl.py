@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
+from connectors.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
 from connectors.columns import Cells, UnreadableRow, table
 from connectors.jsonpaths import EventPaths, descend, expand
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, gather, scan
@@ -33,11 +34,21 @@ class ReadsLines(Protocol):
 
 
 def read_jsonl(
-    file: str, stream: ByteStream, lines: ReadsLines, chunk: int, first: int
+    file: str,
+    stream: ByteStream,
+    lines: ReadsLines,
+    chunk: int,
+    first: int,
+    readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Tables by type, block by block; no block: the stream is silent."""
-    line = 1
-    for data, position, length in whole_lines(stream, chunk):
+    """Tables by type, block by block; no block: the stream is silent. `readers`: who reads chunks of a file."""
+    line, begun = 1, 0
+    if readers is not None and isinstance(lines, LineReader) and readable_apart(readers, stream, chunk):
+        place = Place(stream.behind_mark(), line, first)
+        for found in read_apart(readers, lines, file, stream, chunk, place):
+            yield found.tables, found.dead, found.block
+        line, first, begun = place.line, place.first, place.position
+    for data, position, length in whole_lines(stream, chunk, begun=begun):
         if length:
             yield {}, *too_long(file, line, first, position, data, length)
             line += 1
@@ -179,6 +190,10 @@ class LineReader:
             form = _form(data[starts[row] : stops[row]], self._schemas[firsts[min(firsts)]])
             block = replace(block, times=form)
         return tables, [dead_record(block, int(order[r]) + p, code, reason) for r, p, code, reason in refused], block
+
+    def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk:
+        """A chunk of a file."""
+        return FoundInChunk(*self.read(file, data, position, 0, 0), data.count(b"\n"))
 
     def _events(
         self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None

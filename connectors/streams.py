@@ -96,6 +96,20 @@ class ByteStream:
     def position(self) -> int:
         return self._file.tell() if self._compressed is not None and self.size is not None else self._read
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether it is a file of this machine, whose bytes are handed over as they are stored."""
+        return self.plain and self.size is not None and self._owned and not isinstance(self._file, StoredFile)
+
+    def go_to(self, position: int) -> None:
+        """What comes next of a file `on_disk` stands at that byte."""
+        self._file.seek(position)
+        self._read, self._ahead = position, b""
+
+    def behind_mark(self) -> int:
+        """The first byte of the text of a file `on_disk`: a byte order mark is none of it."""
+        return len(BOM) if os.pread(self._file.fileno(), len(BOM), 0) == BOM else 0
+
     def silent(self) -> bool:
         """Wait for something to read, or the end, but no longer than until a report of silence is due; whether
         nothing came."""
@@ -198,15 +212,17 @@ class _Awaited(io.RawIOBase):
         return os.readv(self._descriptor, [buffer])
 
 
-def whole_lines(stream: ByteStream, chunk: int, longest: int = LONGEST) -> Iterator[tuple[bytes, int, int]]:
+def whole_lines(
+    stream: ByteStream, chunk: int, longest: int = LONGEST, begun: int = 0
+) -> Iterator[tuple[bytes, int, int]]:
     """(bytes, position of the first, length of a longer line they are only the beginning of): blocks of whole lines.
 
     The last line may lack its end. Of a line of more than `longest` bytes only the beginning is kept. No bytes: the
-    stream is silent.
+    stream is silent. `begun`: so many bytes are read.
     """
     rest = b""
-    position = 0
-    first = True
+    position = begun
+    first = not begun
     while True:
         while stream.silent():
             yield b"", position, 0

@@ -8,7 +8,7 @@ from threading import Thread
 
 from cep.core.errors import CepError
 from cep.workers.messages import Begin, Failed, Head, Lineage, Tables, receive, send
-from cep.workers.processes import WorkerProcesses
+from cep.workers.processes import Answer, WorkerProcesses
 from cep.workers.worker import Worker
 
 
@@ -18,6 +18,7 @@ class LocalWorkers(WorkerProcesses):
     def __init__(self, count: int) -> None:
         self.count, self.workers = count, dict[int, Worker]()
         self.answers: deque[tuple[int, Head, Tables]] = deque()
+        self._kept, self._chunks, self._dropped = deque[Answer](), {}, set()
 
     def __len__(self) -> int:
         return self.count
@@ -36,7 +37,7 @@ class LocalWorkers(WorkerProcesses):
             answer = Failed.of(error), {}
         self.answers.append((worker, *carried(*answer)))
 
-    def hear(self, wait: bool = True) -> tuple[int, Head, Tables] | None:
+    def next(self, wait: bool = True) -> tuple[int, Head, Tables] | None:
         if not self.answers:
             assert not wait, "something is waited for that nobody says"
             return None

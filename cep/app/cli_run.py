@@ -195,6 +195,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
+    from cep.workers.partitioned_engine import PartitionedEngine
     from connectors.files import sizes
     from connectors.inputs import inputs as find
     from connectors.live import acknowledged
@@ -255,7 +256,8 @@ def _sourced(options: RunOptions) -> _Sourced:
         schemas = with_changes(schemas)
     if options.source.revise is not None and read.lateness is None:
         read = replace(read, lateness="0")  # taken as they stand, not sorted
-    batches = open_batches(read, options.source.batch, schemas, silence, lost)
+    readers = engine.readers if isinstance(engine, PartitionedEngine) else None
+    batches = open_batches(read, options.source.batch, schemas, silence, lost, readers=readers)
     if engine.revises:
         batches = changes_of(batches)
     return _Sourced(engine, shown, derived, batches, changes, found, rows)

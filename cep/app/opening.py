@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cep.engine import Engine
     from cep.runtime.options import EngineOptions
     from connectors.batch import Batch
+    from connectors.chunks import ChunkReaders
     from connectors.live import RunState
     from connectors.sources import Sources
     from knowledge.graph import Knowledge
@@ -96,6 +97,7 @@ def open_batches(
     sources: Sources,
     rest: RunState | None = None,
     first: int = 0,
+    readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
     """The records of the inputs, about `rows` at a time: files together in the order of time, or with a lateness as
     they stand. For the others see `connectors.files.read`."""
@@ -111,4 +113,5 @@ def open_batches(
         rest=rest,
         first=first,
         sources=sources,
+        readers=readers,
     )

@@ -17,6 +17,8 @@ from cep.runtime.counts import Count
 from cep.runtime.key_groups import KeyGroups
 from cep.runtime.options import EngineOptions
 from connectors.arrow_bytes import stream, unpack
+from connectors.batch import Block, DeadLetter
+from connectors.chunks import ReadsChunks
 
 Tables = dict[str, pl.DataFrame]
 
@@ -86,6 +88,32 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """Read chunk `number`: these bytes of a file, which is at `path`, the last if `final`; `reader`: of the file, where
+    the worker does not know that of the `source` of this number yet."""
+
+    number: int
+    source: int
+    file: str
+    path: str
+    position: int
+    size: int
+    final: bool
+    reader: ReadsChunks | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFound:
+    """What it holds besides its tables, among which are the arrays of its block; without a block it cannot be read by
+    itself."""
+
+    number: int
+    dead: list[DeadLetter]
+    block: Block | None
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """It is so."""
 
@@ -109,7 +137,7 @@ class Failed:
         return CepError(self.message, self.source, self.span, self.hint, self.code)
 
 
-Head = Begin | Lineage | Step | Made | Forget | Save | Saved | Restore | Done | Failed
+Head = Begin | Lineage | Step | Made | ReadChunk | ChunkFound | Forget | Save | Saved | Restore | Done | Failed
 
 
 _SIZE = struct.Struct("<q")

@@ -32,6 +32,7 @@ from cep.runtime.fluent_records import may_close
 from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
 from cep.runtime.key_shares import KeyShares
 from cep.runtime.options import EngineOptions
+from cep.workers.chunk_readers import WorkerReaders
 from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved
 from cep.workers.processes import WorkerProcesses
 from cep.workers.rounds import Placement, Rounds
@@ -106,6 +107,7 @@ class PartitionedEngine(Engine):
         self._later: list[Frames] = []
         self._own = isinstance(workers, int)
         self._processes = WorkerProcesses(workers) if isinstance(workers, int) else workers
+        self.readers = WorkerReaders(self._processes)
         self._placement = Placement(partition(self.plan), len(self._processes))
         running = replace(options, lateness=None, changes=False, begins=False)
         shipped = replace(program, _first=None)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ from threading import Thread
 from time import monotonic
 
 from cep.core.errors import CepError
-from cep.workers.messages import Failed, Head, Tables, receive, send
+from cep.workers.messages import ChunkFound, Failed, Head, Tables, receive, send
 
 _LEAVING = 2.0
 """Seconds in which processes that nobody needs any more end by themselves, all of them together."""
 
+Answer = tuple[int, Head, Tables]
 Heard = tuple[int, Head | None, Tables]
 """Which worker said what; None: it has ended."""
 
@@ -30,6 +32,9 @@ class WorkerProcesses:
 
     def __init__(self, count: int) -> None:
         self._heard: SimpleQueue[Heard] = SimpleQueue()
+        self._kept: deque[Answer] = deque()
+        self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}
+        self._dropped: set[int] = set()
         self._started: list[_Started] = []
         self._end = weakref.finalize(self, _end, self._started)
         for number in range(count):
@@ -53,8 +58,39 @@ class WorkerProcesses:
         except OSError:
             raise self._ended(worker) from None
 
-    def hear(self, wait: bool = True) -> tuple[int, Head, Tables] | None:
-        """The next answer of any; None: without waiting there is none. CepError: one has failed or ended."""
+    def hear(self, wait: bool = True) -> Answer | None:
+        """The next answer of any, but to what `chunk` gives; None: without waiting there is none. CepError: one has
+        failed or ended."""
+        if self._kept:
+            return self._kept.popleft()
+        while (found := self.next(wait)) is not None and isinstance(found[1], ChunkFound):
+            self._keep(found[1], found[2])
+        return found
+
+    def chunk(self, number: int) -> tuple[ChunkFound, Tables]:
+        """What a chunk holds that some worker was told to read. CepError: one has failed or ended."""
+        while number not in self._chunks:
+            found = self.next()
+            assert found is not None, "it was waited for"
+            if isinstance(found[1], ChunkFound):
+                self._keep(found[1], found[2])
+            else:
+                self._kept.append(found)
+        return self._chunks.pop(number)
+
+    def drop_chunk(self, number: int) -> None:
+        """Nobody asks for it any more."""
+        if self._chunks.pop(number, None) is None:
+            self._dropped.add(number)
+
+    def _keep(self, found: ChunkFound, tables: Tables) -> None:
+        if found.number in self._dropped:
+            self._dropped.remove(found.number)
+        else:
+            self._chunks[found.number] = found, tables
+
+    def next(self, wait: bool = True) -> Answer | None:
+        """The next answer to anything."""
         if not wait and self._heard.empty():
             return None
         worker, head, tables = self._heard.get()

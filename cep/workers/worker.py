@@ -20,6 +20,7 @@ from cep.core.errors import CepError
 from cep.core.logs import RunWarning
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
+from cep.workers.chunk_readers import WorkerChunks
 from cep.workers.messages import (
     Begin,
     Done,
@@ -28,6 +29,7 @@ from cep.workers.messages import (
     Head,
     Lineage,
     Made,
+    ReadChunk,
     Restore,
     Save,
     Saved,
@@ -44,6 +46,7 @@ class Worker:
     def __init__(self, program: CompiledProgram, running: EngineOptions, stages: tuple[int, ...]) -> None:
         self.program, self.running, self.stages = program, running, stages
         self.columns: tuple[str, ...] | None = None
+        self.chunks = WorkerChunks()
         self.engines = {stage: self.engine(stage) for stage in stages}
 
     def engine(self, stage: int) -> Engine:
@@ -92,6 +95,8 @@ class Worker:
             case Forget():
                 for engine in self.engines.values():
                     engine.forget()
+            case ReadChunk():
+                return self.chunks.read(head)
             case Save():
                 return Saved({stage: engine.snapshot() for stage, engine in self.engines.items()}), {}
             case Restore():

@@ -1,0 +1,88 @@
+"""Chunks of files read by worker processes, between their steps (`connectors.chunks`)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.workers.messages import ChunkFound, ReadChunk, Tables
+from cep.workers.processes import WorkerProcesses
+from connectors.chunks import FoundInChunk, ReadsChunks
+
+_ARRAYS = ("starts", "lines", "rows")
+"""What a block says of each of its records."""
+
+
+class WorkerReaders:
+    """Workers read chunks in turn. `least`: bytes of a chunk that is worth it."""
+
+    def __init__(self, processes: WorkerProcesses, least: int = 1 << 20) -> None:
+        self.processes, self.least = processes, least
+        self.ahead = 2 * len(processes)
+        self._sources: list[tuple[str, str, ReadsChunks]] = []
+        self._known: set[tuple[int, int]] = set()
+        self._numbers = count()
+
+    def begin(self, file: str, reader: ReadsChunks) -> int:
+        self._sources.append((file, os.path.abspath(file), reader))
+        return len(self._sources) - 1
+
+    def ask(self, source: int, position: int, size: int, final: bool) -> int:
+        number = next(self._numbers)
+        worker = number % len(self.processes)
+        file, path, reader = self._sources[source]
+        known = (worker, source) in self._known
+        self._known.add((worker, source))
+        asked = ReadChunk(number, source, file, path, position, size, final, None if known else reader)
+        self.processes.tell(worker, asked)
+        return number
+
+    def take(self, number: int) -> FoundInChunk | None:
+        head, tables = self.processes.chunk(number)
+        if head.block is None:
+            return None
+        starts, lines, rows = (_array(tables, name) for name in _ARRAYS)
+        block = replace(head.block, starts=starts, lines=lines, rows=rows)
+        return FoundInChunk(tables, head.dead, block, head.lines)
+
+    def drop(self, number: int) -> None:
+        self.processes.drop_chunk(number)
+
+
+class WorkerChunks:
+    """The chunks that one worker reads."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, ReadsChunks] = {}
+
+    def read(self, asked: ReadChunk) -> tuple[ChunkFound, Tables]:
+        if asked.reader is not None:
+            self._readers[asked.source] = asked.reader
+        try:
+            with open(asked.path, "rb", buffering=0) as opened:
+                data = os.pread(opened.fileno(), asked.size, asked.position)
+            found = self._readers[asked.source].chunk(asked.file, data, asked.position, asked.final)
+        except (CepError, OSError):  # one process says so when it is its turn
+            found = None
+        if found is None or len(data) < asked.size:
+            return ChunkFound(asked.number, [], None, 0), {}
+        block = found.block.without_data()
+        tables = {name: table for name, table in found.tables.items() if table.height}
+        for name in _ARRAYS:
+            array: NDArray[np.int64] | None = getattr(block, name)
+            if array is not None:
+                tables[f"@{name}"] = pl.DataFrame({name: array})
+        bare = replace(block, starts=None, lines=None, rows=None)
+        return ChunkFound(asked.number, found.dead, bare, found.lines), tables
+
+
+def _array(tables: Tables, name: str) -> NDArray[np.int64] | None:
+    """Of a block, taken from the tables that came with it."""
+    found = tables.pop(f"@{name}", None)
+    return None if found is None else found[name].to_numpy()
