@@ -24,8 +24,9 @@ from benchmarks.table import Line, Target
 
 READING = "event a(id: int, x: int) TIME time.\n"
 GOAL = 1.8
-KEYS = 1000
 CORES = 2
+ROWS, CHUNK = 1 << 17, 1 << 22
+"""How much is read at a time, about as many events of Parquet as of text."""
 
 
 def rules(count: int) -> str:
@@ -39,6 +40,20 @@ def rules(count: int) -> str:
     )
     made = (kinds[n % len(kinds)].format(n=n, top=900 + n, many=20 + n) for n in range(count))
     return READING + "\n".join(made) + "\n"
+
+
+README = """\
+warming(I, X, Y) <- (a(I, X) SEQ a(I, Y) WHERE X > 900, Y > X) WITHIN 10 s.
+silent(I, X) <- a(I, X) UNLESS a(I, _) WITHIN 10 s.
+"""
+EACH = "mean(I, M) <- a(I, X) AGGREGATE M = avg(X) OVER LAST 3 EVENTS BY I.\n"
+
+
+def program(name: str) -> str:
+    """That of a case: the two rules of the README's first program, one that gives a result for each event, or many."""
+    if name == "README":
+        return READING + README
+    return READING + EACH if name == "mean of each" else rules(int(name.split()[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +74,8 @@ class Measured:
         return max(self.all / cores, self.own, *self.workers, 0.0)
 
 
-def run(program: str, source: Path, target: Path, workers: int) -> Measured:
-    """A steady run: two thirds of the input, behind a third that loads kernels and fills windows."""
+def run(text: str, first: Path, source: Path, target: Path, workers: int) -> Measured:
+    """A steady run: the second file, behind a first one that loads kernels and fills windows."""
     from cep.compile import CompileOptions, compiled
     from cep.core.time import END_OF_TIME
     from cep.engine import Engine
@@ -69,24 +84,24 @@ def run(program: str, source: Path, target: Path, workers: int) -> Measured:
     from connectors.files import read
     from connectors.writers import Writer
 
-    made = compiled(program, "<program>", CompileOptions())
+    made = compiled(text, "<program>", CompileOptions())
     engine = Engine(made) if workers == 1 else PartitionedEngine(made, EngineOptions(), workers)
-    numbers = engine.processes if isinstance(engine, PartitionedEngine) else []
+    numbers, readers = (engine.processes, engine.readers) if isinstance(engine, PartitionedEngine) else ([], None)
     engine.run_ahead(3)
-    batches = read([f"a={source}"], engine.inputs, rows=1 << 17, chunk=1 << 24)
-    began, first, clock, done = process_time(), [0.0] * len(numbers), perf_counter(), 0.0
+    began, before, clock = 0.0, [0.0] * len(numbers), 0.0
     with Writer(str(target), engine.outputs) as writer:
-        for batch in batches:
-            engine.receive(batch.tables)
-            writer.write(engine.advance(engine.reached))
-            before, done = done, batch.bytes_read / batch.total_bytes
-            if before < 1 / 3 <= done:
-                writer.write(engine.outstanding())
-                began, first, clock = process_time(), [spent(each) for each in numbers], perf_counter()
+        records = 0
+        for file in (first, source):
+            began, before, clock = process_time(), [spent(each) for each in numbers], perf_counter()
+            for batch in read([f"a={file}"], engine.inputs, rows=ROWS, chunk=CHUNK, first=records, readers=readers):
+                records += batch.rows
+                engine.receive(batch.tables)
+                writer.write(engine.advance(engine.reached))
+            writer.write(engine.outstanding())
         writer.write(engine.advance(END_OF_TIME))
         own, last = process_time() - began, [spent(each) for each in numbers]
     engine.stop()
-    each = tuple(now - then for now, then in zip(last, first, strict=True))
+    each = tuple(now - then for now, then in zip(last, before, strict=True))
     return Measured(own, each, perf_counter() - clock, sum(writer.counts.values()))
 
 
@@ -96,9 +111,10 @@ def spent(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(count: int, source: Path, target: Path, workers: int) -> Measured:
+def measured(name: str, first: Path, source: Path, target: Path, workers: int) -> Measured:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.workers", "--here", str(count), str(source), str(target), str(workers)]
+    asked = map(str, (name, first, source, target, workers))
+    command = [sys.executable, "-m", "benchmarks.workers", "--here", *asked]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **ONE_CORE}, stdout=subprocess.PIPE, text=True, check=True
     )
@@ -106,52 +122,80 @@ def measured(count: int, source: Path, target: Path, workers: int) -> Measured:
     return Measured(own, tuple(each), clock, derived)
 
 
-CASES: tuple[tuple[int, str], ...] = ((1, "parquet"), (5, "parquet"), (20, "parquet"), (20, "csv"), (50, "parquet"))
-"""How many rules, over which files."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program over files of a format, of so many keys."""
+
+    program: str
+    format: str
+    keys: int = 1000
+
+    @property
+    def name(self) -> str:
+        return f"workers, {self.program}, {self.format}, {self.keys:,} keys"
 
 
-def pairs(events: int, only: str) -> Iterator[tuple[str, Measured, Measured]]:
+CASES = (
+    Case("README", "parquet"),
+    Case("README", "csv"),
+    Case("README", "jsonl"),
+    Case("README", "parquet", 100_000),
+    Case("README", "csv", 100_000),
+    Case("README", "jsonl", 100_000),
+    Case("mean of each", "csv"),
+    Case("5 rules", "parquet"),
+    Case("20 rules", "csv"),
+    Case("50 rules", "parquet"),
+)
+
+
+def pairs(events: int, only: str) -> Iterator[tuple[Case, Measured, Measured]]:
     """By case: in one process, and in two workers."""
-    names = {case: f"workers, {case[0]} rules, {case[1]}" for case in CASES}
-    chosen = {case: name for case, name in names.items() if only in name}
     with tempfile.TemporaryDirectory() as folder:
-        for format in sorted({format for _, format in chosen}):
-            source = Path(folder, f"a.{format}")
-            write(streams.mixed({"a": "x"}, events, KEYS, seed=1).tables["a"], source)
-            for (count, mine), name in chosen.items():
-                if mine == format:
-                    one, two = (measured(count, source, Path(folder, f"out{n}"), n) for n in (1, 2))
-                    assert one.derived == two.derived, f"{name}: {one.derived:,} and {two.derived:,} are derived"
-                    yield name, one, two
+        there: dict[tuple[str, int], tuple[Path, Path]] = {}
+        for case in CASES:
+            if only not in case.name:
+                continue
+            kind = case.format, case.keys
+            if kind not in there:
+                first, rest = (Path(folder, f"{name}{case.keys}.{case.format}") for name in ("first", "rest"))
+                table = streams.mixed({"a": "x"}, events, case.keys, seed=1).tables["a"]
+                write(table[: events // 3], first)
+                write(table[events // 3 :], rest)
+                there[kind] = first, rest
+            target = Path(folder, f"out.{case.format}")
+            one, two = (measured(case.program, *there[kind], target, n) for n in (1, 2))
+            assert one.derived == two.derived, f"{case.name}: {one.derived:,} and {two.derived:,} are derived"
+            yield case, one, two
 
 
 def lines(events: int, only: str) -> Iterator[Line]:
     """How many times as fast two workers are on two free cores."""
-    for name, one, two in pairs(events, only):
+    for case, one, two in pairs(events, only):
         faster = one.all / two.least(CORES)
-        targets = (Target(f"{GOAL:g}x", faster >= GOAL),) if " 50 rules" in name else ()
-        yield Line(name, faster, "times one", events=events, keys=KEYS, derived=one.derived, targets=targets)
+        targets = (Target(f"{GOAL:g}x", faster >= GOAL),) if case.program == "50 rules" else ()
+        yield Line(case.name, faster, "times one", events=events, keys=case.keys, derived=one.derived, targets=targets)
 
 
-def table(found: Iterable[tuple[str, Measured, Measured]]) -> Iterator[str]:
+def table(found: Iterable[tuple[Case, Measured, Measured]]) -> Iterator[str]:
     """What there is to see, in Markdown."""
     yield "| run | one process, CPU s | two workers: own | each worker | all | by the clock | on two free cores |"
     yield "|---|--:|--:|--:|--:|--:|--:|"
-    for name, one, two in found:
+    for case, one, two in found:
         each = ", ".join(f"{seconds:.2f}" for seconds in two.workers)
         faster, seen = one.all / two.least(CORES), one.clock / two.clock
-        yield f"| {name} | {one.all:.2f} | {two.own:.2f} | {each} | {two.all:.2f} | {seen:.2f}x | {faster:.2f}x |"
+        yield f"| {case.name} | {one.all:.2f} | {two.own:.2f} | {each} | {two.all:.2f} | {seen:.2f}x | {faster:.2f}x |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
     parser.add_argument("--events", type=int, default=3_000_000)
     parser.add_argument("--only", metavar="WORD", default="", help="cases whose name holds this")
-    parser.add_argument("--here", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--here", nargs=5, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.here:
-        count, source, target, workers = asked.here
-        found = run(rules(int(count)), Path(source), Path(target), int(workers))
+        name, first, source, target, workers = asked.here
+        found = run(program(name), Path(first), Path(source), Path(target), int(workers))
         print(json.dumps([found.own, found.workers, found.clock, found.derived]))
         return
     for line in table(pairs(asked.events, asked.only)):

@@ -29,6 +29,7 @@ class DeadLetter:
 
 
 _CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in lines of Influx
+_CHANGE = CHANGE.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Block:
     @property
     def says_changes(self) -> bool:
         """Whether a record, as it is written, may have `@change`."""
-        return self.said or (self.data is not None and any(each in self.data for each in _CHANGES))
+        if self.said or self.data is None or _CHANGE not in self.data:  # that it is not is soon seen
+            return self.said
+        return any(each in self.data for each in _CHANGES)
 
     def at(self, order: int) -> tuple[str, int, str | None]:
         """(file, line, text) of the record of that number."""

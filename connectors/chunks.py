@@ -51,10 +51,12 @@ class ReadsChunks(Protocol):
 
 
 class ChunkReaders(Protocol):
-    """Processes that read chunks. `ahead`: how many may be asked for before the first is taken."""
+    """Processes that read chunks. `ahead`: how many may be asked for before the first is taken; `least`: the bytes of a
+    chunk that is worth it; `cheap`: whether fields of CSV are, which are soon read, and rows must be carried."""
 
     ahead: int
     least: int
+    cheap: bool
 
     def begin(self, file: str, reader: ReadsChunks) -> int:
         """A number for a file."""

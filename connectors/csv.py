@@ -72,7 +72,7 @@ def read_csv(
     position += len(head) + 1
     line += 1
     rest = body
-    if readers is not None and readable_apart(readers, stream, chunk):
+    if readers is not None and readers.cheap and readable_apart(readers, stream, chunk):
         place = Place(position, line, first)
         for chunk_found in read_apart(readers, rows, file, stream, chunk, place):
             if chunk_found.block.count:

@@ -29,7 +29,7 @@ y(N) <- b(N, _) SEQ b(N, _).
 @pytest.fixture(scope="module")
 def engine() -> PartitionedEngine:
     made = PartitionedEngine(compiled(PROGRAM, "<program>", CompileOptions()), EngineOptions(), LocalWorkers(2))
-    made.readers.least = 1
+    made.readers.least, made.readers.cheap = 1, True
     return made
 
 

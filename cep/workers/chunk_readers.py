@@ -20,11 +20,11 @@ _ARRAYS = ("starts", "lines", "rows")
 
 
 class WorkerReaders:
-    """Workers read chunks in turn. `least`: bytes of a chunk that is worth it."""
+    """Workers read chunks in turn."""
 
-    def __init__(self, processes: WorkerProcesses, least: int = 1 << 20) -> None:
-        self.processes, self.least = processes, least
-        self.ahead = 2 * len(processes)
+    def __init__(self, processes: WorkerProcesses) -> None:
+        self.processes, self.least = processes, 1 << 20
+        self.ahead, self.cheap = 2 * len(processes), len(processes) > 2
         self._sources: list[tuple[str, str, ReadsChunks]] = []
         self._known: set[tuple[int, int]] = set()
         self._numbers = count()

@@ -16,7 +16,7 @@ from cep.core.errors import CepError, Source, Span
 from cep.runtime.counts import Count
 from cep.runtime.key_groups import KeyGroups
 from cep.runtime.options import EngineOptions
-from connectors.arrow_bytes import stream, unpack
+from connectors.arrow_bytes import StreamBuffer, unpack
 from connectors.batch import Block, DeadLetter
 from connectors.chunks import ReadsChunks
 
@@ -143,10 +143,10 @@ Head = Begin | Lineage | Step | Made | ReadChunk | ChunkFound | Forget | Save | 
 _SIZE = struct.Struct("<q")
 
 
-def send(line: socket.socket, head: Head, tables: Tables | None = None) -> None:
-    """One message. OSError: nobody hears it."""
-    streams = [stream(table) for table in (tables or {}).values()]
-    text = pickle.dumps((head, list(tables or {}), [each.size for each in streams]), pickle.HIGHEST_PROTOCOL)
+def send(line: socket.socket, head: Head, tables: Tables | None = None, buffer: StreamBuffer | None = None) -> None:
+    """One message; `buffer`: of one who has nothing else to say meanwhile. OSError: nobody hears it."""
+    streams = (buffer or StreamBuffer()).streams(list((tables or {}).values()))
+    text = pickle.dumps((head, list(tables or {}), [len(each) for each in streams]), pickle.HIGHEST_PROTOCOL)
     line.sendall(_SIZE.pack(len(text)) + text)
     for each in streams:
         line.sendall(each)

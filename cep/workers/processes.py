@@ -18,6 +18,7 @@ from time import monotonic
 
 from cep.core.errors import CepError
 from cep.workers.messages import ChunkFound, Failed, Head, Tables, receive, send
+from connectors.arrow_bytes import StreamBuffer
 
 _LEAVING = 2.0
 """Seconds in which processes that nobody needs any more end by themselves, all of them together."""
@@ -35,6 +36,7 @@ class WorkerProcesses:
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}
         self._dropped: set[int] = set()
+        self._buffer = StreamBuffer()
         self._started: list[_Started] = []
         self._end = weakref.finalize(self, _end, self._started)
         for number in range(count):
@@ -54,7 +56,7 @@ class WorkerProcesses:
             hint = "go on with a new engine of the program, restored from the last snapshot"
             raise CepError("the workers of this engine have ended: it was stopped", hint=hint, code="stopped")
         try:
-            send(self._started[worker].line, head, tables)
+            send(self._started[worker].line, head, tables, self._buffer)
         except OSError:
             raise self._ended(worker) from None
 

@@ -38,6 +38,7 @@ from cep.workers.messages import (
     receive,
     send,
 )
+from connectors.arrow_bytes import StreamBuffer
 
 
 class Worker:
@@ -109,6 +110,7 @@ class Worker:
 def serve(line: socket.socket) -> None:
     """Answer until nobody asks."""
     worker: Worker | None = None
+    buffer = StreamBuffer()
     while True:
         head, tables = receive(line)
         try:
@@ -125,7 +127,7 @@ def serve(line: socket.socket) -> None:
         except Exception as error:
             text = traceback.format_exc()
             answer = Failed(f"a worker failed: {type(error).__name__}: {error}", None, None, text, "worker"), {}
-        send(line, *answer)
+        send(line, *answer, buffer)
 
 
 def leave_with(line: socket.socket) -> None:
