@@ -17,7 +17,7 @@ from cep import Engine
 from cep.compile import CompileOptions, compiled
 from cep.core.errors import CepError
 from cep.runtime.options import EngineOptions
-from cep.workers import partitioned_engine, processes
+from cep.workers import chunk_readers, partitioned_engine, processes
 from cep.workers.partitioned_engine import PartitionedEngine
 from cep.workers.processes import WorkerProcesses
 from tests.cli_runs import cep, events, here, jsonl, start
@@ -96,20 +96,23 @@ def shared(pool: SharedWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
         return pool
 
     monkeypatch.setattr(partitioned_engine, "WorkerProcesses", of_pool)
+    monkeypatch.setattr(chunk_readers, "LEAST", 1)
 
 
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("more", [[], ["--lateness", "5s", "--batch", "64"]], ids=["sorted", "late"])
-def test_the_command_writes_what_it_writes_in_one_process(more: list[str]) -> None:
-    """Events in one order, dead letters, lateness, a part of the events."""
+def test_the_command_writes_what_it_writes_in_one_process(more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events in one order, dead letters, lateness; with small batches workers read chunks of the file."""
     Path("in.jsonl").write_text(jsonl(records(400)))
-    outputs = []
+    outputs, asked = [], list[int]()
+    ask = chunk_readers.WorkerReaders.ask
+    monkeypatch.setattr(chunk_readers.WorkerReaders, "ask", lambda *args: asked.append(1) or ask(*args))
     for workers in ("1", "2"):
         command = ["run", "rules.cep", "--input", "in.jsonl", "--output", f"{workers}.jsonl", "--workers", workers]
         result = cep(*command, "--dead-letter", f"dead{workers}.jsonl", *more)
         assert result.exit_code == 0, result.output
         outputs.append((Path(f"{workers}.jsonl").read_text(), Path(f"dead{workers}.jsonl").read_text()))
-    assert outputs[0] == outputs[1]
+    assert outputs[0] == outputs[1] and bool(asked) == bool(more)
     assert {each["type"] for each in events(outputs[0][0])} == {"rise", "mean", "many", "silent"} and outputs[0][1]
 
 

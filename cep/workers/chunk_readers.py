@@ -15,6 +15,9 @@ from cep.workers.messages import ChunkFound, ReadChunk, Tables
 from cep.workers.processes import WorkerProcesses
 from connectors.chunks import FoundInChunk, ReadsChunks
 
+LEAST = 1 << 20
+"""Bytes of a chunk that is worth it."""
+
 _ARRAYS = ("starts", "lines", "rows")
 """What a block says of each of its records."""
 
@@ -23,7 +26,7 @@ class WorkerReaders:
     """Workers read chunks in turn."""
 
     def __init__(self, processes: WorkerProcesses) -> None:
-        self.processes, self.least = processes, 1 << 20
+        self.processes, self.least = processes, LEAST
         self.ahead, self.cheap = 2 * len(processes), len(processes) > 2
         self._sources: list[tuple[str, str, ReadsChunks]] = []
         self._known: set[tuple[int, int]] = set()
