@@ -62,6 +62,16 @@ def test_what_never_expires_is_a_warning() -> None:
     ]  # fmt: skip
 
 
+def test_values_that_grow_for_ever_are_a_warning() -> None:
+    def warned(rule: str) -> bool:
+        Path("g.lars").write_text(f"event a(x: int).\nr(X) :- a(X).\n{rule}\n")
+        return "g.lars:3:1: warning: `r` may be derived with ever new values" in cep("check", "g.lars").stderr
+
+    assert warned("r(X + 1) :- r(X).") and warned("r(Y) :- r(X), Y = X * 2.")
+    assert not warned("r(X + 1) :- r(X), X < 9.") and not warned("r(Y) :- r(X), Y = X * 2, Y < 9.")
+    assert not warned("r(X + 1) :- a(X), r(Y).")
+
+
 DENIED = "event a.\nevent b.\np :- a in [3], not q.\nq :- a in [3], not p.\n:- b.\n"
 
 
@@ -132,3 +142,10 @@ def test_other_programs_are_none_of_lars() -> None:
         lars_program("", dialect="lasr")
     with pytest.raises(CepError, match="more than"):
         lars_program(" " * (1 << 23), "x.lars")
+
+
+def test_what_never_ends_is_told_of_by_the_rules_that_are_written() -> None:
+    Path("g.lars").write_text("event a(x: int).\nr(X) :- a(X).\nr(X + 1) :- r(X).\n")
+    Path("in.jsonl").write_text('{"type": "a", "time": 1, "x": 1}\n')
+    said = cep("run", "g.lars", "--input", "in.jsonl", "--max-derivations", "100").stderr
+    assert "intervals in one step, of `r(X) :- a(X).`, `r(X + 1) :- r(X).`\nhint: a bound ends it, " in said

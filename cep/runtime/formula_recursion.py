@@ -202,6 +202,6 @@ class FormulaRecursion(Cycle):
         return CepError(
             f"a recursion among formulas has found {derived:,} intervals in one step, of "
             + ", ".join(f"`{r}`" for r in dict.fromkeys(self.cycle.rules)),
-            hint="`--max-derivations` raises the limit",
+            hint="a bound ends it, `WHERE X < 100`, in LARS `X < 100`; `--max-derivations` raises the limit",
             code="recursion",
         )

@@ -162,7 +162,9 @@ class Machine:
         settling = frozenset(filter(self._settles, group.units))
         sequence = components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
         outside = dict(self._goals()) if outside is None else dict(outside)
-        rules = [self._written(number) for number, head in enumerate(self.plan.heads) if head.event in steps]
+        inside = [number for number, head in enumerate(self.plan.heads) if head.event in steps]
+        own = [number for number in inside if self.plan.rules.rules[number].span != NOWHERE]
+        rules = [self._written(number) for number in own or inside]
         timed = frozenset(filter(self._timed, group.units))
         following = frozenset(filter(self._follows, group.units))
         readers = tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence)

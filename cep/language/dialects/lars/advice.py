@@ -8,7 +8,7 @@ from cep.core.errors import Source, Warning
 from cep.core.suggest import SURE, nearest
 from cep.language.dialects.lars.account import excerpt
 from cep.language.dialects.lars.ast import AT, LarsLiteral, LarsProgram, LarsRule, TimeWindow, TupleWindow
-from cep.language.dialects.lars.components import components
+from cep.language.dialects.lars.components import Component, components
 from cep.language.dialects.lars.safety import atoms
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax import ast
@@ -94,7 +94,7 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Recursion that may put atoms ever further ahead."""
+    """Recursion that may put atoms ever further ahead, or derive ever new ones."""
     for component in components(program):
         if not component.recursive:
             continue
@@ -104,6 +104,33 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
                 message = f"`{rule.head.predicate}` may be put ever further ahead: it depends on itself"
                 hint = "a bound ends it: `b at S :- b at T, S = T + 1, S < 100.`"
                 yield Warning(message, source, rule.head.span, hint, "ahead")
+            elif rule.head is not None and any(_grows(rule, each, component) for each in rule.head.arguments):
+                message = f"`{rule.head.predicate}` may be derived with ever new values: it depends on itself"
+                hint = "a bound ends it: `b(X + 1) :- b(X), X < 100.`"
+                yield Warning(message, source, rule.head.span, hint, "ahead")
+
+
+def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
+    """Whether an argument of a head is calculated from what the component derives, without a bound."""
+    if not _moves(rule, argument) or _bounded(rule, argument):
+        return False
+    own = {
+        name
+        for each in rule.body
+        if isinstance(each, LarsLiteral) and not each.negated and each.atom.predicate in component.predicates
+        for one in each.atom.arguments
+        for name in expression_variables(one)
+    }
+    return not own.isdisjoint(_origins(rule, argument))
+
+
+def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
+    """The variables of a value, and those that it is calculated from."""
+    names = set(expression_variables(calculated))
+    for each in rule.body:
+        if isinstance(each, Comparison) and each.operator == "=" and names & set(expression_variables(each.left)):
+            names |= set(expression_variables(each.right))
+    return names
 
 
 def _moves(rule: LarsRule, at: Expression) -> bool:
@@ -122,10 +149,7 @@ def _moves(rule: LarsRule, at: Expression) -> bool:
 
 def _bounded(rule: LarsRule, at: Expression) -> bool:
     """Whether something is compared with it, or a window holds what it is calculated from."""
-    names = set(expression_variables(at))
-    for each in rule.body:
-        if isinstance(each, Comparison) and each.operator == "=" and names & set(expression_variables(each.left)):
-            names |= set(expression_variables(each.right))
+    names = _origins(rule, at)
     for each in rule.body:
         if isinstance(each, Comparison) and each.operator in ("<", "<=", ">", ">="):
             if names & {*expression_variables(each.left), *expression_variables(each.right)}:
