@@ -6,6 +6,7 @@ import pytest
 
 from cep.engine import Engine
 from cep.events import Event
+from cep.operators.event import Scan
 from cep.runtime.machine_part import SingleGoal
 
 SECOND = 1_000_000
@@ -69,3 +70,17 @@ def test_what_is_given_back_to_goals_is_seen_in_its_time() -> None:
     assert not engine.advance(5 * SECOND)
     engine.restore(waiting)
     assert engine.advance(12 * SECOND)["late"].height == 1
+
+
+def test_what_gives_its_input_as_it_is_does_not_run(ran: list[object]) -> None:
+    """The event is read in its place, and counted in it, too; one of certain arguments runs."""
+    text = "p(X) <- a(X) SEQ b(X) WITHIN 1 min.\nq(X) <- a(X) SEQ b(7) WITHIN 1 min."
+    engine = Engine.from_text(text, types=dict.fromkeys("ab", ("int",)), lateness=0)
+    events = [Event("a", (7,), 0, 0), Event("a", (8,), 1, 1), Event("b", (7,), SECOND, SECOND)]
+    engine.push(events)
+    assert {name: table["x"].to_list() for name, table in engine.advance(2 * SECOND).items()} == {"p": [7], "q": [7, 8]}
+    scans = {number: node for number, node in enumerate(engine.plan.nodes) if isinstance(node, Scan)}
+    passing = {number for number, node in scans.items() if not node.constants}
+    assert len(passing) == 2 and not passing & set(ran) and set(scans) - passing <= set(ran)
+    counted = {count.unit: count.made for count in engine.take_counts()}
+    assert all(counted[number] == counted[node.event] for number, node in scans.items() if number in passing)

@@ -57,6 +57,7 @@ class Machine:
                 continue
             compiled = builder.cycle(group) if fast_recursion else None
             self.parts.append(self._cycle(group, max_derivations) if compiled is None else compiled)
+        self.same = self._passed_on()
         self.schedule = Schedule(self.parts, {unit for unit in self.widths if self._follows(unit)})
         self.nothing = {unit: empty(width) for unit, width in self.widths.items()}
 
@@ -75,6 +76,22 @@ class Machine:
             return SingleGoal(unit, self.builder.event(unit), reads, unit, self.widths[unit])
         node = self.plan.nodes[unit]
         return SingleGoal(unit, self.builder.node(unit), tuple(order.reads(node)), None, self.widths[unit])
+
+    def _passed_on(self) -> dict[PlanUnit, PlanUnit]:
+        """Units that give what another gives, and it: what reads them reads that, and they need not run. What a cycle
+        reads runs."""
+        cycles = {
+            other for group in self.plan.groups if group.recursive for u in group.units for other in self._reads(u)
+        }
+        singles = [part for part in self.parts if isinstance(part, SingleGoal)]
+        same: dict[PlanUnit, PlanUnit] = {}
+        for part in singles:
+            if getattr(part.goal, "passes_on", False) and part.unit not in cycles:
+                (same[part.unit],) = part.reads
+                part.reads = ()
+        for part in singles:
+            part.reads = tuple(same.get(unit, unit) for unit in part.reads)
+        return same
 
     def _cycle(self, group: Group, max_derivations: int) -> MachinePart:
         if not any(self._settles(unit) for unit in group.units):
@@ -273,6 +290,7 @@ class Machine:
         """What each unit has done since the last call; those that did nothing and hold nothing are left out."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
         sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
+        self.made |= {unit: self.made[other] for unit, other in self.same.items()}
         found = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
         self.spent = dict.fromkeys(self.spent, 0)

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 class Memoryless(Untimed, ABC):
-    """The part of the contract that a goal without state has for nothing."""
+    """The part of the contract that a goal without state has for nothing. `passes_on`: it gives its input as it is."""
+
+    passes_on = False
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         """Rows are taken as they come."""
@@ -132,6 +134,7 @@ class ScanGoal(Memoryless):
         self.equal = [test for test, _ in equal]
         self.rows = np.array([*range(FIRST), *(FIRST + c for c in chosen)], np.int64)
         self.whole = list(chosen) == list(range(width))
+        self.passes_on = self.whole and not constants and not equal
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
