@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -14,12 +15,16 @@ from cep.core.errors import CepError
 from cep.spark import handover
 from cep.spark.claims import Claims
 from cep.spark.driver import reports
-from cep.spark.handover import FEW, HandedBlock, Outbox, as_row, of_rows
+from cep.spark.handover import ALL, FEW, HandedBlock, Outbox, as_row, of_rows, share
+from cep.spark.micro_batch import every
 from cep.spark.shuffle_blocks import END, ShuffleBlock
+from cep.spark.source.data_source import shared
+from cep.spark.source.file_list import ListedFile
 from cep.spark.source.reading import until
 from cep.spark.state.batch_notes import KEPT, BatchNote, BatchNotes
 from cep.spark.state.bucket_states import BucketStates, begin
-from cep.spark.tasks import BucketInput, TaskInput
+from cep.spark.tasks import BucketInput, TaskInput, TaskOutput
+from connectors.inputs import Input
 from tests.damage import cut, flipped
 
 
@@ -123,6 +128,29 @@ def test_a_worker_takes_what_it_has_the_engines_for(tmp_path: Path) -> None:
     assert claim(2, {2: 5}) == 3, "its own is taken; the next one"
     assert claim(3, kept) == 0 and claim(4, kept) is None
     assert [claim(task, {}) for task in range(4)] == [2, 1, 3, 0]
+
+
+def test_what_goes_through_the_driver_is_bounded_for_all_tasks_together(tmp_path: Path) -> None:
+    assert share(1) == share(4096) == FEW and 60_000 * share(60_000) <= ALL
+    blocks = [ShuffleBlock(1, 0, "e", 7, "f", bytes(share(60_000) + 1), 0)]
+    (row,) = as_row(blocks, str(tmp_path), share(60_000))
+    (came,) = of_rows(row.column("blocks").to_pylist())
+    assert not isinstance(came.rows, bytes) and came.block().rows == blocks[0].rows
+    files = [ListedFile(number, Input(f"{number}.jsonl", "jsonl", None, False)) for number in range(3)]
+    assert shared(files) is files and {vars(one)["few"] for one in files} == {FEW}
+
+
+def test_tasks_that_were_lost_are_run_again() -> None:
+    tasks, runs = [TaskInput(number, 7, 1, 0, {}) for number in range(5)], list[list[int]]()
+
+    def run(some: Sequence[TaskInput]) -> list[TaskOutput]:
+        runs.append([one.number for one in some])
+        return [TaskOutput(one.number) for one in some if one.number % 2 == 0 or len(runs) > 1][::-1]
+
+    assert [done.number for done in every(tasks, run)] == [0, 1, 2, 3, 4]
+    assert runs == [[0, 1, 2, 3, 4], [1, 3]]
+    with pytest.raises(CepError, match="a task was lost"):
+        every(tasks, lambda some: [TaskOutput(some[0].number)])
 
 
 def test_reports_wait_for_the_end_of_their_micro_batch() -> None:

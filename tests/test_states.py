@@ -11,7 +11,7 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
-from cep.spark.dead_letters import LINE_BITS, dead_letter_file
+from cep.spark.dead_letters import LINE_BITS, dead_letter_file, remove_uncounted, stage_letters
 from cep.spark.disk import remove_hidden
 from cep.spark.source.reading import numbered
 from cep.spark.state.bucket_states import KEPT, BucketStates, newest_versions, remove_leftovers
@@ -79,6 +79,19 @@ def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
     assert sorted(each.name for each in folder.iterdir()) == [".cd-read-5.jsonl.0", "ab-read-1.jsonl"], (
         "what is done again without letters has none; what another run is writing is left to it"
     )
+
+
+def test_letters_of_steps_that_do_not_count_go_when_their_input_is_read_anew(tmp_path: Path) -> None:
+    names = [f"ab-{stage_letters(1, bucket, version, None)}" for bucket in (0, 1) for version in (3, 4)]
+    names += [f"ab-{stage_letters(2, 0, 9, 2)}", "ab-read-00000004", f"cd-{stage_letters(1, 0, 4, None)}"]
+    for name in names:
+        (tmp_path / f"{name}.jsonl").write_text("{}")
+    remove_uncounted(f"{tmp_path}/none/ab-", 1, {})
+    remove_uncounted(f"{tmp_path}/ab-", 1, {"1-0000": 4, "1-0001": 5})
+    gone = {f"ab-{stage_letters(1, 0, 4, None)}"}
+    assert {path.stem for path in tmp_path.iterdir()} == set(names) - gone
+    remove_uncounted(f"{tmp_path}/ab-", 2, {"1-0000": 4})
+    assert {path.stem for path in tmp_path.iterdir()} == set(names) - gone - {f"ab-{stage_letters(2, 0, 9, 2)}"}
 
 
 def test_lines_beyond_those_that_can_be_told_apart() -> None:

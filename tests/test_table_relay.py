@@ -84,6 +84,22 @@ def test_a_commit_is_done_once_whatever_is_killed(tmp_path: Path, where: str, mo
         assert relay.waiting() == [] and numbers(tmp_path / "table") == expected
 
 
+def test_files_of_other_rules_are_added_by_themselves(tmp_path: Path) -> None:
+    """Columns are by name, also where what was derived before `--migrate` waits with what came after."""
+    folder, name = tmp_path / "state" / OUTGOING, TableName("delta", str(tmp_path / "table"))
+    folder.mkdir(parents=True)
+    commit(folder, 0, ("hot",))
+    other = Engine.from_text("hot(M, N) <- reading(N, M) WHERE N >= 0.").outputs
+    writer = FileWriter(FileSinkOptions(str(folder), "parquet", other, frozenset(), passing=True))
+    values = {name: pl.Series([value], dtype=pl.Object) for name, value in (("m", 7), ("n", 1))}
+    writer.commit([writer.write([("hot", pl.DataFrame({"start": [1], "end": [1]} | values))], 0, 1)], 1)
+    relay = TableRelay(folder, name)
+    relay.move()
+    found = pl.from_arrow(deltalake.DeltaTable(tmp_path / "table").to_pyarrow_table())
+    assert isinstance(found, pl.DataFrame) and relay.waiting() == []
+    assert sorted(found.select("n", "m").rows(), key=repr) == [("0", None), ("0", None), ("1", "7")]
+
+
 def test_two_jobs_add_to_one_table_and_small_files_are_put_together(tmp_path: Path) -> None:
     name = table_name(f"delta:{tmp_path}/table?compact=4")
     for job in ("one", "two"):

@@ -21,6 +21,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import count
 from cep.spark import disk, spark_files
+from cep.spark.dead_letters import remove_uncounted
 from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, remove_hidden
 from cep.spark.driver import session
 from cep.spark.job import Job
@@ -44,6 +45,8 @@ from knowledge.growing_files import there
 BUCKETS = 16
 """So many there are where nobody knows the cores of a cluster."""
 EVERY = "1s"
+FILES_AT_ONCE = 4096
+"""Files of a micro-batch, at most, where more follow: each is a task, of which the driver keeps some kilobytes."""
 MESSAGES = 500_000
 """About how many messages of a live input a micro-batch holds at most."""
 
@@ -181,7 +184,7 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         lateness,
         options.sink.output_format or ("jsonl" if is_topic(options.sink.output) else "parquet"),
         options.source.format,
-        options.spark.most_files,
+        options.spark.most_files or (FILES_AT_ONCE if options.spark.open_ended else None),
         not options.spark.open_ended,
         None if options.source.dead_letter is None else str(Path(options.source.dead_letter).absolute()),
         None if lateness is None else MESSAGES,
@@ -319,6 +322,8 @@ def _tidied(query: Job, checkpoint: Path) -> None:
     generation.retire(checkpoint)
     if query.dead_letters is not None:
         remove_hidden(Path(query.dead_letters), query.mark)
+        if query.dead is not None and generation.start is not None and not generation.begun(checkpoint):
+            remove_uncounted(query.dead, generation.start.number, generation.start.versions)
 
 
 def _buckets(options: RunOptions, checkpoint: Path, settings: Mapping[str, str]) -> int:

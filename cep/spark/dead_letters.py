@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +29,8 @@ LINE_BITS = 36
 
 _OF_INTERVAL = {RECORD_END: "end", RECORD_BOUNDS: "bounds"}
 """Columns of records of fluents, and of the intervals that they are of."""
+
+_STAGE = re.compile(r"stage-(\d+-\d{4})-(\d{8})(?:-(\d+))?\.jsonl")
 
 Write = Callable[[Iterable[DeadLetter]], None]
 
@@ -80,6 +84,24 @@ def write_dead_letters(begin: str | None, name: str, dead_letters: Iterable[Dead
     """Write all the dead letters of a work item at once."""
     with dead_letter_file(begin, name) as write_all:
         write_all(dead_letters)
+
+
+def stage_letters(stage: int, bucket: int, version: int, generation: int | None) -> str:
+    """The name of the file of what a step of a bucket refuses that had this version; `generation`: of a checkpoint that
+    was migrated."""
+    name = f"stage-{stage}-{bucket:04}-{version:08}"
+    return name if generation is None else f"{name}-{generation}"
+
+
+def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -> None:
+    """Remove the files of steps that do not count, of a generation that another one follows, whose buckets, as
+    `1-0003`, have ended with these versions: their input is read again, in files of other names. Not while a query
+    runs."""
+    place, mark = Path(begin).parent, Path(f"{begin}.").name[:-1]
+    for file in place.glob(f"{glob.escape(mark)}stage-*.jsonl") if place.is_dir() else ():
+        found = _STAGE.fullmatch(file.name.removeprefix(mark))
+        if found is not None and int(found[3] or 1) == generation and int(found[2]) >= versions.get(found[1], 0):
+            file.unlink()
 
 
 def _line(one: DeadLetter) -> bytes:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # which has those who plan load no polars
 FEW = 1 << 16
 """Bytes that a task may send through the driver."""
 
+ALL = 1 << 28
+"""Bytes that all tasks of a source may, of a micro-batch: Spark gives up where they send a gigabyte."""
+
 COLUMNS = "blocks binary, time timestamp"
 """Those of a source: the blocks of a task, and the `time` that the watermark follows."""
 
@@ -80,9 +83,9 @@ class HandedBlock:
 class Outbox:
     """The blocks that a task hands on."""
 
-    def __init__(self, folder: str) -> None:
-        """`folder`: for the file, if they are many."""
-        self._folder = folder
+    def __init__(self, folder: str, few: int = FEW) -> None:
+        """`folder`: for the file, if they are more bytes than `few`."""
+        self._folder, self._few = folder, few
         self._here: list[ShuffleBlock] = []
         self._size = 0
         self._handed: list[HandedBlock] = []
@@ -92,7 +95,7 @@ class Outbox:
         """CepError: the file cannot be written."""
         self._here.append(block)
         self._size += len(block.rows)
-        if self._file is not None or self._size > FEW:
+        if self._file is not None or self._size > self._few:
             self._write()
 
     def close(self) -> list[HandedBlock]:
@@ -118,13 +121,19 @@ def handed(block: ShuffleBlock, rows: bytes | FilePart) -> HandedBlock:
     return HandedBlock(block.stage, block.bucket, block.event, block.place, block.source, rows)
 
 
-def as_row(blocks: Iterable[ShuffleBlock], folder: str) -> Iterator[pa.RecordBatch]:
-    """What a task of a source makes, as the row that Spark takes of it; the folder is for a file."""
+def share(tasks: int) -> int:
+    """Bytes that each of so many tasks of a source may send through the driver."""
+    return min(FEW, ALL // max(tasks, 1))
+
+
+def as_row(blocks: Iterable[ShuffleBlock], folder: str, few: int = FEW) -> Iterator[pa.RecordBatch]:
+    """What a task of a source makes, as the row that Spark takes of it; the folder is for a file, where that would be
+    more bytes than `few`."""
     import pyarrow as pa
 
     from cep.spark.shuffle_blocks import TIME
 
-    outbox, latest = Outbox(folder), 0
+    outbox, latest = Outbox(folder, few), 0
     for one in blocks:
         latest = max(latest, one.latest)
         if one.stage != TIME:

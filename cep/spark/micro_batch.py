@@ -6,7 +6,7 @@ is that in the note of the one before it. One that counts in the sink already is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,9 @@ from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskO
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
+
+TRIES = 3
+"""Jobs in which tasks that were lost are done again."""
 
 QUERY = "sql.streaming.queryId"
 """The local property in which Spark has the name of the query that a thread works for."""
@@ -143,12 +146,16 @@ class MicroBatch:
         ]
         if writes:
             self._world = []
-        sent, claims = self._query.sent, Claims.put(self._query.work.handed, tasks)
-        made = context.parallelize(range(count), count).mapPartitions(lambda some: _done(sent, claims, some)).collect()
-        if {done.number for done in made} != set(range(count)):
-            raise CepError("a task was lost", hint="the same command goes on from the checkpoint", code="failed")
-        for done in sorted(made, key=lambda done: done.number):
+        for done in every(tasks, self._tasks):
             self._took(stage, done)
+
+    def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
+        """What tasks make. Where Spark runs one twice at once, as when it has lost sight of a machine, each of the two
+        may have claimed another task input, and what one of them makes is lost."""
+        sent, claims, count = self._query.sent, Claims.put(self._query.work.handed, tasks), len(tasks)
+        jobs = self._query.context.parallelize(range(count), count)
+        found: list[TaskOutput] = jobs.mapPartitions(lambda some: _done(sent, claims, some)).collect()
+        return found
 
     def _took(self, stage: int, done: TaskOutput) -> None:
         self.versions |= {state_name(stage, bucket): version for bucket, version in done.versions.items()}
@@ -165,6 +172,19 @@ class MicroBatch:
                 self._world.append(one)
             else:
                 self._waiting.setdefault(one.stage, []).append(one)
+
+
+def every(
+    tasks: Sequence[TaskInput], run: Callable[[Sequence[TaskInput]], Iterable[TaskOutput]]
+) -> Iterator[TaskOutput]:
+    """What each of the tasks makes, once and in their order; those that `run` gives nothing of are run again. CepError:
+    they give nothing again and again."""
+    made: dict[int, TaskOutput] = {}
+    for _ in range(TRIES):
+        made = {done.number: done for done in run([task for task in tasks if task.number not in made])} | made
+        if len(made) == len(tasks):
+            return (made[task.number] for task in tasks)
+    raise CepError("a task was lost", hint="the same command goes on from the checkpoint", code="failed")
 
 
 def _done(sent: Broadcast[PackedWork], claims: Claims, some: Iterable[int]) -> list[TaskOutput]:

@@ -23,7 +23,7 @@ from cep.runtime.fluent_records import as_intervals
 from cep.runtime.key_groups import gather_from_buckets, gather_groups
 from cep.runtime.report import Report
 from cep.runtime.revision.revision_stats import RevisionStats
-from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
+from cep.spark.dead_letters import file_of, line_of, record_lines, stage_letters, write_dead_letters
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
     CHANGE,
@@ -115,9 +115,8 @@ class StageTask:
         engine = self.engine(bucket, version)
         before = engine.revision_stats, engine.late_rows
         derived, dead = self.taken(engine, bucket, version, rows, watermark)
-        name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
-        if self.beginning is not None:
-            name += f"-{self.beginning.number}"
+        generation = None if self.beginning is None else self.beginning.number
+        name = stage_letters(self.stage.number, bucket, version, generation)
         write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         self.keep(bucket, version + 1, engine, batch, Came(rows, watermark))
         waits = (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST

@@ -57,8 +57,9 @@ def _opened(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        hint = "bring it back from a copy"
-        raise CepError(f"--output: {file} is missing, a part of the changelog", hint=hint, code="input") from None
+        hint = "bring it back from a copy; what was derived is in the changelog, the same command writes the net result"
+        message = f"--output: {file} is missing, a part of the changelog"
+        raise CepError(message, hint=hint, code="failed") from None
 
 
 def _table(files: Sequence[Path], event: str, schemas: Mapping[str, Schema]) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -52,13 +53,17 @@ class TableRelay:
         for path, line in files.items():
             if not intact(path, line):
                 raise damaged_file(path)
-        if files:
-            names = [str(path.relative_to(self._folder)) for path in files]
+        for names in self._alike(list(files)):
             noted = {"name": known["name"], "number": known["number"] + 1, "files": names}
             put(self._note, json.dumps(noted).encode())
             sync_names(self._note.parent)  # the table may be on another disk
-            self._finished()
+            known = self._finished()
         self._seen = last
+
+    def _alike(self, files: Sequence[Path]) -> Iterator[list[str]]:
+        """The names of files that follow each other with the same columns: other rules may have others."""
+        for _, some in groupby(files, lambda path: (path.parent == self._folder, pq.read_schema(path))):
+            yield [str(path.relative_to(self._folder)) for path in some]
 
     def close(self) -> None:
         """Put small files together, if that is asked for."""

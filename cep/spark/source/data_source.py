@@ -17,7 +17,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 from cep.spark.disk import HANDED, INPUTS, STOP
-from cep.spark.handover import COLUMNS, as_row
+from cep.spark.handover import COLUMNS, FEW, as_row, share
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
@@ -93,6 +93,13 @@ class SparkSourceOptions:
         return cls(carried, ticking, schemas, specs, here, format, *options)
 
 
+def shared(items: list[InputPartition]) -> list[InputPartition]:
+    """The work items of a micro-batch, which know how many bytes each may send through the driver."""
+    for one in items:
+        vars(one)[_FEW] = share(len(items))
+    return items
+
+
 class FileSource(DataSource):
     """The shuffle blocks of files and live inputs, a row for each work item, with the `time` that the watermark
     follows."""
@@ -114,6 +121,9 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
     """The data source with these options."""
     return type("FileSource", (FileSource,), {"files": files})
 
+
+_FEW = "few"
+"""What a work item knows besides: how many bytes it may send through the driver."""
 
 TWICE = 2
 """How often the end of the input is sent in a run: the first time moves the watermark there, the second time makes the
@@ -208,10 +218,10 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found.append(ChangesMessage(first, self._changes.lines(first, end["changes"])))
         if start == self.initialOffset() and self.files.ticking:
             found.append(WakeUp())
-        return found
+        return shared(found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return as_row(self.blocks(partition), str(self._folder / HANDED))
+        return as_row(self.blocks(partition), str(self._folder / HANDED), vars(partition).get(_FEW, FEW))
 
     def blocks(self, partition: InputPartition) -> Iterator[ShuffleBlock]:
         """What a work item is, read and dealt to buckets."""

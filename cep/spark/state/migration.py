@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,7 +197,10 @@ def next_generation(
     for folder in (made.spark(checkpoint), made.states(checkpoint)):
         shutil.rmtree(folder, ignore_errors=True)
     if last < 0:
-        return Generation(made.number, made.first, before.start)
+        start = before.start
+        if start is not None and start.buckets is None:  # an earlier version wrote it: there were as many then
+            start = replace(start, buckets=buckets)
+        return Generation(made.number, made.first, start)
     offset = spark_files.offset(spark, last)
     if offset["end"]:
         message = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
