@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from io import StringIO
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+from connectors.sinks import writing
 
 
 def rendered(draw: Callable[[Console], None]) -> str:
@@ -18,6 +21,16 @@ def rendered(draw: Callable[[Console], None]) -> str:
     colours = True if sys.stdout is not None and sys.stdout.isatty() else None
     draw(Console(file=text, highlight=False, force_terminal=colours))
     return text.getvalue().removesuffix("\n")
+
+
+def illustrated(picture: Path | None, picture_of: Callable[[Path], object], draw: Callable[[Console], None]) -> str:
+    """The text that `draw` prints; before, `picture_of` draws the picture if one is asked for. CepError: it cannot be
+    written."""
+    if picture is not None:
+        with writing(str(picture)):
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            picture_of(picture)
+    return rendered(draw)
 
 
 def table(title: str, left: str, right: str = "") -> Table:

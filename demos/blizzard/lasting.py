@@ -11,14 +11,13 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from connectors.sinks import writing
 from demos.beside import Beside
 from demos.blizzard import LASTING, readings
 from demos.blizzard.demo import NUMBERS
 from demos.blizzard.register import Register
 from demos.blizzard.storms import Storm, episodes, lasted, settled
 from demos.moments import clock, days, moment
-from demos.printed import rendered
+from demos.printed import illustrated
 from demos.printed import table as empty
 from demos.run import RunResult, run
 
@@ -53,11 +52,9 @@ def show(beside: Beside, picture: Path | None, output: str | None) -> str:
     if picture is not None:
         beside.prepare(import_module, "demos.blizzard.picture")
     seen = find(register, output, beside.wait)
-    if picture is not None:
-        with writing(str(picture)):
-            picture.parent.mkdir(parents=True, exist_ok=True)
-            _draw(picture, seen)
-    return rendered(lambda console: _print(console, seen, register, picture))
+    return illustrated(
+        picture, lambda path: _draw(path, seen), lambda console: _print(console, seen, register, picture)
+    )
 
 
 def _draw(path: Path, seen: Lasting) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from connectors.sinks import writing
 from demos.moments import moment
-from demos.printed import rendered, table
+from demos.printed import illustrated, table
 from demos.run import RunResult, run, weather
 from knowledge.graph import Knowledge
 
@@ -91,13 +90,13 @@ def find() -> Found:
 def show(picture: Path | None) -> str:
     """What `cep demo runways` prints."""
     found = find()
-    if picture is not None:
-        from demos.runways.picture import draw
+    return illustrated(picture, lambda path: _draw(path, found), lambda console: _print(console, found, picture))
 
-        with writing(str(picture)):
-            picture.parent.mkdir(parents=True, exist_ok=True)
-            draw(picture, TITLE, SUBTITLE, found)
-    return rendered(lambda console: _print(console, found, picture))
+
+def _draw(path: Path, found: Found) -> None:
+    from demos.runways.picture import draw
+
+    draw(path, TITLE, SUBTITLE, found)
 
 
 def _print(console: Console, found: Found, picture: Path | None) -> None:

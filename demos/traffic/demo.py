@@ -9,9 +9,8 @@ import polars as pl
 from rich.console import Console
 
 from cep.engine import Engine
-from connectors.sinks import writing
 from demos.moments import clock
-from demos.printed import rendered, table
+from demos.printed import illustrated, table
 from demos.traffic.positions import positions
 
 PROGRAM = Path(__file__).with_name("traffic.cep")
@@ -65,13 +64,13 @@ def find() -> Found:
 def show(picture: Path | None) -> str:
     """What `cep demo traffic` prints."""
     found = find()
-    if picture is not None:
-        from demos.traffic.picture import draw
+    return illustrated(picture, lambda path: _draw(path, found), lambda console: _print(console, found, picture))
 
-        with writing(str(picture)):
-            picture.parent.mkdir(parents=True, exist_ok=True)
-            draw(picture, TITLE, SUBTITLE, found)
-    return rendered(lambda console: _print(console, found, picture))
+
+def _draw(path: Path, found: Found) -> None:
+    from demos.traffic.picture import draw
+
+    draw(path, TITLE, SUBTITLE, found)
 
 
 def _print(console: Console, found: Found, picture: Path | None) -> None:
