@@ -23,8 +23,8 @@ LONG ?= none
 # Which half of the files `make checked` runs, 1 or 2; both if nothing is said.
 HALF ?=
 
-# Kernels that check every index, and below 0 too, in a folder of their own; arrays of just the size that is asked for; and
-# memory that is never zero by chance. They are optimised less, which changes no check: compiling takes a seventh less.
+# Kernels that check every index, and below 0 too, in a folder of their own; arrays of just the size that is asked for,
+# unless they are large; and memory that is never zero by chance. They are optimised less, which changes no check: compiling takes a seventh less.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1 NUMBA_CACHE_DIR=$(CURDIR)/build/checked MALLOC_PERTURB_=165
 # In two halves, whose kernels are others: events with what reads and writes them, then fluents and knowledge.
 CHECKED_1 := tests/test_equivalence.py tests/test_room.py tests/test_keys.py tests/test_windows.py tests/test_records.py \
@@ -92,7 +92,7 @@ test: $(VENV)/.test $(VENV)/.traffic page
 	@.ci/java || true
 	@.ci/mosquitto || true
 	@.ci/chromium || true
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --long $(LONG)
+	@$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup --long $(LONG)
 
 test-all:
 	@$(MAKE) --no-print-directory checked LONG=all

@@ -103,7 +103,7 @@ class KeySet:
         while done < len(ids):
             self.count, done = self._ids(columns, places, done, True, joins, ids, fresh[self.count - before :])
             if done < len(ids):
-                self.reserve(roomy(1, self.count))
+                self.reserve(roomy(self.count + 1, 2 * self.count) - self.count)
 
     def _ids(
         self, columns: Ints, places: Ints, done: int, insert: bool, joins: bool, ids: Ints, fresh: Ints
