@@ -12,6 +12,7 @@ import pytest
 
 from cep.app import progress
 from cep.app.durations import duration, name_and_file
+from cep.app.terminal import announce_spark
 from cep.core.errors import CepError
 from demos import command as cli_demo
 from tests import cli_runs
@@ -297,3 +298,12 @@ def test_an_explanation_needs_an_event_behind_the_files() -> None:
         "what is to be explained?\nhint: the event comes last: `cep explain fire.cep more.lars 'warning(EWR)'`, or one "
         "after --not\n",
     )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_start_of_spark_is_said_on_a_terminal(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    announce_spark()
+    assert capsys.readouterr().err == ("starting Spark: some seconds\n" if terminal else "")

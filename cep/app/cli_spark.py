@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cep.app.durations import refuse
 from cep.app.run_options import RunOptions
-from cep.app.terminal import CLEAN, DEAD_LETTERS
+from cep.app.terminal import CLEAN, DEAD_LETTERS, announce_spark
 
 if TYPE_CHECKING:
     from cep.app.spark_query import JobInputs, JobRequest
@@ -93,6 +93,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     def waits(text: str) -> None:
         options.log("waiting", text, "warning")
 
+    announce_spark()
     spark = session.start_session(options.spark.master, request.settings, request.checkpoint, waits)
     if reads.beside:
         kafka_connector.check_installed(spark)

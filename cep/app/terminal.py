@@ -201,6 +201,12 @@ def announce_compiling(log: Log = plain) -> None:
         tell(lambda: log("compiling", "compiling kernels, once: some seconds"))
 
 
+def announce_spark() -> None:
+    """Say on a terminal that Spark is started, which takes a while in which nothing is to be seen."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        typer.echo("starting Spark: some seconds", err=True)
+
+
 def complain(message: CepError | Warning | str) -> None:
     """Write a whole message to standard error; in colours on a terminal."""
     for line in str(message).splitlines():

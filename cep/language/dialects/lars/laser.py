@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from cep.core.errors import Source
 from cep.core.literals import SECOND
+from cep.core.suggest import SURE, nearest
 from cep.language.dialects.lars.ast import (
     AT,
     EVERY,
@@ -201,6 +202,8 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
     asked = cursor.token
     if cursor.sees(*WINDOWS):
         cursor.stop("a window in a window", "give what the inner one says a rule of its own")
+    if asked.text not in ASKED and cursor.peek().text == "(" and (meant := nearest(asked.text, ASKED, SURE)):
+        cursor.stop(f"unknown `{asked.text}`", f"did you mean `{meant}`?", cursor.place(asked.start, asked.end))
     found = _asked(cursor)
     cursor.expect(")", hint)
     window = replace(window, span=cursor.span(first))
