@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,18 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.engine import Engine
+from cep.events import Event
 from cep.runtime import snapshot
 from tests import spark_runs
+from tests.cases_format import known as known_graph
 from tests.damage import cut, flipped
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, loop, program, recursion, window
 from tests.test_equivalence import types
+from tests.test_formulas import FEATURES, random_case
+from tests.test_lagged_recursion import random_case as lagged_case
+from tests.test_revision_knowledge import LOADED, random_program, random_updates
 
 pytest.importorskip("pyspark")
 
@@ -35,6 +42,8 @@ from cep.spark.state import came
 from cep.spark.state.bucket_states import KEPT, BucketStates, batch_of, begin, log_place, remove_leftovers
 from cep.spark.state.came import ENTRIES, Came
 from tests.spark_operators import Query, check, keyed_declarations, query
+
+_SPAN = re.compile(r"\b(\d+\.\d{6}) s\b")
 
 ROWS = [ShuffleBlock(1, 2, "a", 7, "days/1.jsonl", b"rows of a", 0), ShuffleBlock(1, 2, "", 0, None, b"", 0)]
 
@@ -147,6 +156,34 @@ def test_random_programs_whose_workers_are_lost(seed: int, tmp_path: Path, monke
         )
     except CepError as error:
         assert error.code == "recursion", "some of what is drawn goes on for ever"
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_random_fluents_and_changes_of_the_knowledge(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(f"other log {seed}")
+    monkeypatch.setattr(Query, "lost", 0.5)
+    before = came.LogPlace.of
+    monkeypatch.setattr(came.LogPlace, "of", lambda begins, size, version: before(begins, 20 * size, version))
+    length, buckets = rng.choice((0, 3, 10, 100)) * 1000, (1, 2, 7)[seed % 3]
+    if rng.random() < 0.5:
+        lagged = rng.random() < 0.3
+        case = lagged_case(rng)[0] if lagged else random_case(rng, FEATURES - {"INF"}, rng.randint(0, 3), 2)
+        text = _SPAN.sub(lambda found: f"{float(found[1]) * 1000:.6f} s", case.program)
+        first = 9000 if lagged else 0
+        events = [replace(one, start=one.start * 1000 + first, end=one.end * 1000 + first) for one in case.events]
+        check(text, events, rng, length, tmp_path, buckets, (), False)
+        return
+    text = re.sub(r" KEY [^.\n]*(?=\.\n)", "", random_program(rng))
+    events = []
+    for _ in range(rng.randint(3, 14)):
+        time, type = 1000 * rng.randint(1, 20), rng.choice(["r", "r", "q", "q", "near"])
+        args = (f"S{rng.randint(0, 2)}",) if type == "near" else (f"S{rng.randint(0, 2)}", rng.randint(0, 3))
+        events.append(Event(type, args, time, time))
+    events.sort(key=lambda event: event.end)
+    updates = random_updates(rng, 20)
+    check(text, events, rng, length, tmp_path, buckets, (), False, updates, knowledge=known_graph(LOADED))
 
 
 TEXT = """event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.
