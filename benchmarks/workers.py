@@ -90,6 +90,8 @@ def run(text: str, first: Path, source: Path, target: Path, workers: int) -> Mea
     engine.run_ahead(3)
     began, before, clock = 0.0, [0.0] * len(numbers), 0.0
     with Writer(str(target), engine.outputs) as writer:
+        if isinstance(engine, PartitionedEngine) and (format := writer.of_rows) is not None:
+            engine.write_rows(engine.outputs, format, True)
         records = 0
         for file in (first, source):
             began, before, clock = process_time(), [spent(each) for each in numbers], perf_counter()

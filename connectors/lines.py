@@ -62,7 +62,7 @@ def ticks_text(column: pl.Series, calendar: bool) -> pl.Series:
     """Microseconds as ISO 8601 without quotes, or as seconds; missing stays missing."""
     there = column.is_not_null().to_numpy()
     data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, calendar, False)
-    texts = _texts(TextPieces(data, ends))
+    texts = as_texts(TextPieces(data, ends))
     return texts.set(~column.is_not_null(), None) if not there.all() else texts
 
 
@@ -102,7 +102,8 @@ def _buffers(column: pl.Series) -> tuple[Bytes, Ints, NDArray[np.bool_]]:
     return letters[ends[0] : ends[-1]], ends - ends[0], column.is_not_null().to_numpy()
 
 
-def _texts(pieces: TextPieces) -> pl.Series:
+def as_texts(pieces: TextPieces) -> pl.Series:
+    """The pieces as a column."""
     buffers = [None, pa.py_buffer(pieces.ends), pa.py_buffer(pieces.data)]
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 

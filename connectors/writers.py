@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.fluents import CHANGES, EDGE
@@ -22,7 +23,7 @@ from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
-from connectors.lines import TextPieces, as_is, as_json, lines, merged, ticks_text
+from connectors.lines import TextPieces, as_is, as_json, as_texts, lines, merged, ticks_text
 from connectors.revised import WITHDRAW
 from connectors.sending import Sending, with_ids
 from connectors.sinks import Sink, writing
@@ -32,6 +33,9 @@ WRITTEN = ("jsonl", "csv", "tsv", "parquet")
 """The formats of derived events."""
 FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
 """These, and those that others write: RDF, and RTEC's clauses."""
+
+LINE = "@line"
+"""The column of rows that are written already: what stands in the output for each, beside its times."""
 
 _GROUP = 1 << 17  # rows of a Parquet row group
 _ARROW: Mapping[str, Any] = {
@@ -116,6 +120,12 @@ class Writer:
                 self._sinks[self.paths[type]].write(text)
         return sum(table.height for table in tables.values())
 
+    @property
+    def of_rows(self) -> str | None:
+        """The format in which others may write the rows (`written_rows`); None: they may not."""
+        plain = self.format != "parquet" and self._inputs is None
+        return self.format if plain and not any(isinstance(each, Sending) for each in self._sinks.values()) else None
+
     def close(self) -> None:
         for sink in self._sinks.values():
             sink.close()
@@ -172,19 +182,17 @@ class Writer:
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
         """The rows as text fields; of no table the header."""
         schema = self._schemas[type]
+        if table is not None:
+            if LINE in table.columns:
+                return as_is(table[LINE]).data.tobytes()
+            return _delimited_rows(
+                self._timed(table), schema, self.format, self.times == "iso", self._inputs is not None
+            )
         keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
         keys += [BECAUSE] if self._inputs is not None else []
-        if table is None:
-            found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
-        else:
-            table, calendar = self._timed(table), self.times == "iso"
-            columns = [_first_field(table[key], calendar) for key in time_columns(schema)]
-            columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
-            columns += [table[key] for key in _more(schema)]
-            found = pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))
-        out = io.BytesIO()
-        found.write_csv(out, include_header=table is None, separator="," if self.format == "csv" else "\t")
-        return out.getvalue()
+        return _as_csv(
+            pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String)), self.format, True
+        )
 
     def _arrow(self, type: str) -> pa.Schema:
         made = arrow(self._schemas[type])
@@ -195,6 +203,41 @@ class Writer:
         return made if self._inputs is None else made.with_columns(table[BECAUSE])
 
 
+def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, calendar: bool) -> pl.Series:
+    """Rows of an event without lineage as a writer writes them, each with its end of a line, as the column LINE;
+    `format`: `jsonl`, `csv` or `tsv`."""
+    if format == "jsonl":
+        return as_texts(_json_rows(type, table, schema, calendar, False)).alias(LINE)
+    data = np.frombuffer(_delimited_rows(table, schema, format, calendar, False), np.uint8)
+    within = np.bitwise_and(np.cumsum(data == ord('"')), 1)
+    ends = np.flatnonzero((data == ord("\n")) & (within == 0)) + 1
+    return as_texts(TextPieces(data, np.concatenate([[0], ends]))).alias(LINE)
+
+
+def _delimited_rows(table: pl.DataFrame, schema: Schema, format: str, calendar: bool, lineage: bool) -> bytes:
+    columns = [_first_field(table[key], calendar) for key in time_columns(schema)]
+    columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
+    columns += [table[key] for key in _more(schema)] + ([table[BECAUSE]] if lineage else [])
+    return _as_csv(pl.DataFrame(columns), format, False)
+
+
+def _as_csv(table: pl.DataFrame, format: str, header: bool) -> bytes:
+    out = io.BytesIO()
+    table.write_csv(out, include_header=header, separator="," if format == "csv" else "\t")
+    return out.getvalue()
+
+
+def _json_rows(type: str, table: pl.DataFrame, schema: Schema, calendar: bool, lineage: bool) -> TextPieces:
+    keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
+    columns = [as_json(table[key], "string" if key == EDGE else "time", calendar) for key in time_columns(schema)]
+    columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
+    columns += [as_json(table[key], "string", calendar) for key in _more(schema)]
+    if lineage:
+        keys.append(BECAUSE)
+        columns.append(as_is(table[BECAUSE]))
+    return lines(keys, type, columns)
+
+
 def json_lines(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], calendar: bool, lineage: bool
 ) -> bytes:
@@ -203,22 +246,25 @@ def json_lines(
     parts: list[TextPieces] = []
     schemas_of = [schemas[type] for type in tables]
     for (type, table), schema in zip(tables.items(), schemas_of):
-        keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
-        columns = [as_json(table[key], "string" if key == EDGE else "time", calendar) for key in time_columns(schema)]
-        columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
-        columns += [as_json(table[key], "string", calendar) for key in _more(schema)]
-        if lineage:
-            keys.append(BECAUSE)
-            columns.append(as_is(table[BECAUSE]))
-        parts.append(lines(keys, type, columns))
+        written = LINE in table.columns
+        parts.append(as_is(table[LINE]) if written else _json_rows(type, table, schema, calendar, lineage))
     times = [[key for key in time_columns(schema) if key != EDGE] for schema in schemas_of]
     each = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
     end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in each])
     if not any(CHANGE in table.columns for table, _ in each):
-        return merged(parts, np.lexsort((start, end)))
+        return merged(parts, _by_time(start, end))
     added = np.concatenate([(table[CHANGE] != WITHDRAW).to_numpy() for table, _ in each])
     return merged(parts, np.lexsort((start, end, added)))
+
+
+def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`np.lexsort((start, end))`, which is soon found where each table is in order."""
+    order = np.argsort(end, kind="stable")
+    starts, ends = start[order], end[order]
+    if ((ends[1:] == ends[:-1]) & (starts[1:] < starts[:-1])).any():
+        return np.lexsort((start, end))
+    return order
 
 
 def arrow(schema: Schema) -> pa.Schema:

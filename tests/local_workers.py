@@ -7,7 +7,7 @@ from collections import deque
 from threading import Thread
 
 from cep.core.errors import CepError
-from cep.workers.messages import Begin, Failed, Head, Lineage, Tables, receive, send
+from cep.workers.messages import Begin, Failed, Head, Lineage, Tables, WriteRows, receive, send
 from cep.workers.processes import Answer, WorkerProcesses
 from cep.workers.worker import Worker
 
@@ -31,6 +31,9 @@ class LocalWorkers(WorkerProcesses):
                 return
             if isinstance(head, Lineage):
                 self.workers[worker].give_lineage(head.columns)
+                return
+            if isinstance(head, WriteRows):
+                self.workers[worker].rows = head
                 return
             answer = self.workers[worker].answer(head, tables)
         except CepError as error:

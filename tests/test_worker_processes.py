@@ -20,7 +20,7 @@ from cep.runtime.options import EngineOptions
 from cep.workers import chunk_readers, partitioned_engine, processes
 from cep.workers.partitioned_engine import PartitionedEngine
 from cep.workers.processes import WorkerProcesses
-from tests.cli_runs import cep, events, here, jsonl, start
+from tests.cli_runs import cep, here, jsonl, start
 from tests.local_workers import LocalWorkers
 from tests.waiting import pause
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def records(count: int, seed: int = 1) -> list[dict[str, object]]:
     random = Random(seed)
     return [
-        {"type": "reading", "time": i / 2, "station": f"s{random.randrange(20)}", "value": random.randrange(104)}
+        {"type": "reading", "time": i / 2, "station": f'"s{random.randrange(20)}",\n', "value": random.randrange(104)}
         for i in range(count)
     ]
 
@@ -99,21 +99,33 @@ def shared(pool: SharedWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_readers, "LEAST", 1)
 
 
+CASES = {
+    "sorted": [],
+    "late": ["--lateness", "5s", "--batch", "64"],
+    "fields": ["--output-format", "csv"],
+    "some": ["--only", "mean", "--output-format", "tsv", "--lateness", "1s"],
+}
+
+
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("more", [[], ["--lateness", "5s", "--batch", "64"]], ids=["sorted", "late"])
+@pytest.mark.parametrize("more", CASES.values(), ids=CASES)
 def test_the_command_writes_what_it_writes_in_one_process(more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events in one order, dead letters, lateness; with small batches workers read chunks of the file."""
+    """Events in one order, dead letters, lateness. With small batches workers read chunks of the file."""
     Path("in.jsonl").write_text(jsonl(records(400)))
     outputs, asked = [], list[int]()
     ask = chunk_readers.WorkerReaders.ask
     monkeypatch.setattr(chunk_readers.WorkerReaders, "ask", lambda *args: asked.append(1) or ask(*args))
     for workers in ("1", "2"):
-        command = ["run", "rules.cep", "--input", "in.jsonl", "--output", f"{workers}.jsonl", "--workers", workers]
+        Path(workers).mkdir()
+        output = f"{workers}/" if "--output-format" in more else f"{workers}/all.jsonl"
+        command = ["run", "rules.cep", "--input", "in.jsonl", "--output", output, "--workers", workers]
         result = cep(*command, "--dead-letter", f"dead{workers}.jsonl", *more)
         assert result.exit_code == 0, result.output
-        outputs.append((Path(f"{workers}.jsonl").read_text(), Path(f"dead{workers}.jsonl").read_text()))
-    assert outputs[0] == outputs[1] and bool(asked) == bool(more)
-    assert {each["type"] for each in events(outputs[0][0])} == {"rise", "mean", "many", "silent"} and outputs[0][1]
+        written = {each.name: each.read_text() for each in Path(workers).iterdir()}
+        outputs.append((written, Path(f"dead{workers}.jsonl").read_text()))
+    assert outputs[0] == outputs[1] and bool(asked) == ("--batch" in more)
+    assert len(outputs[0][0]) == (4 if more[:1] == ["--output-format"] else 1)
+    assert all(len(text) > 100 for text in outputs[0][0].values()) and outputs[0][1]
 
 
 def test_the_command_says_what_workers_do_not_do() -> None:

@@ -77,6 +77,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from connectors.revised import RowVersions, cut, worded
     from connectors.tables.writer import TableWriter
     from connectors.time_format import ISO, form
+    from connectors.writers import Writer
 
     stretch = options.sink.stretch()
     source = _sourced(options)
@@ -98,6 +99,8 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     ):
         times = form(source.found, engine.inputs)
         writer.times = times or ISO
+        if times is not None and source.rows is None and isinstance(writer, Writer):
+            _write_apart(source, writer)
 
         schemas, versions = engine.outputs, RowVersions()
         meanings = engine.meanings() if engine.withdraws else {}
@@ -161,6 +164,14 @@ class _Sourced:
     changes: KnowledgeUpdates
     found: Sequence[Input]
     rows: AnswerRows | None = None
+
+
+def _write_apart(source: _Sourced, writer: Writer) -> None:
+    """Have workers write rows, if there are any."""
+    from cep.workers.partitioned_engine import PartitionedEngine
+
+    if isinstance(source.engine, PartitionedEngine) and (format := writer.of_rows) is not None:
+        source.engine.write_rows(source.shown, format, writer.times == "iso")
 
 
 def _done(options: RunOptions) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError, Source, Span
+from cep.core.schema import Schema
 from cep.runtime.counts import Count
 from cep.runtime.key_groups import KeyGroups
 from cep.runtime.options import EngineOptions
@@ -60,6 +62,16 @@ class Lineage:
     """From now on give these columns of what led to an occurrence. Nothing is answered."""
 
     columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows:
+    """From now on give the rows of these events as they stand in the output (`connectors.writers.written_rows`), in
+    place of their attributes. Nothing is answered."""
+
+    schemas: Mapping[str, Schema]
+    format: str
+    calendar: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +149,9 @@ class Failed:
         return CepError(self.message, self.source, self.span, self.hint, self.code)
 
 
-Head = Begin | Lineage | Step | Made | ReadChunk | ChunkFound | Forget | Save | Saved | Restore | Done | Failed
+Head = (
+    Begin | Lineage | WriteRows | Step | Made | ReadChunk | ChunkFound | Forget | Save | Saved | Restore | Done | Failed
+)
 
 
 _SIZE = struct.Struct("<q")

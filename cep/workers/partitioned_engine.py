@@ -33,7 +33,7 @@ from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
 from cep.runtime.key_shares import KeyShares
 from cep.runtime.options import EngineOptions
 from cep.workers.chunk_readers import WorkerReaders
-from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved
+from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved, WriteRows
 from cep.workers.processes import WorkerProcesses
 from cep.workers.rounds import Placement, Rounds
 
@@ -188,6 +188,16 @@ class PartitionedEngine(Engine):
     def set_lineage_columns(self, *columns: str) -> None:
         for each in range(len(self._processes)):
             self._processes.tell(each, Lineage(columns))
+
+    def write_rows(self, schemas: Mapping[str, Schema], format: str, calendar: bool) -> None:
+        """From now on give rows of these events as they stand in the output (`connectors.writers.written_rows`), where
+        nobody here asks for their attributes."""
+        if self.explain or self.plan.changes or self.plan.begins:
+            return
+        asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))
+        ready = {name: one for name, one in schemas.items() if name not in asked and one.fluent is None}
+        for each in range(len(self._processes)):
+            self._processes.tell(each, WriteRows(ready, format, calendar))
 
     @wholly()
     def forget(self) -> None:

@@ -131,22 +131,22 @@ class Rounds:
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """What partitions and stages gave of one event in a round, as one engine gives it."""
-        table = in_order(parts)
-        return merged_identical([table]) if name in self.merged else table.drop(ARRIVAL, TIE)
+        return merged_identical([in_order(parts)]) if name in self.merged else in_order(parts, TIE, ARRIVAL)
 
 
-def in_order(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
     """The rows of tables, each in order of arrival, in that order: by end, start and `@order`, and what ties, part by
-    part."""
+    part; `without` some of their columns."""
     if len(parts) == 1:
-        return parts[0]
+        return parts[0].drop(without)
     table = stacked(parts)
-    end = table["end"].fill_null(END_OF_TIME).to_numpy()
-    order = np.argsort(end, kind="stable")
-    sorted_ = end[order]
-    if (sorted_[1:] == sorted_[:-1]).any():
-        order = np.lexsort((table[ARRIVAL].to_numpy(), table["start"].fill_null(BEGINNING).to_numpy(), end))
-    return table[order]
+    start, end = table["start"].fill_null(BEGINNING).to_numpy(), table["end"].fill_null(END_OF_TIME).to_numpy()
+    arrival = table[ARRIVAL].to_numpy()
+    order = np.argsort(arrival, kind="stable")  # what came later mostly ends later, and parts are soon merged
+    starts, ends = start[order], end[order]
+    if not ((ends[1:] > ends[:-1]) | ((ends[1:] == ends[:-1]) & (starts[1:] >= starts[:-1]))).all():
+        order = np.lexsort((arrival, start, end))
+    return table.drop(without)[order]
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:

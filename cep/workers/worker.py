@@ -15,9 +15,12 @@ import traceback
 import warnings
 from dataclasses import replace
 
+import polars as pl
+
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
 from cep.core.logs import RunWarning
+from cep.core.schema import ARRIVAL, TIE
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.workers.chunk_readers import WorkerChunks
@@ -35,10 +38,12 @@ from cep.workers.messages import (
     Saved,
     Step,
     Tables,
+    WriteRows,
     receive,
     send,
 )
 from connectors.arrow_bytes import StreamBuffer
+from connectors.writers import written_rows
 
 
 class Worker:
@@ -47,6 +52,7 @@ class Worker:
     def __init__(self, program: CompiledProgram, running: EngineOptions, stages: tuple[int, ...]) -> None:
         self.program, self.running, self.stages = program, running, stages
         self.columns: tuple[str, ...] | None = None
+        self.rows: WriteRows | None = None
         self.chunks = WorkerChunks()
         self.engines = {stage: self.engine(stage) for stage in stages}
 
@@ -79,7 +85,15 @@ class Worker:
             else:
                 warnings.showwarning(each.message, each.category, each.filename, each.lineno)
         held = Made(step.stage, engine.state_rows, engine.state_bytes, tuple(engine.take_counts()), tuple(warned))
-        return held, {name: table for name, table in made.items() if table.height}
+        return held, {name: self.given(name, table) for name, table in made.items() if table.height}
+
+    def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame:
+        """What was made, as it is asked for."""
+        if self.rows is None or event not in self.rows.schemas:
+            return table
+        asked = self.rows
+        rows = written_rows(event, table, asked.schemas[event], asked.format, asked.calendar)
+        return table.select("start", "end", ARRIVAL, TIE).with_columns(rows)
 
     def restore(self, asked: Restore) -> None:
         for stage, state in asked.whole.items():
@@ -120,6 +134,9 @@ def serve(line: socket.socket) -> None:
             assert worker is not None, "a worker begins first"
             if isinstance(head, Lineage):
                 worker.give_lineage(head.columns)
+                continue
+            if isinstance(head, WriteRows):
+                worker.rows = head
                 continue
             answer: tuple[Head, Tables] = worker.answer(head, tables)
         except CepError as error:
