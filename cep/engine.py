@@ -21,12 +21,10 @@ from cep.events import Event, Held, types_of
 from cep.runtime.admission import EventBatch, as_declared, receive
 from cep.runtime.atomic_step import wholly
 from cep.runtime.change_admission import go_on, receive_changes
-from cep.runtime.counts import Count
 from cep.runtime.decode import places, to_events
 from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import as_records, tables_of
 from cep.runtime.held import held_of
-from cep.runtime.key_shares import KeyShares
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineKeywords, EngineOptions
 from cep.runtime.output import Frames as Frames
@@ -197,14 +195,6 @@ class Engine(StatefulEngine):
             return dead
         names = {table: name for name, table in self._recorded.items()}
         return [replace(row, type=names.get(row.type, row.type)) for row in dead]
-
-    def take_counts(self) -> list[Count]:
-        """What each goal has done since the last call, and what it holds."""
-        return self._machine.take_counts()
-
-    def take_key_shares(self) -> Sequence[KeyShares]:
-        """Which keys have many of the rows that were dealt since the last call; one engine deals none."""
-        return ()
 
 
 def holds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -23,10 +23,12 @@ from cep.rules.alert import Alert
 from cep.rules.conditions.relations import Relation, RelationInfo
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
+from cep.runtime.counts import Count
 from cep.runtime.decode import frames
 from cep.runtime.fingerprint import Fingerprints
 from cep.runtime.fluent_records import outside
 from cep.runtime.history import OccurrenceHistory
+from cep.runtime.key_shares import KeyShares
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
@@ -311,6 +313,14 @@ class EngineView:
     def outstanding(self) -> dict[str, pl.DataFrame]:
         """What calls have begun and not given yet."""
         return {}
+
+    def take_counts(self) -> list[Count]:
+        """What each goal has done since the last call, and what it holds."""
+        return self._machine.take_counts()
+
+    def take_key_shares(self) -> Sequence[KeyShares]:
+        """Which keys have many of the rows that were dealt since the last call; one engine deals none."""
+        return ()
 
     @property
     def chained(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from cep.spark.source.message_log import MessageLog
 from tests import spark_runs
 from tests.test_spark_kills import KILLS, killed
 from tests.test_spark_live_kills import PROGRAM
+from tests.waiting import pause
 
 pytestmark = [
     pytest.mark.long,
@@ -49,26 +50,15 @@ def test_what_a_connection_brought_is_derived_from_once(tmp_path: Path) -> None:
             lines = Random(7)
             while not over.is_set():
                 with suppress(OSError), server.accept()[0] as made:
-                    while not over.wait(0.01):
+                    while not over.is_set():
+                        pause(0.01)
                         first, sent[0] = sent[0], sent[0] + 20
                         made.sendall(b"".join(line(n, lines) for n in range(first, first + 20)))
 
         sender = threading.Thread(target=send, daemon=True)
         sender.start()
         place = f"tcp://127.0.0.1:{server.getsockname()[1]}?limit=5000&quiet=0.5"
-        cep = [
-            sys.executable,
-            "-m",
-            "cep",
-            "run",
-            str(rules),
-            "--on",
-            "spark",
-            "--master",
-            "local[2]",
-            "--buckets",
-            "3",
-        ]
+        cep = [sys.executable, "-m", "cep", "run", str(rules), "--on", "spark", "--master", "local[2]"]
         cep += ["--buckets", "3", "--lateness", "1 s", "--input", f"reading={place}", "--checkpoint", str(state)]
         cep += ["--output", str(tmp_path / "out"), "--output-format", "jsonl"]
         for _ in range(TIMES):
