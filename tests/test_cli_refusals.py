@@ -284,6 +284,17 @@ def test_help_asks_for_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent).returncode == 0
 
 
+@pytest.mark.parametrize("demo", ["blizzard", "runways"])
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_demo_runs(demo: str) -> None:
+    Path("folder").mkdir()
+    for path, said in (
+        ("folder", "cannot write folder: it is a folder\nhint: name a file in it: `folder/picture.png`\n"),
+        ("fire.cep/a.png", "cannot write fire.cep/a.png: File exists\n"),
+    ):
+        result = cep("demo", demo, "--picture", path)
+        assert (result.exit_code, result.stderr) == (2, said)
+
+
 def test_a_folder_is_no_program() -> None:
     Path("rules").mkdir()
     assert cep("check", "rules").stderr == "rules: is a directory\nhint: name the files of it that hold rules\n"

@@ -92,6 +92,7 @@ a unit stands on the line of its number; a prefixed name and the parts of a PREF
 from __future__ import annotations
 
 from cep.core.errors import CepError, Files, Source, Span
+from cep.core.suggest import did_you_mean
 from cep.language.syntax import ast, messages
 from cep.language.syntax.alerts import alert
 from cep.language.syntax.conditions import conditions, test
@@ -252,8 +253,13 @@ def _fail_after_head(cursor: Cursor) -> None:
     elif missing_dot(cursor):
         end_statement(cursor, "the fact")
     elif token.kind == "name":
-        hint = f"is a `.` missing before `{token.text}`?"
+        meant = did_you_mean(cursor.previous.text, _FIRST_WORDS) if cursor.previous.kind == "name" else None
+        hint = meant or f"is a `.` missing before `{token.text}`?"
     cursor.fail("`<-`, `:-` or `.`", hint)
+
+
+_FIRST_WORDS = ("alert", "event", "fact", "fluent", "initially", "initiate", "policy", "prefix", "terminate")
+"""Statements that are no rules begin so."""
 
 
 def _hyphen_hint(cursor: Cursor) -> str | None:
