@@ -230,19 +230,19 @@ def test_killed_runs_lose_nothing_and_say_nothing_twice(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cep", "run", str(rules), "--on", "spark", "--input", *inputs, "--files", "1"]
     command += ["--lateness", "4 s", "--master", "local[2]", "--buckets", "3", "--dead-letter", "s3://bucket/dead"]
     command += ["--checkpoint", "s3://bucket/state", "--output", "s3://bucket/out", "--output-format", "jsonl"]
-    with served() as bucket:
-        env = {**os.environ, **bucket.env, "PYTHONPATH": ROOT}
-        for _ in range(KILLS):
-            killed(command, env, bucket, rng)
-        last = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-        assert last.returncode == 0, last.stderr
-        assert "s3://bucket/out" in last.stderr or "derived" in last.stderr, last.stderr
-        entries = [key for key in bucket.keys(f"out/{SINK_LOG}/") if key.rpartition("/")[2].isdecimal()]
-        lines = [json.loads(line) for key in entries for line in bucket.get(key).splitlines()[1:]]
-        assert any("path" in line for line in lines)
-        assert all(line["path"].startswith("s3a://bucket/out/part-") for line in lines if "path" in line)
-        found = [line for key in bucket.keys("out/part-") for line in bucket.get(key).splitlines()]
-        letters = [json.loads(line) for key in bucket.keys("dead/") for line in bucket.get(key).splitlines()]
+    bucket = served()
+    env = {**os.environ, **bucket.env, "PYTHONPATH": ROOT}
+    for _ in range(KILLS):
+        killed(command, env, bucket, rng)
+    last = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert last.returncode == 0, last.stderr
+    assert "s3://bucket/out" in last.stderr or "derived" in last.stderr, last.stderr
+    entries = [key for key in bucket.keys(f"out/{SINK_LOG}/") if key.rpartition("/")[2].isdecimal()]
+    lines = [json.loads(line) for key in entries for line in bucket.get(key).splitlines()[1:]]
+    assert any("path" in line for line in lines)
+    assert all(line["path"].startswith("s3a://bucket/out/part-") for line in lines if "path" in line)
+    found = [line for key in bucket.keys("out/part-") for line in bucket.get(key).splitlines()]
+    letters = [json.loads(line) for key in bucket.keys("dead/") for line in bucket.get(key).splitlines()]
     alone = tmp_path / "alone.jsonl"
     one = [sys.executable, "-m", "cep", "run", str(rules), "--input", *inputs, "--lateness", "4 s"]
     subprocess.run([*one, "--output", str(alone)], check=True, capture_output=True, env=env)
