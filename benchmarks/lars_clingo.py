@@ -28,8 +28,8 @@ qual(N, L) :- node(N), lev(L), lev(K), K < L, told(N, L), not told(N, K).
 """
 
 
-def cost(tables: Mapping[str, pl.DataFrame], facts: Sequence[str], size: int, ticks: int) -> float:
-    """CPU milliseconds a tick: the atoms of the window as facts, grounded and solved anew, and what has changed."""
+def costs(tables: Mapping[str, pl.DataFrame], facts: Sequence[str], size: int, ticks: int) -> list[float]:
+    """CPU milliseconds of each tick: the atoms of the window as facts, grounded and solved anew, what has changed."""
     import clingo
 
     rows = [
@@ -42,6 +42,7 @@ def cost(tables: Mapping[str, pl.DataFrame], facts: Sequence[str], size: int, ti
     window: deque[tuple[int, clingo.Symbol]] = deque()
     last: frozenset[clingo.Symbol] = frozenset()
     taken = changed = 0
+    spent = []
     began = time.process_time()
     for tick in range(ticks):
         while taken < len(rows) and rows[taken][0] == tick:
@@ -59,4 +60,6 @@ def cost(tables: Mapping[str, pl.DataFrame], facts: Sequence[str], size: int, ti
         control.solve(on_model=lambda model, found=found: found.append(frozenset(model.symbols(shown=True))))
         changed += len(found[-1] ^ last)
         last = found[-1]
-    return 1000 * (time.process_time() - began) / ticks
+        since, began = began, time.process_time()
+        spent.append(1000 * (began - since))
+    return spent

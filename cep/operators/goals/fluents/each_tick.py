@@ -97,9 +97,11 @@ class EachTickGoal(PassingGoal):
 
     def _keep(self, slots: Ints, code: Ints, begins: Ints) -> None:
         """What holds after changes."""
+        if not len(slots):
+            return
         order = np.lexsort((code, slots))
         slots, begins = slots[order], begins[order]
-        latest = np.append(slots[1:] != slots[:-1], True) if len(slots) else np.zeros(0, np.bool_)
+        latest = np.append(slots[1:] != slots[:-1], True)
         kept = np.setdiff1d(self.held, slots)
         self.held = np.union1d(kept, slots[latest & (begins == 1)])
 

@@ -175,6 +175,9 @@ def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
 def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals:
     """When tuples hold in a stretch: by its changes, and `held`, those that hold before it; those that have changes are
     known by them. Sorted by key."""
+    if not len(changes.key):
+        key = np.unique(held)
+        return Intervals(key, np.full(len(key), first), np.full(len(key), last))
     order = np.lexsort((changes.code, changes.key))
     key, code, begins = (column[order] for column in changes)
     opening = np.ones(len(key), np.bool_)
