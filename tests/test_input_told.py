@@ -22,7 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(program: str, name: str, text: str, *options: str) -> Result:
     Path("p.cep").write_text(program)
-    Path(name).write_text(text)
+    Path(name.partition("=")[2] or name).write_text(text)
     return CliRunner().invoke(app, ["run", "p.cep", "--input", name, *options], prog_name="cep")
 
 
@@ -83,3 +83,11 @@ def test_a_time_of_day_has_its_own_constant() -> None:
     Path("p.cep").write_text('event r(x: int).\nn(X) <- r(X) WHERE local_time(start(), "Europe/Zurich") >= "22:00".\n')
     told = CliRunner().invoke(app, ["check", "p.cep"], prog_name="cep").stderr
     assert 'hint: a time of day is `time("22:00")`' in told
+
+
+def test_a_file_that_is_named_twice_is_told() -> None:
+    declared = "event a(x: int) TIME t. event b(x: int) TIME t. c(X) <- a(X). d(X) <- b(X)."
+    text = "t,x\n1,1\n"
+    twice = run(declared, "a=a.csv", text, "--input", "a=./a.csv").stderr
+    assert "warning: ./a.csv is named twice, so its records come twice\n" in twice and twice.startswith("warning")
+    assert "twice" not in run(declared, "a=a.csv", text, "--input", "b=a.csv").stderr, "each event has its own"

@@ -144,6 +144,10 @@ def test_the_command_says_what_workers_do_not_do() -> None:
     Path("one.cep").write_text("event reading(station: string). n(N) <- reading(S) AGGREGATE N = count() OVER LAST 5.")
     result = cep("run", "one.cep", "--input", "in.jsonl", "--workers", "2")
     assert result.exit_code == 0 and "warning: --workers: the program runs in one process" in result.output
+    Path("one.lars").write_text("event reading(station: string). a :- reading(S) in [3]. b :- a always in [3].")
+    result = cep("run", "one.lars", "--input", "in.jsonl", "--workers", "2")
+    told = next(line for line in result.output.splitlines() if line.startswith("warning: --workers"))
+    assert " BY" not in told, "LARS has none"
 
 
 def test_a_worker_that_is_killed_is_an_error_and_nothing_is_left() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -142,6 +143,18 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     return DEAD_LETTERS if options.source.strict and stats.dead else CLEAN
 
 
+def _named_twice(found: Sequence[Input]) -> list[str]:
+    """The files that are read twice for the same events."""
+    known: set[tuple[str, str | None]] = set()
+    twice: dict[str, None] = {}
+    for one in found:
+        place = one.path if one.address is not None or one.path == "-" else os.path.realpath(one.path)
+        if (place, one.type) in known:
+            twice[one.path] = None
+        known.add((place, one.type))
+    return list(twice)
+
+
 def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
     """What is said where a program of LARS had no answer, so that nothing held."""
     from cep.core.fluents import INCONSISTENT
@@ -246,6 +259,8 @@ def _sourced(options: RunOptions) -> _Sourced:
     if engine.withdraws:
         derived = as_written(derived, versions=is_topic(options.sink.output))
     found = find(options.source.inputs, engine.inputs, options.source.format)
+    for path in _named_twice(found):
+        options.log("remark", f"warning: {path} is named twice, so its records come twice", "warning")
     if any(one.address is not None for one in found):
         engine.refuse_endless("a live input")
     if put_at_end(options.sink.output):

@@ -268,10 +268,14 @@ class _Copartitioning:
         )
         if place:
             return place
+        text = self.text(number)
+        aggregates = "AGGREGATE" in text  # what else has groups, as what LARS asks of ticks, is written without BY
         if not properties.groups:
-            return SplitFailure(number, f"{self.text(number)} has no BY: one window for all")
-        known = self.named(self.plan.nodes[number].parts[0], child or frozenset())
-        return SplitFailure(number, f"the BY of {self.text(number)} leaves out {known or 'the key of what is in it'}")
+            return SplitFailure(
+                number, f"{text} has no BY: one window for all" if aggregates else f"{text} is of no key"
+            )
+        known = self.named(self.plan.nodes[number].parts[0], child or frozenset()) or "the key of what is in it"
+        return SplitFailure(number, f"{'the BY of ' if aggregates else ''}{text} leaves out {known}")
 
     def kept_apart(self, number: int) -> bool:
         """Whether the part that is dealt out has a key for another goal too, where the other part is in every bucket.
