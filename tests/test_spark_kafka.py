@@ -337,22 +337,23 @@ def test_topics_come_and_go_with_a_new_checkpoint_alone(tmp_path: Path, monkeypa
     assert (again := run("one", files)).exit_code == 0, again.stderr
 
 
-@pytest.mark.long
-@pytest.mark.skipif(JARS is None, reason="no SEMCEP_KAFKA_JARS: Spark's connector for Kafka is a jar of Maven")
-@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
-def test_the_connector_itself(tmp_path: Path) -> None:
-    cluster, doors = Cluster("readings"), tmp_path / "doors"
-    doors.mkdir()
-    (tmp_path / "warm.cep").write_text(PROGRAM)
-    inputs = ["--input", f"reading=kafka://{cluster.servers}/readings?limit=40", "--input", f"door={doors}"]
-    places = ["--output", "out", "--checkpoint", "state", "--output-format", "jsonl", "--lateness", "5s", "--once"]
-    command = [sys.executable, "-c", "from cep.command import main; main()", "run", "warm.cep", "--on", "spark"]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    for first in (0, 30):
-        cluster.send([(n % 4, n, message(n)) for n in range(first, first + 30)])
-        (doors / f"{first:02}.jsonl").write_text("".join(map(door, range(first, first + 30))))
-        line = [*command, "--master", "local[2]", "--conf", f"spark.jars={JARS}", *inputs, *places]
-        done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    found = spark_runs.derived(job(PROGRAM, inputs[1::2], tmp_path, output=str(tmp_path / "out")))
-    assert difference([one for one in expected(tmp_path, 60) if one.end <= 54 * SECOND], found) == ""
+if JARS is not None:
+
+    @pytest.mark.long
+    @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+    def test_the_connector_itself(tmp_path: Path) -> None:
+        cluster, doors = Cluster("readings"), tmp_path / "doors"
+        doors.mkdir()
+        (tmp_path / "warm.cep").write_text(PROGRAM)
+        inputs = ["--input", f"reading=kafka://{cluster.servers}/readings?limit=40", "--input", f"door={doors}"]
+        places = ["--output", "out", "--checkpoint", "state", "--output-format", "jsonl", "--lateness", "5s", "--once"]
+        command = [sys.executable, "-c", "from cep.command import main; main()", "run", "warm.cep", "--on", "spark"]
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+        for first in (0, 30):
+            cluster.send([(n % 4, n, message(n)) for n in range(first, first + 30)])
+            (doors / f"{first:02}.jsonl").write_text("".join(map(door, range(first, first + 30))))
+            line = [*command, "--master", "local[2]", "--conf", f"spark.jars={JARS}", *inputs, *places]
+            done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        found = spark_runs.derived(job(PROGRAM, inputs[1::2], tmp_path, output=str(tmp_path / "out")))
+        assert difference([one for one in expected(tmp_path, 60) if one.end <= 54 * SECOND], found) == ""
