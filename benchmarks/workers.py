@@ -191,7 +191,7 @@ def table(found: Iterable[tuple[Case, Measured, Measured]]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
-    parser.add_argument("--events", type=int, default=3_000_000)
+    parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--only", metavar="WORD", default="", help="cases whose name holds this")
     parser.add_argument("--here", nargs=5, help=argparse.SUPPRESS)
     asked = parser.parse_args()

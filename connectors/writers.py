@@ -208,9 +208,12 @@ def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, ca
     `format`: `jsonl`, `csv` or `tsv`."""
     if format == "jsonl":
         return as_texts(_json_rows(type, table, schema, calendar, False)).alias(LINE)
-    data = np.frombuffer(_delimited_rows(table, schema, format, calendar, False), np.uint8)
-    within = np.bitwise_and(np.cumsum(data == ord('"')), 1)
-    ends = np.flatnonzero((data == ord("\n")) & (within == 0)) + 1
+    text = _delimited_rows(table, schema, format, calendar, False)
+    data = np.frombuffer(text, np.uint8)
+    breaks = data == ord("\n")
+    if b'"' in text:  # lines may end within quotes
+        breaks &= np.bitwise_and(np.cumsum(data == ord('"'), dtype=np.uint8), 1) == 0
+    ends = np.flatnonzero(breaks) + 1
     return as_texts(TextPieces(data, np.concatenate([[0], ends]))).alias(LINE)
 
 
