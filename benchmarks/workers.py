@@ -1,7 +1,7 @@
 """`python -m benchmarks.workers`: what `cep run --workers 2` costs beside one process, and how fast that makes it.
 
 Seconds of CPU of a steady run: files in, files out, without its start. Two cores are modelled: no run is faster than
-half of all that it computes, nor than its busiest process; that of the run reads, deals and writes, its workers step.
+half of all that it computes, nor than its busiest process. The first run of all compiles kernels, which counts.
 """
 
 from __future__ import annotations
