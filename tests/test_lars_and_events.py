@@ -308,7 +308,7 @@ def test_check_plan_and_explain_take_several(files: list[str]) -> None:
     rules, policies, events = files
     done = cep("check", "--together", rules, policies)
     assert done.exit_code == 0, done.stdout + done.stderr
-    assert f"{rules}, {policies}: 1 rule, 1 component, no errors, no warnings" in done.stdout
+    assert f"{rules}, {policies}: 1 rule, 1 component, 2 rules beside LARS, no errors, no warnings" in done.stdout
     done = cep("check", rules, policies)
     assert done.exit_code == 2
     assert "`cep check --together`" in done.stderr
