@@ -116,6 +116,34 @@ def test_what_counts_is_there_as_a_whole(bucket: Bucket, tmp_path: Path) -> None
     assert spark_address("s3://bucket/out/") == "s3a://bucket/out"
 
 
+def test_a_run_that_begins_takes_nothing_from_one_that_goes_on(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a run reads what was there, another's micro-batch counts: its entries in the log of the sink stay."""
+    first = mirror(tmp_path / "1")
+    put(first, f"{OUTPUT}/{SINK_LOG}/run", "name")
+    put(first, f"{OUTPUT}/{SINK_LOG}/9", "nine")
+    first.ship()
+    bucket.put(f"out/{SINK_LOG}/8", "an earlier one, which a killed run has not removed")
+    unpack = Mirror._unpack
+
+    def meanwhile(self: Mirror) -> None:
+        unpack(self)
+        for name in ("10", "note.10"):
+            put(first, f"{OUTPUT}/{SINK_LOG}/{name}", "ten")
+        put(first, f"{OUTPUT}/part-10", "rows")
+        first.ship()
+
+    monkeypatch.setattr(Mirror, "_unpack", meanwhile)
+    second = mirror(tmp_path / "2")
+    names = {key.rpartition("/")[2] for key in bucket.keys(f"out/{SINK_LOG}/")}
+    assert names == {"run", "9", "10", "note.10"}
+    put(second, f"{STATE}/a", "more")
+    with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
+        second.ship()
+    assert bucket.get("out/part-10") == b"rows"
+
+
 def test_a_run_that_is_killed_at_any_put_is_gone_on_from(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -206,7 +207,10 @@ class Mirror:
         self._unpack()
         self._moved(Path(found["folder"]))
         log = joined(self.places[OUTPUT], SINK_LOG)
-        self._told = {f"{_LOG}{one.name}": "" for one in files.listed(log) if not one.folder}
+        last = max((_batch(name) for name in self._files if name.startswith(_LOG)), default=-1)
+        names = (one.name for one in files.listed(log) if not one.folder)
+        # What is beyond the last of this manifest counts already for another run, which has gone on meanwhile.
+        self._told = {f"{_LOG}{name}": "" for name in names if _batch(name) <= last}
         self._publish()
         for one in files.listed(joined(checkpoint, PACKS)):  # of runs that were killed, or came too late
             if one.name not in self._packs[0] and int(one.name.partition("-")[0]) <= self.number:
@@ -258,6 +262,12 @@ def spark_address(address: str) -> str:
 
 def _name(number: int) -> bytes:
     return f"{number:012}".encode()
+
+
+def _batch(name: str) -> int:
+    """The number of the micro-batch that a file of the log of the sink is of, -1: of none."""
+    found = re.search(r"[0-9]+", name.rpartition("/")[2])
+    return -1 if found is None else int(found[0])
 
 
 def _manifest(checkpoint: str, number: int) -> str:
