@@ -34,7 +34,7 @@ CHECKED_2 := tests/test_places.py tests/test_place_packages.py tests/test_statio
     tests/test_geometry.py tests/test_triples.py tests/test_point_index.py tests/test_interval_sets.py \
     tests/test_fluents.py tests/test_metric.py tests/test_formulas.py tests/test_formula_recursion.py \
     tests/test_recursion_goes_on.py tests/test_lagged_recursion.py tests/test_mixed_recursion.py \
-    tests/test_stretch_recursion.py tests/test_lars_random.py tests/test_lars_runs.py
+    tests/test_stretch_recursion.py tests/test_lars_random.py tests/test_lars_runs.py tests/test_revision_by_changes.py
 CHECKED_TESTS := $(CHECKED_1) $(CHECKED_2)
 
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.

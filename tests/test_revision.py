@@ -120,6 +120,8 @@ def check(
         if rng.random() < 0.15:
             own = compiled(text, "<program>", compiling) if running.explain else program  # its codes are its own
             engine = Engine(own, running).restore(engine.snapshot())
+        elif looks.random() < 0.1:
+            engine.snapshot()  # and the same engine goes on
         made = engine.push(tables(engine, piece))
         engine.take_dead()
         net.subtract(rows(made, -1))

@@ -28,7 +28,7 @@ from cep.plan.plan import Plan
 from cep.runtime.counts import Count
 from cep.runtime.formula_recursion import FormulaCycle, FormulaRecursion
 from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
-from cep.runtime.machine_part import MachinePart, SingleGoal
+from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 from cep.runtime.recursion import CyclePart, Reader, Recursion
 from cep.runtime.schedule import Schedule
 from cep.runtime.stretch_recursion import StretchRecursion
@@ -48,6 +48,8 @@ class Machine:
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
         self.parts: list[MachinePart] = []
         self.transitions: tuple[str, ...] = ()
+        self.watched: dict[PlanUnit, list[Table]] = {}
+        """What these units give is kept here, until somebody takes it."""
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
@@ -58,7 +60,7 @@ class Machine:
             compiled = builder.cycle(group) if fast_recursion else None
             self.parts.append(self._cycle(group, max_derivations) if compiled is None else compiled)
         self.same = self._passed_on()
-        self.schedule = Schedule(self.parts, {unit for unit in self.widths if self._follows(unit)})
+        self.schedule = Schedule(self.parts, {unit for unit in self.widths if self.follows(unit)})
         self.nothing = {unit: empty(width) for unit, width in self.widths.items()}
 
     @property
@@ -158,7 +160,8 @@ class Machine:
     def _timed(self, unit: PlanUnit) -> bool:
         return not isinstance(unit, str) and self.plan.nodes[unit].properties().timed
 
-    def _follows(self, unit: PlanUnit) -> bool:
+    def follows(self, unit: PlanUnit) -> bool:
+        """Whether the knowledge, as it changes, changes what a unit gives."""
         follows = not isinstance(unit, str) and self.plan.nodes[unit].properties().follows
         return follows and self.builder.knowledge is not None
 
@@ -183,7 +186,7 @@ class Machine:
         own = [number for number in inside if self.plan.rules.rules[number].span != NOWHERE]
         rules = [self._written(number) for number in own or inside]
         timed = frozenset(filter(self._timed, group.units))
-        following = frozenset(filter(self._follows, group.units))
+        following = frozenset(filter(self.follows, group.units))
         readers = tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence)
         negated = frozenset(
             steps[unit].reads[about.negated]
@@ -241,7 +244,7 @@ class Machine:
         return collected
 
     def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[PlanUnit, Table]:
-        outputs = _Given(self.nothing)
+        outputs = GivenTables(self.nothing)
         made, spent, schedule = self.made, self.spent, self.schedule
         began = perf_counter_ns()
         schedule.begin(inputs, frontier.watermark)
@@ -253,6 +256,9 @@ class Machine:
                 now = perf_counter_ns()
                 spent[part.unit] += now - began
                 began = now
+        for unit, tables in self.watched.items():
+            if rows(outputs[unit]):
+                tables.append(outputs[unit])
         return outputs
 
     @property
@@ -365,19 +371,6 @@ class Machine:
         """Occurrences that wait anywhere, and the bytes they take."""
         sizes = [goal.size for _, goal in self._goals()]
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
-
-
-class _Given(dict[PlanUnit, Table]):
-    """What units give in a slice: those that have not run give nothing."""
-
-    __slots__ = ("nothing",)
-
-    def __init__(self, nothing: Mapping[PlanUnit, Table]) -> None:
-        super().__init__()
-        self.nothing = nothing
-
-    def __missing__(self, unit: PlanUnit) -> Table:
-        return self.nothing[unit]
 
 
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:

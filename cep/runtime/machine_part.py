@@ -138,3 +138,16 @@ class SingleGoal(GoalByGoal):
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
         """See `MachinePart`."""
         return [(self.unit, self.goal)]
+
+
+class GivenTables(dict[PlanUnit, Table]):
+    """What units give in a slice: those that have not run give nothing."""
+
+    __slots__ = ("nothing",)
+
+    def __init__(self, nothing: Mapping[PlanUnit, Table]) -> None:
+        super().__init__()
+        self.nothing = nothing
+
+    def __missing__(self, unit: PlanUnit) -> Table:
+        return self.nothing[unit]

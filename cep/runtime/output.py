@@ -174,7 +174,10 @@ class EngineOutput:
 
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Tables of one event, in the columns of the first."""
-    return tables[0] if len(tables) == 1 else pl.concat([each.select(tables[0].columns) for each in tables])
+    columns = tables[0].columns
+    if len(tables) == 1:
+        return tables[0]
+    return pl.concat([each if each.columns == columns else each.select(columns) for each in tables])
 
 
 def _signs(sign: int, count: int) -> list[pl.Series]:

@@ -37,12 +37,12 @@ class WithConvertedKeys:
             self.attempt, self.undo = partial(self._attempt, goal), goal.undo
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        return self._narrow(self.goal.step(self._wide(inputs), frontier))
+        return self.narrowed(self.goal.step(self.widened(inputs), frontier))
 
     def _attempt(self, goal: UndoableGoal, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        return self._narrow(goal.attempt(self._wide(inputs), frontier))
+        return self.narrowed(goal.attempt(self.widened(inputs), frontier))
 
-    def _wide(self, inputs: Sequence[Table]) -> list[Table]:
+    def widened(self, inputs: Sequence[Table]) -> list[Table]:
         wide = []
         for i, table in enumerate(inputs):
             if i < len(self.added) and self.added[i]:
@@ -52,7 +52,7 @@ class WithConvertedKeys:
             wide.append(table)
         return wide
 
-    def _narrow(self, made: Table) -> Table:
+    def narrowed(self, made: Table) -> Table:
         return made[: made.shape[0] - self.drop] if self.drop else made
 
     @property
@@ -70,10 +70,10 @@ class RecursiveWithConvertedKeys(WithConvertedKeys):
         self.open_stretch, self._grow, self._shrink = goal.open_stretch, goal.grow, goal.shrink
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        return self._narrow(self._grow(self._wide(inputs)))
+        return self.narrowed(self._grow(self.widened(inputs)))
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        return self._narrow(self._shrink(self._wide(inputs)))
+        return self.narrowed(self._shrink(self.widened(inputs)))
 
 
 def with_converted_keys(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:

@@ -258,6 +258,7 @@ class Project(Memoryless):
     ) -> None:
         self.width = width
         self.distinct = distinct
+        self.bag = False  # whether nobody minds that what several rules make is there more than once
         self.heads = heads
         self.rules = rules
         self.lineage = lineage
@@ -276,11 +277,17 @@ class Project(Memoryless):
                 made[-1], by[len(made) - 1] = self._named(made[-1], self.lineage), rule
         if not made:
             return empty(self.width)
-        distinct = self.distinct and not rows(inputs[0])
+        distinct = self.bag or (self.distinct and not rows(inputs[0]))
         found = by_arrival(concat(made)) if distinct else as_set(made)
         if self.lineage is not None and self.several:
             self._link(made, by, found, self.lineage)
         return found
+
+    def as_bag(self) -> Project:
+        """The same that gives an occurrence as often as it is made."""
+        made = Project(self.width, self.heads, self.rules, None, True)
+        made.bag = True
+        return made
 
     def without_last(self) -> Project:
         """The same without the last rule, which another goal stands for."""

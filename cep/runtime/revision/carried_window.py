@@ -16,6 +16,7 @@ from cep.runtime.revision.stretch import Stretch, Windows, window_of
 
 def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table] | None = None) -> None:
     """The window begins at a watermark, with the states that goals have now; these rows wait, None: those that do."""
+    revision.forget_changes()
     revision.watermark = revision.floor = watermark
     revision.stretches = [Stretch(watermark, KeptState(copied(revision.machine.states())))]
     revision.late, revision.latest = {}, LatestInstant()

@@ -28,6 +28,7 @@ from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.going_back import GoingBack, Window
+from cep.runtime.revision.incremental import Incremental
 from cep.runtime.revision.kept_state import KeptState, copied
 from cep.runtime.revision.key_numbers import KEPT
 from cep.runtime.revision.latest_instant import LatestInstant
@@ -80,6 +81,8 @@ class Revision:
         self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
         self.latest = LatestInstant()
         machine.given = self.going_back.seen
+        alone = window.length and changes is None and history is None and window.handed is None
+        self.incremental = Incremental.of(plan, machine, build) if alone else None
 
     @property
     def stable(self) -> int:
@@ -134,7 +137,7 @@ class Revision:
         new: Given = {}
         if self.late or self.going_back.knowledge.late:
             began = perf_counter_ns()
-            if not self._go_back(old):
+            if not self._change(old, new, at) and not self._go_back(old):
                 self._revise(old, new, at)
                 self.latest.forget()
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
@@ -158,14 +161,18 @@ class Revision:
             extend(new, made)
             self.latest.made(until, made)
             self.watermark = until
-            if self.length and stretch.ends(until, watermark, self.length, lambda: self.machine.size[0]):
+            again = self.incremental is None or not self.incremental.begun
+            if self.length and stretch.ends(until, watermark, self.length, lambda: self.machine.size[0], again):
                 self.stretches.append(Stretch(until, KeptState(copied(self.machine.needed(self._frontier(until, at))))))
         if not self.length:  # nothing goes back
             self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
+        changes = self.incremental
+        if changes is not None and changes.begun and changes.went_on(self.stretches, self.watermark, self.length):
+            self.leave()
         if self.going_back.numbered > KEPT + sum(w.size for each in self.stretches for w in each.inputs.values()):
-            self._settle()
+            self.settle()
         self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made(old, new)
@@ -177,7 +184,7 @@ class Revision:
 
     def snapshot(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """What the window holds: numbers, and tables."""
-        self._settle()
+        self.settle()
         since = [each.since for each in self.stretches]
         numbers = {"watermark": self.watermark, "floor": self.floor, "since": since}
         late = {event: joined(each) for event, each in self.late.items()}
@@ -193,6 +200,7 @@ class Revision:
 
     def restore(self, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
         """Take on what a window held. CepError: it is none of this program."""
+        self.forget_changes()
         goals = [goal for _, goal in self.machine.goals()]
         begins = numbers["since"]
         demand(bool(begins) and begins == sorted(set(begins)) and numbers["watermark"] >= begins[-1])
@@ -218,7 +226,7 @@ class Revision:
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The same, and all that the states hold."""
-        self._settle()
+        self.leave()
         found = self.coded(places)
 
         def seen(codes: Ints) -> Ints:
@@ -232,11 +240,11 @@ class Revision:
 
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Put other pool codes in the place of those of the window and its states."""
+        self.leave()
         self.latest.forget()
         for event, table in self._tables():
             for place in places[event]:
                 table[place] = codes(table[place])
-        self._settle()
         goals = [goal for _, goal in self.machine.goals()]
         for stretch in self.stretches:
             states = zip(goals, stretch.state.base, strict=True)
@@ -246,7 +254,7 @@ class Revision:
         """The identities of what the window and its states hold, for lineage."""
         if self.lineage is None:
             return []
-        self._settle()
+        self.settle()
         states = [[to_arrow(state) for state in each.state.base] for each in self.stretches]
         return self.lineage.names(self._held(), self.late, states)
 
@@ -255,6 +263,7 @@ class Revision:
         """Rows that the window holds, and the bytes that they and the states take."""
         windows = [window for each in self._held() for window in each.values()]
         states = sum(each.state.nbytes for each in self.stretches)
+        states += 0 if self.incremental is None else self.incremental.nbytes
         return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
 
     def _held(self) -> list[Windows]:
@@ -290,6 +299,31 @@ class Revision:
         extend(new, found.new)
         self.stats += RevisionStats(keys_replayed=found.keys)
 
+    def _change(self, old: Given, new: Given, at: Frontier) -> bool:
+        """Put late rows through as changes, where all goals revise and that has been begun; it is, where so much has
+        come late that it pays."""
+        changes = self.incremental
+        if changes is None:
+            return False
+        late = {event: joined(self.late[event]) for event in sorted(self.late)}
+        now = self._frontier(self.watermark, at)
+        if not changes.begun:
+            changes.cost(late)
+            held = sum(window.size for each in self.stretches for window in each.inputs.values())
+            if changes.spent < held:
+                return False
+            self._revise(old, new, at)
+            self.settle()
+            changes.begin(self.stretches, now)
+        else:
+            self.late = {}
+            found = changes.revise(late, now)
+            extend(old, found.old)
+            extend(new, found.new)
+            self.stats += RevisionStats(keys_replayed=found.keys)
+        self.latest.forget()
+        return True
+
     def _go_back(self, old: Given) -> bool:
         """To before the latest instant, where late changes are of that alone: it is run again with what follows."""
         changes = [table for each in self.late.values() for one in each for table in (one.going, one.coming)]
@@ -319,8 +353,20 @@ class Revision:
         del self.stretches[number + 1 :]
         return True
 
-    def _settle(self) -> None:
+    def leave(self) -> None:
+        """What is kept by stretch is right, and nothing else is kept."""
+        self.settle()
+        self.forget_changes()
+
+    def forget_changes(self) -> None:
+        """What is kept by stretch is another: nothing else is kept."""
+        if self.incremental is not None:
+            self.incremental.leave()
+
+    def settle(self) -> None:
         """Put what late changes made of the states of some keys in their place, and forget the numbers of keys."""
+        if self.incremental is not None:
+            self.incremental.settle(self.stretches)
         for each in self.stretches:
             self.going_back.settle(each.state)
         self.going_back.clear()

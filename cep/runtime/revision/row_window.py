@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cep.core.hashtable import KeySet
+from cep.core.kernels import njit
 from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Bools, Ints
+from cep.operators.goals.keys import grow
 from cep.operators.goals.sorted_runs import found
 
 PAIRS = 4
@@ -154,14 +156,10 @@ class RowWindow:
         run, mine = self._run(number), table[:, first:last]
         if not rows(mine):
             return np.empty(0, np.int64)
-        begin, end = np.searchsorted(run[END], mine[END], "left"), np.searchsorted(run[END], mine[END], "right")
-        if int((end - begin).sum()) <= PAIRS * (rows(run) + rows(mine)):
-            index, places = found(run, mine[END], END)
-            for word in words:
-                if word != END and len(places):
-                    alike = run[word][places] == mine[word][index]
-                    index, places = index[alike], places[alike]
-            return np.unique(places) if len(places) > 1 else places
+        most = PAIRS * (rows(run) + rows(mine))
+        alike = _alike(run, contiguous(mine), np.array(words, np.int64), most, np.empty((rows(mine), 1), np.int64))
+        if alike is not None:
+            return np.unique(alike)
         wanted = KeySet(len(words))
         wanted.insert(np.ascontiguousarray(mine[words].T))
         places = found(run, np.unique(mine[END]), END)[1]
@@ -176,6 +174,29 @@ class RowWindow:
                 run = self.runs[number] = contiguous(run[:, np.argsort(run[END], kind="stable")])
             self._sorted[number] = True
         return run
+
+
+@njit(cache=True)
+def _alike(run, mine, words, most, places):  # type: ignore[no-untyped-def]
+    """The places in a run, sorted by end, of the rows that another table has, by these words; None: so many pairs of
+    rows of one end would have to be looked at. `places` has room for some, and grows."""
+    count, ends = 0, run[END]
+    for i in range(mine.shape[1]):
+        place = np.searchsorted(ends, mine[END, i])
+        while place < run.shape[1] and run[END, place] == mine[END, i]:
+            most -= 1
+            if most < 0:
+                return None
+            same = True
+            for word in words:
+                same = same and run[word, place] == mine[word, i]
+            if same:
+                if count == places.shape[0]:
+                    places = grow(places, count + 1)
+                places[count, 0] = place
+                count += 1
+            place += 1
+    return places[:count, 0].copy()
 
 
 def without(table: Table, others: Table) -> Table:

@@ -28,12 +28,14 @@ class Stretch:
     inputs: Windows = field(default_factory=dict)
     given: Windows = field(default_factory=dict)
 
-    def ends(self, until: int, watermark: int, length: int, held: Callable[[], int]) -> bool:
+    def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], run_again: bool = True) -> bool:
         """Whether another one begins at `until`, on the way to a watermark, where the window is of this length and
-        goals hold so many rows."""
+        goals hold so many rows. `run_again`: it is one from which keys may be run again."""
         long = until - self.since
         if long < spacing(length):
             return False
+        if not run_again:
+            return long * FEWEST >= length
         came = sum(window.size for window in self.inputs.values())
         return until < watermark or long * FEWEST >= length or (came >= LEAST_ROWS and came >= 2 * held())
 

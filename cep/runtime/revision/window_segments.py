@@ -26,9 +26,7 @@ _ROWS = "rows"
 def save(revision: Revision, book: SegmentBook) -> tuple[dict[str, Any], list[pa.RecordBatch], list[str]]:
     """What a window holds: numbers, the tables of what came late and is not looked at yet, and the names of its
     segments."""
-    for each in revision.stretches:
-        revision.going_back.settle(each.state)
-    revision.going_back.clear()
+    revision.settle()
     numbers = {
         "watermark": revision.watermark,
         "floor": revision.floor,
@@ -54,6 +52,7 @@ def restore(
     segments: Sequence[pa.RecordBatch],
 ) -> None:
     """Take on what a window held. CepError: it is none of this program."""
+    revision.forget_changes()
     goals = [goal for _, goal in revision.machine.goals()]
     begins, counts = numbers["since"], numbers["runs"]
     demand(bool(begins) and begins == sorted(set(begins)) and numbers["watermark"] >= begins[-1])

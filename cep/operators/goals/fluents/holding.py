@@ -364,5 +364,5 @@ class NarrowedHolding(WithConvertedKeys):
         self.from_row = FIRST + width
         self.until_row = FIRST + goal.spec.left_width
 
-    def _narrow(self, made: Table) -> Table:
+    def narrowed(self, made: Table) -> Table:
         return np.delete(made, slice(self.from_row, self.until_row), axis=0)

@@ -50,7 +50,7 @@ def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
 
 
 @inside
-def _touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
+def touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
     """The key takes part in the instant; gives how many do. The places of others are from earlier instants, and wrong
     (Briggs, Torczon: An efficient representation for sparse sets, 1993)."""
     place = state[slot, PLACE]
@@ -69,7 +69,7 @@ def _touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
 
 
 @inside
-def _initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
+def initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
     """A value is initiated at the instant at hand."""
     place = state[slot, PLACE]
     if now[place, STARTED] == 0:
@@ -97,6 +97,73 @@ def _give(given, count, start, end, order, name, other, slot, value, kind):  # t
     given[count, 5] = slot
     given[count, 6] = value
     given[count, 7] = kind
+
+
+@inside
+def pass_deadline(state, now, slot, deadlines):  # type: ignore[no-untyped-def]
+    """The deadline of a key that takes part in the instant at hand is there."""
+    state[slot, DUE] = NEVER
+    d = _deadline_of(deadlines, state[slot, VALUE])
+    if deadlines[d, D_RENEWED] and now[state[slot, PLACE], AGAIN]:
+        return
+    if deadlines[d, D_NEXT]:
+        initiated(state, now, slot, deadlines[d, D_BECOMES], 0)
+    else:
+        now[state[slot, PLACE], STOPS] = 1
+
+
+@inside
+def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped-def]
+    """A value, or `every` one, is terminated at the instant at hand, all of whose initiations are known."""
+    place = state[slot, PLACE]
+    if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
+        now[place, STOPS] = 1
+        if now[place, STOPPER] == 0:
+            now[place, STOPPER] = name
+    if now[place, STARTED] == 1 and (every or value == now[place, NEXT]):
+        now[place, CANCELLED] = 1
+
+
+@inside
+def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
+    """What the instant `now` does to the key at place `t`. It is called by a number in the rows given, three at most,
+    for which there is room. Gives how many there are then, and the deadline that it has from now on, NEVER: no other
+    than before."""
+    slot = keys[t, OF]
+    order = keys[t, FIRST_ORDER]
+    held = state[slot, HOLDS]
+    if held and keys[t, STOPS]:
+        value, since = state[slot, VALUE], state[slot, SINCE]
+        name, other = state[slot, NAME], keys[t, STOPPER]
+        if wanted[ENDS]:
+            _give(given, count, now, now, order, name, other, number, value, ENDS)
+            count += 1
+        kind = HELD if since == SINCE_EVER else WHOLE
+        if wanted[kind]:
+            _give(given, count, since, now, order, name, other, number, value, kind)
+            count += 1
+        state[slot, HOLDS] = 0
+        state[slot, DUE] = NEVER
+    begins = keys[t, STARTED] == 1 and not keys[t, CANCELLED] and not keys[t, AGAIN]
+    if begins:
+        state[slot, HOLDS] = 1
+        state[slot, VALUE] = keys[t, NEXT]
+        state[slot, SINCE] = now
+        state[slot, NAME] = keys[t, NEXT_NAME]
+        state[slot, ARRIVAL] = order
+        state[slot, DUE] = NEVER
+        kind = BEFORE if now == SINCE_EVER else BEGINS
+        if wanted[kind]:
+            _give(given, count, now, now, order, state[slot, NAME], 0, number, state[slot, VALUE], kind)
+            count += 1
+    if state[slot, HOLDS] and now != SINCE_EVER and (begins or keys[t, AGAIN]):
+        d = _deadline_of(deadlines, state[slot, VALUE])
+        if d >= 0 and (begins or deadlines[d, D_RENEWED]):
+            due = now + deadlines[d, D_DURATION]
+            if due != state[slot, DUE]:
+                state[slot, DUE] = due
+                return count, due
+    return count, NEVER
 
 
 @njit(linear=True, cache=True)
@@ -134,10 +201,10 @@ def inertia(  # type: ignore[no-untyped-def]
             if i + AHEAD < n:
                 prefetch(state, slots[i + AHEAD])
             slot = slots[i]
-            among = _touch(state, keys, among, slot, transitions[ORDER, i])
+            among = touch(state, keys, among, slot, transitions[ORDER, i])
             if transitions[kind_row, i] == INITIATED:
                 value = 0 if value_row < 0 else transitions[value_row, i]
-                _initiated(state, keys, slot, value, transitions[IDENTITY, i])
+                initiated(state, keys, slot, value, transitions[IDENTITY, i])
             i += 1
         while counts[S_HEAP] > 0 and heap[0, WHEN] == now:
             slot = heap[0, SLOT]
@@ -147,64 +214,20 @@ def inertia(  # type: ignore[no-untyped-def]
             if now > latest and deadlines[_deadline_of(deadlines, state[slot, VALUE]), D_ENDLESS]:
                 state[slot, DUE] = NEVER
                 continue
-            among = _touch(state, keys, among, slot, state[slot, ARRIVAL])
-            state[slot, DUE] = NEVER
-            d = _deadline_of(deadlines, state[slot, VALUE])
-            if deadlines[d, D_RENEWED] and keys[state[slot, PLACE], AGAIN]:
-                continue
-            if deadlines[d, D_NEXT]:
-                _initiated(state, keys, slot, deadlines[d, D_BECOMES], 0)
-            else:
-                keys[state[slot, PLACE], STOPS] = 1
+            among = touch(state, keys, among, slot, state[slot, ARRIVAL])
+            pass_deadline(state, keys, slot, deadlines)
         for j in range(first, i):
             if transitions[kind_row, j] == INITIATED:
                 continue
-            slot = slots[j]
-            place = state[slot, PLACE]
             every = transitions[kind_row, j] == ENDED_ALL
             value = 0 if value_row < 0 else transitions[value_row, j]
-            if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
-                keys[place, STOPS] = 1
-                if keys[place, STOPPER] == 0:
-                    keys[place, STOPPER] = transitions[IDENTITY, j]
-            if keys[place, STARTED] == 1 and (every or value == keys[place, NEXT]):
-                keys[place, CANCELLED] = 1
+            terminated(state, keys, slots[j], every, value, transitions[IDENTITY, j])
         given = grow(given, counts[S_GIVEN] + 3 * among) if given.shape[0] < counts[S_GIVEN] + 3 * among else given
         for t in range(among):
             slot = keys[t, OF]
-            order = keys[t, FIRST_ORDER]
-            held = state[slot, HOLDS]
-            if held and keys[t, STOPS]:
-                value, since = state[slot, VALUE], state[slot, SINCE]
-                name, other = state[slot, NAME], keys[t, STOPPER]
-                if wanted[ENDS]:
-                    _give(given, counts[S_GIVEN], now, now, order, name, other, slot, value, ENDS)
-                    counts[S_GIVEN] += 1
-                kind = HELD if since == SINCE_EVER else WHOLE
-                if wanted[kind]:
-                    _give(given, counts[S_GIVEN], since, now, order, name, other, slot, value, kind)
-                    counts[S_GIVEN] += 1
-                state[slot, HOLDS] = 0
-                state[slot, DUE] = NEVER
-            begins = keys[t, STARTED] == 1 and not keys[t, CANCELLED] and not keys[t, AGAIN]
-            if begins:
-                state[slot, HOLDS] = 1
-                state[slot, VALUE] = keys[t, NEXT]
-                state[slot, SINCE] = now
-                state[slot, NAME] = keys[t, NEXT_NAME]
-                state[slot, ARRIVAL] = order
-                state[slot, DUE] = NEVER
-                kind = BEFORE if now == SINCE_EVER else BEGINS
-                if wanted[kind]:
-                    _give(given, counts[S_GIVEN], now, now, order, state[slot, NAME], 0, slot, state[slot, VALUE], kind)
-                    counts[S_GIVEN] += 1
-            if state[slot, HOLDS] and now != SINCE_EVER and (begins or keys[t, AGAIN]):
-                d = _deadline_of(deadlines, state[slot, VALUE])
-                if d >= 0 and (begins or deadlines[d, D_RENEWED]):
-                    due = now + deadlines[d, D_DURATION]
-                    if due != state[slot, DUE]:
-                        state[slot, DUE] = due
-                        put_timer(heap, counts[S_HEAP], due, counts[S_TURN], slot)
-                        counts[S_HEAP] += 1
-                        counts[S_TURN] += 1
+            counts[S_GIVEN], due = decide(state, keys, t, now, deadlines, wanted, given, counts[S_GIVEN], slot)
+            if due != NEVER:
+                put_timer(heap, counts[S_HEAP], due, counts[S_TURN], slot)
+                counts[S_HEAP] += 1
+                counts[S_TURN] += 1
     return given

@@ -1,0 +1,338 @@
+"""How inertia revises: of each key its transitions in the window, and with each what holds after its instant.
+
+A transition that comes late is put between the others of its key. From its instant on the key is run again, until what
+holds is what held there before; the difference of what either run gives is the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from cep.core.fluents import ENDED_ALL, INITIATED
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, ORDER, START, Table, empty, rows
+from cep.core.room import filled_room
+from cep.core.time import Frontier
+from cep.operators.goals.contract import Arrays, Goal, Ints
+from cep.operators.goals.fluents.inertia import InertiaGoal, InertiaSpec
+from cep.operators.goals.fluents.inertia_kernel import (
+    ARRIVAL,
+    CELLS,
+    D_ENDLESS,
+    DUE,
+    HOLDS,
+    KEPT,
+    NEVER,
+    S_HEAP,
+    S_TURN,
+    STOPPER,
+    decide,
+    initiated,
+    pass_deadline,
+    terminated,
+    touch,
+)
+from cep.operators.goals.fluents.timers import put_timer
+from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.keyed_rows import (
+    AT,
+    COMES,
+    COUNT,
+    GOES,
+    KEY,
+    R_END,
+    R_ORDER,
+    ROW,
+    KeyedRows,
+    changes_of,
+    copied,
+    first_from,
+    merged,
+    same_key,
+)
+from cep.operators.goals.keys import Keys, grow
+from cep.operators.goals.reviser import Changed, Reviser
+
+# of a transition, behind its end, start and order: the value, what it does, and the cells of its key after its instant
+T_VALUE, T_KIND, T_AFTER = range(3, 6)
+WORDS, WIDTH = T_AFTER, T_AFTER + KEPT
+# of a row given: its end, and whether it is in both runs
+G_END, G_BOTH = 1, 4
+
+
+@inside
+def _instant(table, first, last, now, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
+    """The key whose cells are the first of `state` at an instant: these rows of a table, and its deadline. Gives how
+    many rows are given then."""
+    among = 0
+    for i in range(first, last):
+        among = touch(state, keys, among, 0, table[i, R_ORDER])
+        if table[i, T_KIND] == INITIATED:
+            initiated(state, keys, 0, table[i, T_VALUE], 0)
+    if state[0, HOLDS] and state[0, DUE] == now:
+        among = touch(state, keys, among, 0, state[0, ARRIVAL])
+        pass_deadline(state, keys, 0, deadlines)
+    for i in range(first, last):
+        if table[i, T_KIND] != INITIATED:
+            terminated(state, keys, 0, table[i, T_KIND] == ENDED_ALL, table[i, T_VALUE], 0)
+    count, _ = decide(state, keys, 0, now, deadlines, wanted, given, count, number)
+    return count
+
+
+@inside
+def _as_after(table, i, state):  # type: ignore[no-untyped-def]
+    """Whether the cells are those that are kept with a row; those of what does not hold say nothing else."""
+    if state[0, HOLDS] == 0 and table[i, T_AFTER + HOLDS] == 0:
+        return True
+    for cell in range(KEPT):
+        if table[i, T_AFTER + cell] != state[0, cell]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _run(table, first, last, tells, until, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
+    """A key from the cells that it has, over these rows and the deadlines between them, those after the last row up to
+    `until`. `tells`: the row from which on the cells that are kept with rows are those of another run with the same
+    rows: where they are the same again, it stops. Up to there they are written. Gives what was given, how many rows
+    these are, and the row after the last one that was looked at, -1: it came to the end."""
+    i = first
+    while i < last:
+        now, stop = table[i, R_END], i + 1
+        while stop < last and table[stop, R_END] == now:
+            stop += 1
+        while state[0, HOLDS] and state[0, DUE] < now:
+            given = grow(given, count + 3) if given.shape[0] < count + 3 else given
+            count = _instant(table, i, i, state[0, DUE], state, keys, deadlines, wanted, given, count, number)
+        given = grow(given, count + 3) if given.shape[0] < count + 3 else given
+        count = _instant(table, i, stop, now, state, keys, deadlines, wanted, given, count, number)
+        if i >= tells and _as_after(table, stop - 1, state):
+            return given, count, stop
+        for j in range(i, stop):
+            for cell in range(KEPT):
+                table[j, T_AFTER + cell] = state[0, cell]
+        i = stop
+    while state[0, HOLDS] and state[0, DUE] <= until:
+        given = grow(given, count + 3) if given.shape[0] < count + 3 else given
+        count = _instant(table, i, i, state[0, DUE], state, keys, deadlines, wanted, given, count, number)
+    return given, count, -1
+
+
+@inside
+def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped-def]
+    """Rows that two runs of a key gave, in order of time from `before` and `first` on, without those that both did;
+    gives how many rows are left in all."""
+    i, j = before, first
+    while i < old and j < new:
+        if was[i, G_END] != now[j, G_END]:
+            if was[i, G_END] < now[j, G_END]:
+                i += 1
+            else:
+                j += 1
+            continue
+        stop = j
+        while stop < new and now[stop, G_END] == was[i, G_END]:
+            stop += 1
+        end = was[i, G_END]
+        while i < old and was[i, G_END] == end:
+            for k in range(j, stop):
+                same = now[k, G_BOTH] == 0
+                for word in range(was.shape[1]):
+                    same = same and (word == G_BOTH or was[i, word] == now[k, word])
+                if same:
+                    was[i, G_BOTH] = now[k, G_BOTH] = 1
+                    break
+            i += 1
+        j = stop
+    kept = before
+    for i in range(before, old):
+        if was[i, G_BOTH] == 0:
+            copied(was, i, was, kept)
+            kept += 1
+    left = first
+    for j in range(first, new):
+        if now[j, G_BOTH] == 0:
+            copied(now, j, now, left)
+            left += 1
+    return kept, left
+
+
+@njit(linear=True, cache=True)
+def _revise(table, spans, before, changes, deadlines, wanted, until, tells, made, was, now, ended):  # type: ignore[no-untyped-def]
+    """Put changes in, and the cells that are kept with rows right; `made` has room for the rows of any key, and `ended`
+    for all keys. With `tells` it gives what was given before, and is now, and of how many keys other cells than before
+    are the last, which are in `ended` after the number of the key; up to `until` time has come."""
+    state, start = np.zeros((1, CELLS), np.int64), np.zeros((1, CELLS), np.int64)
+    keys = np.zeros((1, STOPPER + 1), np.int64)
+    old = new = ends = c = 0
+    while c < changes.shape[0]:
+        stop, number = same_key(changes, c), changes[c, KEY]
+        at = spans[number, AT]
+        last = at + spans[number, COUNT]
+        first = first_from(table, at, last, changes[c, ROW + R_END])
+        for cell in range(KEPT):
+            state[0, cell] = table[first - 1, T_AFTER + cell] if first > at else before[number, cell]
+            start[0, cell] = state[0, cell]
+        count = merged(table, first, last, changes, c, stop, WORDS, made)
+        same = count
+        while same > 0 and made[same - 1, R_END] > changes[stop - 1, ROW + R_END]:
+            same -= 1
+        since_old, since_new = old, new
+        now, new, reached = _run(made, 0, count, same, until, state, keys, deadlines, wanted, now, new, number)
+        if tells:
+            rest = last if reached < 0 else last - (count - reached)
+            if reached < 0:
+                ended[ends, 0] = number
+                for cell in range(KEPT):
+                    ended[ends, 1 + cell] = state[0, cell]
+            horizon = until if reached < 0 else table[first, R_END] - 1
+            was, old, _ = _run(table, first, rest, rest, horizon, start, keys, deadlines, wanted, was, old, number)
+            if reached < 0:
+                other = False
+                for cell in range(KEPT):
+                    other = other or state[0, cell] != start[0, cell]
+                ends += other and (state[0, HOLDS] or start[0, HOLDS])
+            old, new = _without_both(was, since_old, old, now, since_new, new)
+        else:
+            new = since_new
+        for i in range(count):
+            copied(made, i, table, first + i)
+        spans[number, COUNT] = first - at + count
+        c = stop
+    return was, old, now, new, ends
+
+
+@bare_linear
+def _become(state, heap, counts, slots, ended):  # type: ignore[no-untyped-def]
+    """The keys at these slots have these cells now; there is room for a deadline of each."""
+    for i in range(len(slots)):
+        due = ended[i, 1 + DUE]
+        if ended[i, 1 + HOLDS] and due != NEVER and not (state[slots[i], HOLDS] and state[slots[i], DUE] == due):
+            put_timer(heap, counts[S_HEAP], due, counts[S_TURN], slots[i])
+            counts[S_HEAP] += 1
+            counts[S_TURN] += 1
+        for cell in range(KEPT):
+            state[slots[i], cell] = ended[i, 1 + cell]
+
+
+class InertiaReviser:
+    """Of one Inertia node."""
+
+    remembers = True
+
+    def __init__(self, spec: InertiaSpec) -> None:
+        self.spec = spec
+        self.own = InertiaGoal(spec)
+        self.places = np.arange(spec.keys)
+        self.known: Keys = self.own.keys
+        self.rows = KeyedRows(WIDTH, WORDS, KEPT)
+        self.nothing = np.zeros_like(spec.wanted)
+
+    def begin(self, state: Arrays, frontier: Frontier) -> None:
+        """See `Reviser`."""
+        self.known.become(state["keys"].copy(), len(state["keys"]))
+        self.rows.know(self.known.count)
+        self.rows.before[: self.known.count] = state["held"]
+        self.rows.floor = frontier.watermark
+
+    def came(self, inputs: Sequence[Table]) -> None:
+        """See `Reviser`."""
+        if rows(inputs[0]):
+            self._revise(self._changes([(inputs[0], COMES)]), 0, False)
+
+    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
+        """See `Reviser`."""
+        ((going, coming),) = ((each.going, each.coming) for each in inputs)
+        if not rows(going) and not rows(coming):
+            return Changed(empty(self.spec.width + 1), empty(self.spec.width + 1))
+        changes = self._changes([(going, GOES), (coming, COMES)])
+        was, now, ended = self._revise(changes, frontier.watermark, True)
+        self._put_right(cast(InertiaGoal, goal), ended)
+        keys = int(np.count_nonzero(np.diff(changes[:, KEY]))) + 1
+        return Changed(self.own._table(was), self.own._table(now), keys)
+
+    def _changes(self, parts: Sequence[tuple[Table, int]]) -> Ints:
+        made = []
+        for table, sign in parts:
+            columns = np.zeros((WORDS, rows(table)), np.int64)
+            columns[:3] = table[[END, START, ORDER]]
+            if self.spec.valued:
+                columns[T_VALUE] = table[FIRST + self.spec.keys]
+            columns[T_KIND] = table[FIRST + self.spec.width]
+            made.append((self.known.slots(table, self.places, True, True), columns, sign))
+        self.rows.know(self.known.count)
+        return changes_of(made)
+
+    def _revise(self, changes: Ints, until: int, tells: bool) -> tuple[Ints, Ints, Ints]:
+        """What was given and is now, and the cells of the keys that have others in the end."""
+        made = self.rows.room_for(changes)
+        ended = np.empty((len(changes) if tells else 0, 1 + KEPT), np.int64)
+        was, now = (np.empty((2 * len(changes) + 3 if tells else 3, 8), np.int64) for _ in range(2))
+        was, old, now, new, ends = _revise(
+            self.rows.rows, self.rows.spans, self.rows.before, changes, self.spec.deadlines,
+            self.spec.wanted if tells else self.nothing, until, tells, made, was, now, ended,
+        )  # fmt: skip
+        return was[:old], now[:new], ended[:ends]
+
+    def _put_right(self, goal: InertiaGoal, ended: Ints) -> None:
+        if not len(ended):
+            return
+        table = np.zeros((FIRST + self.spec.keys, len(ended)), np.int64)
+        table[FIRST:] = self.known.known[ended[:, 0]].T
+        slots = goal.keys.slots(table, self.places, True, True)
+        goal.state = filled_room(goal.state, goal.keys.count, 0)
+        if len(self.spec.deadlines):
+            goal.heap = filled_room(goal.heap, int(goal.counts[S_HEAP]) + len(ended), 0)
+        _become(goal.state, goal.heap, goal.counts, slots, ended)
+
+    def forget(self, until: int) -> None:
+        """See `Reviser`."""
+        self.rows.floor = until
+
+    def state_at(self, time: int) -> Arrays:
+        """See `Reviser`."""
+        count = self.known.count
+        found, keys = self.rows.every()
+        cells = self.rows.before[:count].copy()
+        there = found[:, R_END] <= time
+        cells[keys[there]] = found[there][:, T_AFTER:]  # of several of a key the last
+        cells = _passed(cells, time, self.spec.deadlines, self.nothing)
+        held = np.flatnonzero(cells[:, HOLDS])
+        due = cells[held, DUE]
+        heap = np.stack([due, np.zeros_like(due), np.arange(len(held))], axis=1)[due != NEVER]
+        heap = heap[np.argsort(heap[:, 0], kind="stable")]
+        heap[:, 1] = np.arange(len(heap))
+        return {"keys": self.known.known[held], "held": cells[held], "heap": heap}
+
+    @property
+    def keys(self) -> int:
+        """See `Reviser`."""
+        return self.known.count
+
+    @property
+    def nbytes(self) -> int:
+        """See `Reviser`."""
+        return self.rows.nbytes + self.known.nbytes
+
+
+@njit(linear=True, cache=True)
+def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
+    """The cells of keys when time has come so far, after their last transitions."""
+    state, keys = np.zeros((1, CELLS), np.int64), np.zeros((1, STOPPER + 1), np.int64)
+    nothing, given = np.zeros((0, WIDTH), np.int64), np.zeros((3, 8), np.int64)
+    for number in range(cells.shape[0]):
+        for cell in range(KEPT):
+            state[0, cell] = cells[number, cell]
+        given, _, _ = _run(nothing, 0, 0, 0, time, state, keys, deadlines, wanted, given, 0, number)
+        for cell in range(KEPT):
+            cells[number, cell] = state[0, cell]
+    return cells
+
+
+def inertia_reviser(goal: InertiaGoal) -> Reviser | None:
+    """Not of deadlines that never end: how far these pass is a matter of how the input ends."""
+    endless = len(goal.spec.deadlines) and bool(goal.spec.deadlines[:, D_ENDLESS].any())
+    return None if goal.lineage is not None or endless else InertiaReviser(goal.spec)

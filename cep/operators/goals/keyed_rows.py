@@ -1,0 +1,323 @@
+"""Rows of keys, those of each key next to each other in their order: what comes late moves only what its key has after
+it.
+
+A row is its end, two more words by which rows of one end are in order, and whatever else it holds. A change of rows is
+one with the number of its key and whether the row comes (1) or goes (-1) before it; changes are sorted by key, and then
+as rows are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
+from cep.core.room import filled_room, roomy
+from cep.core.stable_order import stable_order
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import Ints
+from cep.operators.goals.intrinsics import bare, bare_linear, inside
+from cep.operators.goals.keys import grow
+
+# of each key: where its rows begin, how many they are, for how many there is room
+AT, COUNT, ROOM = range(3)
+# of a change: the key, whether the row comes or goes (GONE: a row that went was there), and then the row
+KEY, SIGN, ROW = range(3)
+COMES, GOES, GONE = 1, -1, -2
+R_END, R_START, R_ORDER, R_REST = range(4)
+"""Of rows that are occurrences the words that those of all of them begin with; these three put them in order."""
+
+
+@inside
+def copied(rows, i, made, j):  # type: ignore[no-untyped-def]
+    """A row at another place."""
+    for word in range(rows.shape[1]):
+        made[j, word] = rows[i, word]
+
+
+@inside
+def before_or_same(rows, i, changes, c):  # type: ignore[no-untyped-def]
+    """Whether a row comes before that of a change, or at its place."""
+    for word in range(3):
+        if rows[i, word] != changes[c, ROW + word]:
+            return rows[i, word] < changes[c, ROW + word]
+    return True
+
+
+@inside
+def goes(rows, i, changes, c, last, words):  # type: ignore[no-untyped-def]
+    """Whether one of the changes from `c` on takes out this row, none of which is before it; each takes one."""
+    for d in range(c, last):
+        for word in range(3):
+            if rows[i, word] != changes[d, ROW + word]:
+                return False
+        if changes[d, SIGN] == GOES:
+            same = True
+            for word in range(3, words):
+                same = same and rows[i, word] == changes[d, ROW + word]
+            if same:
+                changes[d, SIGN] = GONE
+                return True
+    return False
+
+
+@inside
+def first_from(rows, first, last, end):  # type: ignore[no-untyped-def]
+    """The first of these rows that ends at a time or later."""
+    while first < last:
+        middle = (first + last) >> 1
+        if rows[middle, R_END] < end:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@inside
+def merged(rows, first, last, changes, c, stop, words, made):  # type: ignore[no-untyped-def]
+    """These rows with the changes from `c` to before `stop` into `made`; gives how many. What tells rows apart are so
+    many of their words."""
+    count = 0
+    i = first
+    while i < last or c < stop:
+        if i < last and (c == stop or before_or_same(rows, i, changes, c)):
+            if c == stop or not goes(rows, i, changes, c, stop, words):
+                copied(rows, i, made, count)
+                count += 1
+            i += 1
+            continue
+        if changes[c, SIGN] == COMES:
+            for word in range(words):
+                made[count, word] = changes[c, ROW + word]
+            for word in range(words, made.shape[1]):
+                made[count, word] = 0
+            count += 1
+        c += 1
+    return count
+
+
+@bare
+def same_key(changes, c):  # type: ignore[no-untyped-def]
+    """After the last change of the key of this one."""
+    key = changes[c, KEY]
+    while c < changes.shape[0] and changes[c, KEY] == key:
+        c += 1
+    return c
+
+
+@bare_linear
+def _change(rows, spans, changes, words, made):  # type: ignore[no-untyped-def]
+    """Put changes in; gives how many rows were to go that were not there."""
+    c = missing = 0
+    while c < changes.shape[0]:
+        stop = same_key(changes, c)
+        at, count = spans[changes[c, KEY], AT], spans[changes[c, KEY], COUNT]
+        first = first_from(rows, at, at + count, changes[c, ROW + R_END])
+        more = merged(rows, first, at + count, changes, c, stop, words, made)
+        for i in range(more):
+            copied(made, i, rows, first + i)
+        spans[changes[c, KEY], COUNT] = first - at + more
+        for d in range(c, stop):
+            missing += changes[d, SIGN] == GOES
+        c = stop
+    return missing
+
+
+@bare_linear
+def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
+    """Give keys other places, with so much room, from `used` on, where there is room for all of them."""
+    for i in range(len(keys)):
+        at, count = spans[keys[i], AT], spans[keys[i], COUNT]
+        for j in range(count):
+            copied(rows, at + j, rows, used + j)
+        spans[keys[i], AT], spans[keys[i], ROOM] = used, rooms[i]
+        used += rooms[i]
+    return used
+
+
+@bare_linear
+def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
+    """The rows of all keys where they are, without what lies between; `order`: the keys as they lie."""
+    used = 0
+    for key in order:
+        at, room = spans[key, AT], spans[key, ROOM]
+        if room > 0 and at > used:
+            for j in range(spans[key, COUNT]):
+                copied(rows, at + j, rows, used + j)
+            spans[key, AT] = used
+        used += room
+    return used
+
+
+@bare_linear
+def _packed(rows, spans, made):  # type: ignore[no-untyped-def]
+    """The rows of all keys into `made`, one after the other, each with the room that it is to have."""
+    used = 0
+    for key in range(spans.shape[0]):
+        at, count = spans[key, AT], spans[key, COUNT]
+        for j in range(count):
+            copied(rows, at + j, made, used + j)
+        spans[key, AT] = used
+        used += spans[key, ROOM]
+    return used
+
+
+@bare_linear
+def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyped-def]
+    """Rows of these keys that end at or before `floor` go; the last words of the last of them are kept in `before`,
+    if there are any."""
+    for key in keys:
+        at, count = spans[key, AT], spans[key, COUNT]
+        gone = 0
+        while gone < count and rows[at + gone, R_END] <= floor:
+            gone += 1
+        if gone == 0:
+            continue
+        for word in range(kept):
+            before[key, word] = rows[at + gone - 1, rows.shape[1] - kept + word]
+        for j in range(count - gone):
+            copied(rows, at + gone + j, rows, at + j)
+        spans[key, COUNT] = count - gone
+
+
+@njit(linear=True, cache=True)
+def _at(rows, spans, keys, ends, made):  # type: ignore[no-untyped-def]
+    """The rows of these keys that have these ends, each with the number of the pair; they grow as they must."""
+    count = 0
+    for i in range(len(keys)):
+        at = spans[keys[i], AT]
+        j, last = first_from(rows, at, at + spans[keys[i], COUNT], ends[i]), at + spans[keys[i], COUNT]
+        while j < last and rows[j, R_END] == ends[i]:
+            if count == made.shape[0]:
+                made = grow(made, count + 1)
+            made[count, 0] = i
+            for word in range(rows.shape[1]):
+                made[count, 1 + word] = rows[j, word]
+            count += 1
+            j += 1
+    return made, count
+
+
+class KeyedRows:
+    """Rows of `width` words, of which `words` tell one from another; the last `kept` words of the last row that is
+    forgotten stay with its key (`before`)."""
+
+    def __init__(self, width: int, words: int | None = None, kept: int = 0) -> None:
+        self.words = width if words is None else words
+        self.kept = kept
+        self.rows = np.zeros((0, width), np.int64)
+        self.spans = np.zeros((0, 3), np.int64)
+        self.before = np.zeros((0, kept), np.int64)
+        self.used = 0
+        self.floor = np.iinfo(np.int64).min
+        """What ends at or before it may go."""
+
+    def know(self, keys: int) -> None:
+        """There are so many keys."""
+        self.spans = filled_room(self.spans, keys, 0)
+        self.before = filled_room(self.before, keys, 0)
+
+    def change(self, changes: Ints) -> None:
+        """Put changes in."""
+        if len(changes):
+            made = self.room_for(changes)
+            missing = _change(self.rows, self.spans, changes, self.words, made)
+            assert not missing, "what goes was there"
+
+    def room_for(self, changes: Ints) -> Ints:
+        """Make room for changes; gives room for the rows of any of their keys with them."""
+        first = np.flatnonzero(np.diff(changes[:, KEY], prepend=-1))
+        keys = np.ascontiguousarray(changes[first, KEY])
+        more = np.diff(first, append=len(changes))
+        needed = self.spans[keys, COUNT] + more
+        short = needed > self.spans[keys, ROOM]
+        if short.any():
+            self.forget(keys[short])
+            short = 4 * (self.spans[keys, COUNT] + more) > 3 * self.spans[keys, ROOM]
+            short &= needed > self.spans[keys, ROOM]
+            needed = self.spans[keys, COUNT] + more
+            self._widen(keys[short], needed[short])
+        return np.empty((int(needed.max(initial=0)), self.rows.shape[1]), np.int64)
+
+    def forget(self, keys: Ints) -> None:
+        """Of these keys what ends at or before the floor goes."""
+        _forgotten(self.rows, self.spans, keys, self.floor, self.before, self.kept)
+
+    def _widen(self, keys: Ints, needed: Ints) -> None:
+        if not len(keys):
+            return
+        rooms = needed + roomy(0, 1) * (needed + 4)
+        more = int(rooms.sum())
+        if self.used + more > len(self.rows) and 4 * (int(self.spans[:, ROOM].sum()) + more) <= 3 * len(self.rows):
+            self.used = _closed_up(self.rows, self.spans, np.argsort(self.spans[:, AT], kind="stable"))
+        if self.used + more <= len(self.rows):
+            self.used = _moved(self.rows, self.spans, keys, rooms, self.used)
+            return
+        self.spans[keys, ROOM] = rooms
+        whole = int(self.spans[:, ROOM].sum())
+        made = np.empty((roomy(whole, 2 * whole), self.rows.shape[1]), np.int64)
+        self.used = _packed(self.rows, self.spans, made)
+        self.rows = made
+
+    def at(self, keys: Ints, ends: Ints) -> tuple[Ints, Ints]:
+        """The rows of these keys that have these ends, and for each the number of the pair."""
+        made, count = _at(self.rows, self.spans, keys, ends, np.empty((len(keys), self.rows.shape[1] + 1), np.int64))
+        return made[:count, 1:], made[:count, 0]
+
+    def every(self) -> tuple[Ints, Ints]:
+        """All rows, and the key of each, key by key."""
+        counts = self.spans[:, COUNT]
+        places = np.repeat(self.spans[:, AT] - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+        return self.rows[places], np.repeat(np.arange(len(counts)), counts)
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return int(self.spans[:, COUNT].sum())
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.rows.nbytes + self.spans.nbytes + self.before.nbytes)
+
+
+def changes_of(parts: list[tuple[Ints, Ints, int]]) -> Ints:
+    """Changes of rows: of each part the keys, the rows, a column a row, and whether they come or go. What belongs to no
+    key (-1) is left out. Of those that come and those that go the ones are after the others in order of arrival."""
+    found = []
+    for keys, columns, sign in parts:
+        made = np.empty((len(columns) + ROW, len(keys)), np.int64)
+        made[KEY], made[SIGN], made[ROW:] = keys, sign, columns
+        found.append(made if not len(keys) or int(keys.min()) >= 0 else made[:, keys >= 0])
+    whole = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+    return np.ascontiguousarray(whole[:, _order(whole)].T)
+
+
+def _order(changes: Ints) -> Ints:
+    """The places of changes, a column each, by key and then as rows are."""
+    key, end = changes[KEY], changes[ROW + R_END]
+    if len(end) > 1 and not _ascending(changes[ROW : ROW + 3]):
+        order = np.lexsort((changes[ROW + R_ORDER], changes[ROW + R_START], end))
+        return order[stable_order(np.ascontiguousarray(key[order]))]
+    return stable_order(key)
+
+
+def _ascending(words: Ints) -> bool:
+    """Whether columns are in the order of their words already."""
+    less = np.zeros(words.shape[1] - 1, np.bool_)
+    for word in words[::-1]:
+        less = (word[1:] < word[:-1]) | ((word[1:] == word[:-1]) & less)
+    return not less.any()
+
+
+def as_rows(table: Table) -> Ints:
+    """Occurrences as rows, a column each: end, start, order, arguments."""
+    return np.concatenate([table[[END, START, ORDER]], table[FIRST:]])
+
+
+def as_table(found: Ints) -> Table:
+    """Rows that are occurrences as a table, sorted by arrival."""
+    table = np.empty((found.shape[1] + 1, len(found)), np.int64)
+    table[END], table[START], table[ORDER] = found[:, R_END], found[:, R_START], found[:, R_ORDER]
+    table[IDENTITY] = 0
+    table[FIRST:] = found[:, R_REST:].T
+    return by_arrival(table)

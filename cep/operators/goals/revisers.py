@@ -1,0 +1,137 @@
+"""Which goals revise, and how: an operator that is not here is run again where something before it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cep.core.relation import FIRST, Table
+from cep.core.time import Frontier
+from cep.operators.goals.contract import Goal
+from cep.operators.goals.converted_keys import WithConvertedKeys
+from cep.operators.goals.fluents.holding import HoldingGoal, NarrowedHolding
+from cep.operators.goals.fluents.holding_reviser import holding_reviser
+from cep.operators.goals.fluents.inertia import InertiaGoal
+from cep.operators.goals.fluents.inertia_reviser import inertia_reviser
+from cep.operators.goals.pairs.join import JoinGoal
+from cep.operators.goals.pairs.join_reviser import join_reviser
+from cep.operators.goals.relational import Project, ScanGoal, SelectGoal, UnionGoal
+from cep.operators.goals.reviser import Changed, LinearReviser, Reviser, SetReviser
+from cep.plan.order import PlanUnit
+
+
+@dataclass(frozen=True, slots=True)
+class GoalInPlan:
+    """A goal with its unit, and the units that it reads; of an event its own input is before these."""
+
+    unit: PlanUnit
+    goal: Goal
+    reads: tuple[PlanUnit, ...]
+
+
+def allow_twice(goal: GoalInPlan, allowed: bool) -> None:
+    """Whether what makes an event may give an occurrence as often as it is made."""
+    if isinstance(goal.goal, Project):
+        goal.goal.bag = allowed
+
+
+def revisers_of(
+    goals: Sequence[GoalInPlan],
+    widths: Mapping[PlanUnit, int],
+    given: Collection[PlanUnit],
+    inputs: Collection[PlanUnit],
+) -> list[Reviser] | None:
+    """A reviser for each goal, whose tables have these widths; None: some goal does not revise. `given`: the events
+    that are given out, `inputs`: those that come in."""
+    by_unit = {each.unit: each for each in goals}
+    found: list[Reviser] = []
+    for each in goals:
+        reviser = reviser_of(each.goal)
+        if each.unit in given and each.unit in inputs:
+            return None  # what comes in is given as it is, as a set
+        if isinstance(each.goal, Project) and not each.goal.bag and _distinct(each.unit, by_unit, widths, inputs):
+            reviser = LinearReviser()
+        if reviser is None:
+            return None
+        found.append(reviser)
+    return found
+
+
+def _distinct(
+    unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], inputs: Collection[PlanUnit]
+) -> bool:
+    """Whether what a unit gives is a set by itself: the intervals of a fluent are, that inertia gives."""
+    goal, reads = goals[unit].goal, goals[unit].reads
+    if isinstance(goal, InertiaGoal):
+        return goal.lineage is None
+    chosen: set[int] = set()
+    if isinstance(goal, ScanGoal):
+        chosen = {*(goal.rows[FIRST:] - FIRST).tolist(), *(place for place, _ in goal.constants)}
+    elif isinstance(goal, Project) and len(goal.heads) == 1 and unit not in inputs:
+        chosen = {column for column in goal.heads[0].columns or () if column is not None}
+    whole = len(reads) == 1 and chosen >= set(range(widths[reads[0]]))
+    return whole and bool(chosen) and _distinct(reads[0], goals, widths, inputs)
+
+
+def reviser_of(goal: Goal) -> Reviser | None:
+    """A reviser for a goal; None: it does not revise."""
+    if type(goal) in (WithConvertedKeys, NarrowedHolding):
+        assert isinstance(goal, WithConvertedKeys), "both are"
+        inner = reviser_of(goal.goal)
+        return None if inner is None else WidenedReviser(goal, inner)
+    found = _REVISERS.get(type(goal))
+    return None if found is None else found(goal)
+
+
+def project_reviser(goal: Project) -> Reviser | None:
+    """Of an event: where a row of it may be there more than once, it need not be known of what."""
+    if goal.lineage is not None:
+        return None
+    return LinearReviser() if goal.bag else SetReviser(goal)
+
+
+class WidenedReviser:
+    """Of a goal behind inputs that get converted key columns appended."""
+
+    remembers = True
+
+    def __init__(self, goal: WithConvertedKeys, inner: Reviser) -> None:
+        self.goal, self.inner = goal, inner
+        self.begin, self.forget, self.state_at = inner.begin, inner.forget, inner.state_at
+
+    def came(self, inputs: Sequence[Table]) -> None:
+        """See `Reviser`."""
+        self.inner.came(self.goal.widened(inputs))
+
+    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
+        """See `Reviser`."""
+        assert isinstance(goal, WithConvertedKeys), "it is of such a goal"
+        going, coming = (goal.widened([getattr(each, part) for each in inputs]) for part in ("going", "coming"))
+        found = self.inner.revise([Changed(*each) for each in zip(going, coming)], goal.goal, frontier)
+        return Changed(goal.narrowed(found.going), goal.narrowed(found.coming), found.keys)
+
+    @property
+    def keys(self) -> int:
+        """See `Reviser`."""
+        return self.inner.keys
+
+    @property
+    def nbytes(self) -> int:
+        """See `Reviser`."""
+        return self.inner.nbytes
+
+
+def _linear(goal: Any) -> Reviser:
+    return LinearReviser()
+
+
+_REVISERS: dict[type, Callable[[Any], Reviser | None]] = {
+    ScanGoal: _linear,
+    SelectGoal: _linear,
+    UnionGoal: _linear,
+    Project: project_reviser,
+    JoinGoal: join_reviser,
+    InertiaGoal: inertia_reviser,
+    HoldingGoal: holding_reviser,
+}

@@ -1,0 +1,232 @@
+"""Revision by what changes: where every operator of a program revises, late rows go through it as changes of tables.
+
+Each operator that has to keeps what it took in the window, by key (`cep.operators.goals.reviser`). That is begun when
+so much came late that to run keys again from their stretches costs more, out of the oldest state and the input, and let
+go when nothing has come late for as long as the window is. What is kept by stretch is as it was until somebody looks at
+it: then it is put right (`settle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.core.relation import END, Table, concat, contiguous, empty, rows
+from cep.core.time import Frontier
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import Arrays
+from cep.operators.goals.reviser import Changed, Reviser, apart, concatenated, no_change
+from cep.operators.goals.revisers import GoalInPlan, allow_twice, revisers_of
+from cep.plan.order import PlanUnit
+from cep.plan.plan import Plan
+from cep.runtime.machine import Machine
+from cep.runtime.machine_part import SingleGoal
+from cep.runtime.revision.going_back import Revised
+from cep.runtime.revision.row_changes import RowChanges
+from cep.runtime.revision.stretch import Stretch, extend, window_of
+
+A_ROW, A_PUSH = 64, 4096
+"""What a late row and a push with late rows cost where keys are run again, at least, in rows of the window run anew."""
+KNOWN = 1024
+"""So many keys may be known that nothing is of any more, and twice as many as there are rows."""
+TABLES = 64
+"""So many tables that come in order wait to be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A goal that revises, what it reads, and its own place among those of the machine."""
+
+    single: SingleGoal
+    reviser: Reviser
+    place: int
+
+
+class Incremental:
+    """Of a machine all of whose goals revise."""
+
+    def __init__(self, plan: Plan, machine: Machine, build: Callable[[Plan], Machine]) -> None:
+        self.plan, self.machine, self.build = plan, machine, build
+        self.parts: list[_Part] = []
+        self.spent = 0
+        """What running keys again has cost."""
+        self.used = 0
+        """When something came late last."""
+        self.pending: list[tuple[str, RowChanges]] = []
+        """Changes of what was given that stretches do not know yet."""
+        self.right = True
+        """Whether the states of stretches are right."""
+
+    @classmethod
+    def of(cls, plan: Plan, machine: Machine, build: Callable[[Plan], Machine]) -> Incremental | None:
+        """None: some goal does not revise."""
+        _in_bags(machine, True, machine.given)
+        if _revisers(plan, machine) is not None:
+            return cls(plan, machine, build)
+        _in_bags(machine, False)
+        return None
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.parts)
+
+    def cost(self, late: Mapping[str, RowChanges]) -> None:
+        """Keys with these changes were run again."""
+        self.spent += A_PUSH + A_ROW * sum(rows(each.going) + rows(each.coming) for each in late.values())
+
+    def begin(self, stretches: Sequence[Stretch], frontier: Frontier) -> None:
+        """Begin with the oldest state, which is right as all of them are, and the input up to a frontier."""
+        first = stretches[0]
+        since = frontier.until(first.since)
+        found = _revisers(self.plan, self.machine)
+        assert found is not None, "they were there before"
+        places = {unit: place for place, (unit, _) in enumerate(self.machine.goals())}
+        singles = [part for part in self.machine.parts if isinstance(part, SingleGoal)]
+        self.parts = [_Part(*each, places[each[0].unit]) for each in zip(singles, found, strict=True)]
+        scratch = self.build(self.plan)
+        _in_bags(scratch, True, self.machine.given)
+        for (_, goal), state in zip(scratch.goals(), first.state.base, strict=True):
+            goal.become_arrays({name: array.copy() for name, array in state.items()})
+        for part in self.parts:
+            part.reviser.begin(first.state.base[part.place], since)
+        scratch.watched = self._watched()
+        inputs: dict[str, list[Table]] = {}
+        for stretch in stretches:
+            extend(inputs, {event: window.runs for event, window in stretch.inputs.items()})
+        tables = {event: by_arrival(contiguous(concat(tables))) for event, tables in inputs.items() if tables}
+        scratch.step(tables, frontier)
+        self._take(scratch.watched)
+        self.machine.watched = self._watched()
+        self.pending, self.right, self.used = [], True, frontier.watermark
+
+    def leave(self) -> None:
+        """Let all of it go; stretches have to be right, or to be given others."""
+        self.parts, self.pending, self.spent, self.right = [], [], 0, True
+        self.machine.watched = {}
+
+    def revise(self, changes: Mapping[str, RowChanges], frontier: Frontier) -> Revised:
+        """What changes of the input come to, before a frontier."""
+        self._take(self.machine.watched)
+        found, changed, widths = Revised(), dict[PlanUnit, Changed](), self.machine.widths
+        given = set(self.machine.given)
+        for part in self.parts:
+            single = part.single
+            inputs = [changed.get(unit) for unit in single.reads]
+            if single.event is not None:
+                own = changes.get(single.event)
+                inputs.insert(0, None if own is None else Changed(own.going, own.coming))
+            if not any(inputs):
+                continue
+            columns = [*([] if single.event is None else [single.width]), *(widths[unit] for unit in single.reads)]
+            wholly = [each or no_change(width) for each, width in zip(inputs, columns, strict=True)]
+            made = part.reviser.revise(wholly, single.goal, frontier)
+            found.keys = max(found.keys, made.keys)
+            if not made:
+                continue
+            changed[single.unit] = made
+            if single.unit in given:
+                assert isinstance(single.unit, str), "events are given"
+                extend(found.old, {single.unit: [made.going]})
+                extend(found.new, {single.unit: [made.coming]})
+                self.pending.append((single.unit, RowChanges(made.going, made.coming)))
+        self.machine.touched()
+        self.right, self.used = False, frontier.watermark
+        return found
+
+    def went_on(self, stretches: Sequence[Stretch], watermark: int, length: int) -> bool:
+        """Time has gone on. Whether it is to be let go: nothing has been late for long, or most of what it knows is
+        gone."""
+        since = stretches[0].since
+        for part in self.parts:
+            part.reviser.forget(since)
+        if any(len(tables) > TABLES for tables in self.machine.watched.values()):
+            self._take(self.machine.watched)
+        if len(self.pending) > TABLES:
+            self._net_given(stretches)
+        held = sum(window.size for each in stretches for window in each.inputs.values())
+        return watermark - self.used > length or max(part.reviser.keys for part in self.parts) > KNOWN + 2 * held
+
+    def settle(self, stretches: Sequence[Stretch]) -> None:
+        """Put right what stretches hold."""
+        if self.right:
+            return
+        self._take(self.machine.watched)
+        self._put_given(stretches)
+        for stretch in stretches:
+            for part in self.parts:
+                state: Arrays | None = part.reviser.state_at(stretch.since)
+                if state is not None:
+                    stretch.state.base[part.place] = state
+        self.right = True
+
+    @property
+    def nbytes(self) -> int:
+        waiting = sum(table.nbytes for tables in self.machine.watched.values() for table in tables)
+        return waiting + sum(part.reviser.nbytes for part in self.parts)
+
+    def _watched(self) -> dict[PlanUnit, list[Table]]:
+        return {unit: [] for part in self.parts if part.reviser.remembers for unit in part.single.reads}
+
+    def _take(self, watched: Mapping[PlanUnit, list[Table]]) -> None:
+        """Tell revisers what has come in order."""
+        if not any(watched.values()):
+            return
+        tables = {unit: concatenated(self.machine.widths[unit], found) for unit, found in watched.items()}
+        for part in self.parts:
+            if part.reviser.remembers and any(rows(tables[unit]) for unit in part.single.reads):
+                own = [] if part.single.event is None else [empty(part.single.width)]
+                part.reviser.came([*own, *(tables[unit] for unit in part.single.reads)])
+        for found in watched.values():
+            found.clear()
+
+    def _net_given(self, stretches: Sequence[Stretch]) -> None:
+        """Changes of what was given that are many are one for each event; stretches take them where they are as many as
+        what is there."""
+        by_event: dict[str, list[RowChanges]] = {}
+        for event, change in self.pending:
+            by_event.setdefault(event, []).append(change)
+        since, count = stretches[0].since, 0
+        self.pending = []
+        for event, changes in by_event.items():
+            going, coming = concat([each.going for each in changes]), concat([each.coming for each in changes])
+            net = apart(contiguous(going[:, going[END] > since]), contiguous(coming[:, coming[END] > since]))
+            self.pending.append((event, RowChanges(net.going, net.coming)))
+            count += rows(net.going) + rows(net.coming)
+        if count > sum(window.size for each in stretches for window in each.given.values()):
+            self._put_given(stretches)
+
+    def _put_given(self, stretches: Sequence[Stretch]) -> None:
+        """Put what was given into the stretches in which it ends."""
+        begins = np.array([each.since for each in stretches])
+        for event, changes in self.pending:
+            for table, come in ((changes.going, False), (changes.coming, True)):
+                numbers = np.searchsorted(begins, table[END], "left") - 1
+                for number in np.unique(numbers[numbers >= 0]).tolist():
+                    held = window_of(stretches[number].given, event, len(self.plan.schemas[event].attributes))
+                    held.change(table[:, numbers == number], come)
+        self.pending = []
+
+
+def _goals(machine: Machine) -> list[GoalInPlan] | None:
+    """The goals of a machine; None: some run together, or follow the knowledge."""
+    found = []
+    for part in machine.parts:
+        if not isinstance(part, SingleGoal) or machine.follows(part.unit):
+            return None
+        found.append(GoalInPlan(part.unit, part.goal, part.reads))
+    return found
+
+
+def _revisers(plan: Plan, machine: Machine) -> list[Reviser] | None:
+    """A reviser for every part of a machine; None: some part has none."""
+    goals = _goals(machine)
+    return None if goals is None else revisers_of(goals, machine.widths, machine.given, plan.inputs)
+
+
+def _in_bags(machine: Machine, there: bool = True, given: Collection[PlanUnit] = ()) -> None:
+    """Of events that are not given nobody minds that an occurrence is there more than once: what is given is made a
+    set, and inertia looks at what there is at all. `there`: they may be; else there are none such."""
+    for goal in _goals(machine) or ():
+        allow_twice(goal, there and goal.unit not in given)

@@ -1,0 +1,125 @@
+"""Revision by changes of tables: where all operators revise, it keeps the law, and what it keeps is what there is."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from cep.engine import Engine
+from cep.events import Event
+from cep.operators.goals.keyed_rows import COMES, GOES, KEY, ROW, SIGN, KeyedRows, changes_of
+from cep.runtime.revision import incremental
+from cep.runtime.revision.incremental import Incremental
+from tests.long import seeds
+from tests.revising_programs import revising_events, revising_program
+from tests.test_revision import check
+
+
+def incremental_of(engine: Engine) -> Incremental:
+    revision = engine._parts.revision
+    assert revision is not None and revision.incremental is not None, "all its operators revise"
+    return revision.incremental
+
+
+@pytest.mark.parametrize("seed", seeds(300))
+def test_the_law_where_all_operators_revise(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun at once, or when it pays."""
+    rng = random.Random(f"revising {seed}")
+    if seed % 4:
+        monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    text = revising_program(rng)
+    incremental_of(Engine.from_text(text, revise=10))
+    check(text, revising_events(rng, text), rng, rng.choice((3, 10, 30, 100, 1000)), changes=seed % 3 == 0)
+
+
+FLUENT = """
+event a(k: int, v: int).
+fluent f(k: int).
+fluent g(k: int) = x: int.
+initiate f(K) <- a(K, V) WHERE V > 1.
+terminate f(K) <- a(K, V) WHERE V < 1.
+initiate g(K) = V <- a(K, V) WHERE f(K).
+g(K) = 2 ENDS AFTER 3 s.
+"""
+
+
+def test_rows_are_put_through_as_changes_once_much_has_come_late() -> None:
+    engine = Engine.from_text(FLUENT, revise=100_000_000)
+    for first in range(1, 9_000, 1_000):
+        engine.push([Event("a", (at % 7, at % 3), at * 1_000, at * 1_000) for at in range(first, first + 1_000)])
+    changes = incremental_of(engine)
+    engine.push([Event("a", (3, 2), 500, 500)])
+    assert not changes.begun, "one key is run again"
+    engine.push([Event("a", (at % 7, 2), at * 1_000 + 1, at * 1_000 + 1) for at in range(1, 100)])
+    assert changes.begun
+    before = engine.revision_stats
+    engine.push([Event("a", (3, 0), 7_000, 7_000)])
+    after = engine.revision_stats
+    assert before is not None and after is not None
+    assert (after.late - before.late, after.keys_replayed - before.keys_replayed) == (1, 1)
+
+
+def test_what_is_kept_goes_with_the_window_and_when_nothing_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    engine = Engine.from_text(FLUENT, revise=1_000_000)
+    changes, sizes = incremental_of(engine), []
+    for at in range(1, 60):
+        time = at * 100_000
+        late = [Event("a", (at + 5, 2), time - 150_000 + k, time - 150_000 + k) for k in range(3)]
+        engine.push([*(Event("a", (at + k, k % 3), time + k, time + k) for k in range(50)), *late])
+        sizes.append(changes.nbytes)
+    assert changes.begun and max(sizes[30:]) <= 2 * max(sizes[12:20]), "it does not grow"
+    for at in range(60, 80):
+        time = at * 100_000
+        engine.push([Event("a", (at + k, k % 3), time + k, time + k) for k in range(50)])
+    assert not changes.begun and changes.nbytes == 0, "nothing was late for longer than the window"
+
+
+def test_programs_with_other_operators_are_run_again_by_key() -> None:
+    engine = Engine.from_text("event a(k: int).\nboth(K) <- a(K) SEQ a(K).", revise=10)
+    revision = engine._parts.revision
+    assert revision is not None and revision.incremental is None
+
+
+@pytest.mark.parametrize("seed", seeds(24))
+def test_rows_of_keys_are_what_has_come_and_not_gone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kept, model, floor = KeyedRows(5), dict[int, list[tuple[int, ...]]](), -1
+    kept.know(6)
+    for step in range(20):
+        parts = []
+        for sign in (GOES, COMES):
+            rows = rng.integers(0, 6, (5, int(rng.integers(0, 20))))
+            rows[0] += 3 * step
+            keys = rng.integers(-1, 6, rows.shape[1])
+            if sign == GOES:
+                there = [(key, row) for key, found in model.items() for row in found if row[0] > floor]
+                picked = [there[n] for n in rng.permutation(len(there))[: rng.integers(0, 6)]]
+                keys = np.array([key for key, _ in picked], np.int64)
+                rows = np.array([row for _, row in picked], np.int64).reshape(-1, 5).T
+            for key, row in zip(keys.tolist(), rows.T.tolist(), strict=True):
+                if key >= 0 and sign == GOES:
+                    model[key].remove(tuple(row))
+                elif key >= 0:
+                    model.setdefault(key, []).append(tuple(row))
+            parts.append((keys, rows, sign))
+        changes = changes_of(parts)
+        assert (changes[:, KEY] >= 0).all() and len(changes) == sum((keys >= 0).sum() for keys, _, _ in parts)
+        assert changes[:, [KEY, ROW, ROW + 1, ROW + 2]].tolist() == sorted(
+            changes[:, [KEY, ROW, ROW + 1, ROW + 2]].tolist()
+        )
+        assert set(changes[:, SIGN].tolist()) <= {GOES, COMES}
+        kept.change(changes)
+        if step % 5 == 4:
+            kept.floor = floor = 3 * step - 10
+        rows, keys = kept.every()
+        for key in range(6):
+            mine = [tuple(row) for row in rows[keys == key].tolist() if row[0] > floor]
+            assert [row[:3] for row in mine] == sorted(row[:3] for row in mine)
+            assert sorted(mine) == sorted(row for row in model.get(key, []) if row[0] > floor)
+        found, pairs = kept.at(np.arange(6), np.full(6, 3 * step + 2))
+        for key in range(6):
+            wanted = sorted(row for row in model.get(key, []) if row[0] == 3 * step + 2)
+            assert sorted(map(tuple, found[pairs == key].tolist())) == wanted
