@@ -126,14 +126,14 @@ soak: $(VENV)/.test
 # programs in 1, 2 and 7 buckets. Then commands that are stopped by Ctrl-C at random moments, a run 200 times.
 kills: $(VENV)/.test
 	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_changes.py \
-	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_serve_kills.py
+	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_spark_tcp_kills.py tests/test_serve_kills.py
 	@SEMCEP_STOPS=200 SEMCEP_STOPS_ROWS=3000000 $(BIN)/python -m pytest -q tests/test_stops.py --timeout 7200
 
 # Without a network this says so, and the page has no map.
 page: | $(BIN)/pip
 	@$(BIN)/python -m connectors.serving.vendor
 
-# curve.png is a measurement's, and not made here.
+# Charts of measurements (`benchmarks-*.svg`, `scale-*.svg`) are not made here.
 pictures: $(VENV)/.test page
 	@.ci/chromium
 	@$(BIN)/cep demo blizzard --picture docs/pictures/blizzard.png --map docs/pictures/areas.png >/dev/null

@@ -1,0 +1,122 @@
+"""`python -m benchmarks.scale`: what runs on Spark cost by a model, and what it says of 100 machines.
+
+A micro-batch takes, in seconds of a core,
+
+    driver  = batch + task * files + bucket * buckets + block * blocks
+    workers = batch + task * files + bucket * buckets + block * blocks
+              + rows * (read + deal + hand * bytes + step + rule * (rules - 1) + write) + keeping the state
+
+each side with coefficients of its own, where a block is the rows of one event that one task hands to one bucket, and
+keeping writes what came, or the state where that is smaller, and the state besides whenever as much has come. What a
+row and a byte cost is measured of the tasks themselves, in one process without Spark; what Spark and a task cost, of
+micro-batches of next to nothing in a cluster of one worker. Both are CPU time, so other work on the machine matters
+little. `--measure` measures them anew, and then what clusters of 1 to 4 workers take that the model has not seen.
+Without it the figures of `benchmarks/scale.json` stand. `--write` puts the tables into `docs/scale.md`, and draws its
+charts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.scale_measure import Shape
+from benchmarks.scale_model import MANY, Costs, Measured, Tried, tried
+from benchmarks.scale_paper import by_the_day, on_paper
+
+FIGURES = Path(__file__).with_name("scale.json")
+PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
+WORKERS = (1, 2, 3, 4)
+
+
+def loads(workers: int) -> tuple[Shape, Shape, Shape]:
+    """What clusters of so many workers are tried with: a bucket and two files, or more, for each of them."""
+    return (
+        Shape(MANY, 100_000, 2 * workers, workers),
+        Shape(100_000, 1_000, 2 * workers, workers, rules=10),
+        Shape(200_000, 10_000, 8, 4 * workers),
+    )
+
+
+def tries() -> Iterator[Tried]:
+    """What clusters of 1 to 4 workers take."""
+    for workers in WORKERS:
+        yield from tried(workers, loads(workers))
+
+
+def compared(costs: Costs, found: Sequence[Tried]) -> Iterator[str]:
+    """A table: what was predicted, and what it takes."""
+    yield "| workers | events | keys | rules | files | buckets | predicted, s of a core | measured | the driver's |"
+    yield "|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for one in found:
+        shape, driver, every = one.shape, one.costs.driver, one.costs.driver + one.costs.workers
+        guess = costs.of_driver(shape) + costs.of_workers(shape)
+        off = f"{guess:.2f} ({guess / every - 1:+.0%})"
+        what = f"{one.workers} | {shape.events:,} | {shape.keys:,} | {shape.rules} | {shape.files} | {shape.buckets}"
+        yield f"| {what} | {off} | {every:.2f} | {costs.of_driver(shape):.2f}, {driver:.2f} |"
+
+
+def written(costs: Costs) -> Iterator[str]:
+    """The coefficients, as a table."""
+    yield "| of | driver | workers |"
+    yield "|---|--:|--:|"
+    for name, text in (("batch", "a micro-batch"), ("task", "a file"), ("bucket", "a bucket"), ("block", "a block")):
+        each = [getattr(side, name) * 1e3 for side in (costs.driver, costs.workers)]
+        yield f"| {text}, ms | {each[0]:.2f} | {each[1]:.2f} |"
+    for name in ("read", "deal", "step", "spread", "rule", "write"):
+        text = {"spread": "step, ten times as many keys from 1,000 on", "rule": "step, a rule more"}.get(name, name)
+        yield f"| {text}, us a row | | {getattr(costs, name) * 1e6:.3f} |"
+    for name in ("hand", "log", "whole"):
+        yield f"| {name}, ns a byte | | {getattr(costs, name) * 1e9:.2f} |"
+    sizes = f"{costs.row_bytes:.0f}, {costs.waits:.0f}, {costs.held:.0f}"
+    yield f"| bytes of a row: handed on, waiting for the watermark, waiting in a goal | | {sizes} |"
+
+
+def tables(costs: Costs, found: Sequence[Tried]) -> dict[str, str]:
+    """The tables of the page, by the names of their marks there."""
+    each = {
+        "costs": written(costs),
+        "tried": compared(costs, found),
+        "paper": on_paper(costs),
+        "days": by_the_day(costs),
+    }
+    return {name: "\n".join(lines) for name, lines in each.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--measure", action="store_true", help="the costs of this machine, and what its clusters take")
+    parser.add_argument("--try", dest="tried", action="store_true", help="only what its clusters take, anew")
+    parser.add_argument("--run", metavar="TEXT", help="when and where that ran")
+    parser.add_argument("--write", action="store_true", help="the tables and charts of docs/scale.md")
+    asked = parser.parse_args()
+    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    if asked.measure:
+        figures["measured"] = asdict(Measured.now())
+        FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+    if asked.measure or asked.tried:
+        figures |= {"tried": [], "run": asked.run or "not said"}
+        for one in tries():
+            figures["tried"].append(asdict(one))
+            FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+    costs = Measured.read_from(figures["measured"]).costs()
+    found = [Tried.read_from(one) for one in figures.get("tried", ())]
+    for text in tables(costs, found).values():
+        print(text, end="\n\n")
+    if asked.write:
+        from benchmarks.scale_charts import charts
+
+        page = PAGE.read_text(encoding="utf-8")
+        for name, text in tables(costs, found).items():
+            before, _, rest = page.partition(f"<!-- {name} -->\n")
+            page = f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->{rest.partition(f'<!-- /{name} -->')[2]}"
+        PAGE.write_text(page, encoding="utf-8")
+        for name, text in charts(costs, found, figures["run"]).items():
+            (PAGE.parent / "pictures" / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

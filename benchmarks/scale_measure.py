@@ -1,0 +1,313 @@
+"""What pieces of a micro-batch cost, in seconds of a core: tasks in one process, and whole micro-batches of a cluster.
+
+The cluster is Spark's own of this machine, `local-cluster`: a driver and so many executors, each a Java process of one
+core with Python processes below it, and what one does is added up from `/proc`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import polars as pl
+
+from benchmarks.spark import Load
+
+WARM = 0.5
+"""This part of the micro-batches of a query is not counted: Java compiles, workers start, kernels load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A micro-batch: `events` of `keys` keys in `files`, half of them of each event; rules and buckets; for each event
+    that comes one waits about a WITHIN of four events a key."""
+
+    events: int
+    keys: int = 1_000
+    files: int = 2
+    buckets: int = 1
+    rules: int = 1
+
+    @property
+    def load(self) -> Load:
+        return Load(self.events, 1, self.keys, self.rules)
+
+    @property
+    def blocks(self) -> int:
+        """How many shuffle blocks its rows make."""
+        return self.files * self.buckets
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait in the state: half of those of a WITHIN, which are a millisecond apart."""
+        return self.load.within // 2
+
+
+def write_files(folder: Path, shape: Shape, batches: int) -> None:
+    """The files of so many micro-batches, in the order of their names: each a share of one event's rows."""
+    load, parts = Load(shape.events, batches, shape.keys), shape.files // 2
+    for event in ("a", "b"):
+        (folder / event).mkdir(parents=True)
+    for number, found in enumerate(load.tables()):
+        for event, table in found.items():
+            for part in range(parts):
+                mine = table[part * table.height // parts : (part + 1) * table.height // parts]
+                mine.write_parquet(folder / event / f"{number:04}-{part:04}.parquet")
+
+
+# --- tasks, in one process ---
+
+
+@dataclass(slots=True)
+class TaskCosts:
+    """Of one micro-batch: seconds of a core to `read` its files to tables, to `deal` rows to buckets and pack them, to
+    `hand` the bytes on and take them, to `step` (unpacking among it), to write what came to the `log` of the states or,
+    at the end, the states as a `whole`, and to `write` what is derived; the bytes that were handed on, and of the whole
+    states (`kept`), and how many rows were derived."""
+
+    read: float = 0.0
+    deal: float = 0.0
+    hand: float = 0.0
+    step: float = 0.0
+    log: float = 0.0
+    whole: float = 0.0
+    write: float = 0.0
+    handed: int = 0
+    kept: int = 0
+    derived: int = 0
+
+
+def task_costs(shape: Shape, batches: int) -> TaskCosts:
+    """The median of the micro-batches of the second half."""
+    from cep.engine import Engine
+    from cep.spark.handover import Outbox, rows_of
+    from cep.spark.program import ProgramOptions, ShippedProgram
+    from cep.spark.shuffle_blocks import REPORT, TIME, WorldRows
+    from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
+    from cep.spark.source.reading import file_blocks, numbered
+    from cep.spark.stage_task import StageTask, StageWork
+    from cep.spark.state.bucket_states import BucketStates, state_name
+    from cep.spark.state.came import Came
+    from connectors.files import read_one
+    from connectors.inputs import Input
+
+    class Timed(StageTask):
+        """Adds up what keeping takes; keeps a state whole besides, to be timed."""
+
+        kept = whole = 0.0
+        size = 0
+
+        def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
+            began = process_time()
+            super().keep(bucket, version, engine, batch, came)
+            self.kept += process_time() - began
+            began = process_time()
+            apart.write(bucket, version, engine.snapshot_in_segments(), batch)
+            self.whole += process_time() - began
+            self.size += (Path(apart.folder) / f"{state_name(1, bucket)}-{version:08}").stat().st_size
+
+    text = shape.load.text
+    program = ShippedProgram.of(Engine.from_text(text), text, "<benchmark>", ProgramOptions(), shape.buckets)
+    found: list[TaskCosts] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder / "in", shape, batches)
+        for each in ("handed", "state", "apart", "out"):
+            (folder / each).mkdir()
+        states, apart = BucketStates(f"{folder}/state", 1), BucketStates(f"{folder}/apart", 1)
+        work = StageWork(program, 1, "benchmark", tuple(program.outputs), None, states, None)
+        schemas = {event: program.outputs[event] for event in program.outputs}
+        writer = FileWriter(FileSinkOptions(str(folder / "out"), "parquet", schemas, program.merged))
+        versions = dict.fromkeys(range(shape.buckets), 0)
+        for batch in range(batches):
+            costs, outbox = TaskCosts(), Outbox(f"{folder}/handed")
+            inputs = [
+                Input(str(path), "parquet", event, True)
+                for event in ("a", "b")
+                for path in sorted((folder / "in" / event).glob(f"{batch:04}-*"))
+            ]
+            for number, one in enumerate(inputs):
+                began = process_time()
+                for piece in read_one(one, program.read, rows=1 << 19):
+                    numbered(piece, number)
+                costs.read += process_time() - began
+                began = process_time()
+                blocks = [
+                    block for block in file_blocks(program, batch * 64 + number, one, None) if block.stage != TIME
+                ]
+                costs.deal += process_time() - began
+                costs.handed += sum(len(block.rows) for block in blocks)
+                began = process_time()
+                for block in blocks:
+                    outbox.add(block)
+                costs.hand += process_time() - began
+            costs.deal -= costs.read
+            began = process_time()
+            handed = outbox.close()
+            taken = [block for block in rows_of(handed) if block.stage != REPORT]
+            costs.hand += process_time() - began
+            task, rows = Timed(work), list[WorldRows]()
+            began = process_time()
+            watermark = max(0, (batch * shape.events) - 1)
+            for bucket, version in versions.items():
+                mine = [block for block in taken if block.bucket == bucket]
+                stepped = task.step(bucket, version, mine, watermark, batch)
+                versions[bucket] = stepped.version
+                rows += stepped.world
+            costs.step = process_time() - began - task.kept - task.whole
+            costs.log, costs.whole, costs.kept = task.kept, task.whole, task.size
+            began = process_time()
+            writer.write(((one.event, one.table) for one in rows), 0, batch)
+            costs.write = process_time() - began
+            costs.derived = sum(one.table.height for one in rows)
+            found.append(costs)
+    steady = found[int(WARM * batches) :]
+    return TaskCosts(**{name: statistics.median(getattr(one, name) for one in steady) for name in asdict(steady[0])})
+
+
+@dataclass(slots=True)
+class BlockCosts:
+    """Seconds of a core for a block: in the `driver`, which takes it in, deals it out and says it to a task; and in the
+    `workers`, one of which packs, hands and says it, and another one takes and unpacks it."""
+
+    driver: float
+    workers: float
+
+
+def block_costs(blocks: int = 4_000) -> BlockCosts:
+    """Of so many blocks of a few rows each, in files."""
+    from cep.spark.handover import Outbox, of_rows
+    from cep.spark.shuffle_blocks import ShuffleBlock
+    from connectors.arrow_bytes import pack, unpack
+
+    rows = pl.DataFrame({"id": [1, 2, 3], "x": [1, 2, 3], "start": [1, 2, 3], "end": [1, 2, 3], "@order": [1, 2, 3]})
+    with tempfile.TemporaryDirectory() as folder:
+        began, outbox = process_time(), Outbox(folder)
+        for number in range(blocks):
+            outbox.add(ShuffleBlock(1, number, "a", number, "/shared/days/0001.parquet", pack(rows), 0))
+        said = pickle.dumps(outbox.close())
+        made = process_time() - began
+        began = process_time()
+        found: dict[int, list[Any]] = {}
+        for one in of_rows([said]):
+            found.setdefault(one.bucket, []).append(one)
+        tasks = [pickle.dumps(mine) for mine in found.values()]
+        driver = process_time() - began
+        began = process_time()
+        for task in tasks:
+            for one in pickle.loads(task):
+                unpack(one.block().rows)
+        return BlockCosts(driver / blocks, (made + process_time() - began) / blocks)
+
+
+# --- micro-batches, of a cluster ---
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCosts:
+    """Seconds of a core that a micro-batch takes in the `driver` (this process, its Java, and the Python that plans)
+    and in all `workers`, on average over the second half of a query; and rows that it derives."""
+
+    driver: float
+    workers: float
+    derived: int
+
+
+def cluster_costs(workers: int, shapes: Mapping[Shape, int]) -> dict[Shape, BatchCosts]:
+    """What micro-batches take, for each shape of so many of them, in a cluster of so many workers of a core each: a
+    process of its own, so that the cluster ends with it."""
+    asked = json.dumps([workers, [[asdict(shape), batches] for shape, batches in shapes.items()]])
+    command = [sys.executable, "-m", "benchmarks.scale_measure", asked]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {shape: BatchCosts(**one) for shape, one in zip(shapes, found, strict=True)}
+
+
+def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts]:
+    from cep.engine import Engine
+    from cep.spark.driver import query as queries
+    from cep.spark.driver.session import session
+    from cep.spark.job import Job, start
+    from cep.spark.program import ProgramOptions, ShippedProgram
+
+    settings = {"spark.driver.host": "127.0.0.1", "spark.default.parallelism": "64", "spark.driver.memory": "2g"}
+    spark, found = session(f"local-cluster[{workers},1,1024]", settings), []
+    for shape, batches in asked:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_files(folder / "in", shape, batches)
+            (folder / "state").mkdir()
+            text = shape.load.text
+            program = ShippedProgram.of(Engine.from_text(text), text, "<benchmark>", ProgramOptions(), shape.buckets)
+            inputs = tuple(f"{event}={folder}/in/{event}" for event in ("a", "b"))
+            wanted = Job(
+                program,
+                inputs,
+                f"{folder}/derived",
+                f"{folder}/state",
+                tuple(program.outputs),
+                0,
+                limit=shape.files,
+                closing=False,
+            )
+            noted = [cpu()]
+
+            def take(done: queries.MicroBatch, noted: list[Any] = noted) -> None:
+                noted.append(cpu())
+
+            with queries.listening(spark, take):
+                start(spark, wanted).awaitTermination()
+            steps = list(zip(noted, noted[1:]))[int(WARM * batches) : batches]
+            driver, below = (statistics.fmean(then[n] - now[n] for now, then in steps) for n in (0, 1))
+            rows = sum(pl.scan_parquet(file).select(pl.len()).collect().item() for file in _parts(folder / "derived"))
+            found.append(BatchCosts(driver, below, rows // batches))
+    spark.stop()
+    return found
+
+
+def _parts(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("part-*.parquet") if "_spark_metadata" not in file.parts]
+
+
+def cpu() -> tuple[float, float]:
+    """Seconds of a core that this process and its Java have taken, the Python processes of both among them; and those
+    of all executors with what is below them."""
+    stats: dict[int, tuple[int, int]] = {}
+    executors: set[int] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            stats[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+            if b"CoarseGrainedExecutorBackend" in (folder / "cmdline").read_bytes():
+                executors.add(int(folder.name))
+    every = _below(stats, {os.getpid()})
+    apart = _below(stats, executors & every)
+    tick = os.sysconf("SC_CLK_TCK")
+    return sum(stats[pid][1] for pid in every - apart) / tick, sum(stats[pid][1] for pid in apart) / tick
+
+
+def _below(stats: Mapping[int, tuple[int, int]], roots: set[int]) -> set[int]:
+    """These processes and all below them."""
+    mine, grown = set(roots), True
+    while grown:
+        more = {pid for pid, (parent, _) in stats.items() if parent in mine} - mine
+        mine |= more
+        grown = bool(more)
+    return mine & stats.keys()
+
+
+if __name__ == "__main__":
+    count, shapes = json.loads(sys.argv[1])
+    made = _in_cluster(count, [(Shape(**shape), batches) for shape, batches in shapes])
+    print(json.dumps([asdict(one) for one in made]))
