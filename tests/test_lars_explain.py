@@ -212,3 +212,22 @@ def test_a_question_about_a_tick_that_cannot_be() -> None:
         Path("in.jsonl").write_text(PUT_INPUT)
         told = cep("explain", "p.lars", asked, "-i", "in.jsonl")
         assert told.exit_code == 2 and message in told.stderr, told.stderr
+
+
+def test_an_event_of_rules_that_is_no_more_than_a_beginning_or_an_end() -> None:
+    """What LARS derives is known when its tick is over, and so are its beginnings and ends."""
+    Path("r.cep").write_text(
+        "event seen(r: string) TIME time.\nfirst(R) <- BEGIN OF jam(R).\n"
+        "last(R) <- END OF jam(R).\nwhole(R) <- jam(R).\n"
+    )
+    Path("j.lars").write_text("jam(R) :- seen(R) in [2].\n")
+    Path("in.jsonl").write_text('{"type": "seen", "time": 2.2, "r": "a"}\n')
+    for event, line, part in (
+        ("first", 2, 'BEGIN OF jam("a") from 2 to 2.999999'),
+        ("last", 3, 'END OF jam("a") from 5 to 5.999999'),
+        ("whole", 4, 'jam("a") over [2, 5)'),
+    ):
+        told = cep("explain", "r.cep", "j.lars", f"{event}(a)", "--input", "in.jsonl").stdout
+        assert f"r.cep:{line}:  {event}(R) <- " in told and f"\n  {part}\n" in told and "j.lars:1:  jam(R)" in told, (
+            told
+        )

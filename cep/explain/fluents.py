@@ -158,17 +158,19 @@ class FluentNodes:
     def _edge(self, one: Occurrence, depth: int) -> DerivationNode:
         *args, kind = one.args
         name = self.memory.fluents.of(one.event)
+        fluent = self.memory.schemas[one.event].fluent
+        ended = one.end - (0 if fluent is None else fluent.late)
         held = self.memory.fluents.intervals(name, dict(enumerate(args)))
         if kind in (BEGINS, BEGINNING, BEFORE):
             whole = next((each for each in held if each.start == one.start), None)
             if whole is not None and not self.facts.defined(name):
                 return DerivationNode(one, False, began=self._began(whole, depth))
         elif kind in (ENDS, ENDING):
-            whole = next((each for each in held if each.end == one.end), None)
+            whole = next((each for each in held if each.end == ended), None)
             if whole is not None and not self.facts.defined(name):
                 return DerivationNode(one, False, ended=self.ended(whole, depth))
         else:
-            whole = next((each for each in held if (each.start, each.end) == (one.start, one.end)), None)
+            whole = next((each for each in held if (each.start, each.end) == (one.start, ended)), None)
             return DerivationNode(one, False) if whole is None else self.nodes.node(whole, depth)
         return DerivationNode(one, False, parts=() if whole is None else (self.nodes.node(whole, depth),))
 

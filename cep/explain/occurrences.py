@@ -202,6 +202,7 @@ class HeldIntervals:
             kinds += [(ENDS, ended, one.end, one.end), (ENDING, ended, one.end, one.end)]
             for kind, there, start, end in kinds:
                 if there and fixed.get(width, kind) == kind:
+                    end += schema.fluent.late  # as it was given: when it was known
                     found.append(Occurrence(table, (*one.args, kind), start, end, one.order, one.name))
         return sorted(found, key=lambda one: (one.end, one.start))
 

@@ -7,6 +7,7 @@ import { kind } from "./colours.js";
 
 const OPEN = 2; // levels that are open at first
 const MANY = 8; // constituents of one event that are shown at first
+const EDGE = /^(BEGIN|END) OF /; // an end of what holds, which is no event of a rule
 export const ticks = (time) => time === null ? null : typeof time === "number" ? time * 1e6 : Date.parse(time) * 1000;
 
 // `answer`: of /why. `kinds`: the colours of events, by name.
@@ -67,7 +68,8 @@ export class Maker {
   // What stands below an event.
   body(answer, depth, rule = null) {
     const parts = answer.parts ?? [];
-    const made = answer.rule ? this.made(answer, rule) : parts.length && !answer.bounds ? [el("p", { class: "aside" }, "By a rule that can no longer be answer, from:")] : [];
+    const lost = parts.length && !answer.bounds && !EDGE.test(answer.text ?? "");
+    const made = answer.rule ? this.made(answer, rule) : lost ? [el("p", { class: "aside" }, "By a rule that can no longer be told, from:")] : [];
     if (parts.length) made.push(this.list(parts.map((part) => () => this.node(part, depth + 1))));
     made.push(...this.held(answer, depth), ...(answer.formulas ?? []).map((each) => this.formula(each, depth + 1)));
     if (answer.chain) made.push(this.chain(answer, depth));
@@ -180,8 +182,12 @@ export function spoken(text) {
   return [...made, text.slice(done)];
 }
 
-export const rule = ({ text, line }, also = []) => el("figure", {}, el("pre", {}, code(text)),
-  el("figcaption", {}, [`line ${line}`, ...also.map((each) => `also by line ${each.line}`)].join(", ")));
+// Where a rule stands: of a program of several files in which.
+const place = ({ line, file, line_of_file: own }) => file ? `${file}:${own}` : `line ${line}`;
+
+// Nothing of a rule that nobody wrote.
+export const rule = (own, also = []) => !own.text ? null : el("figure", {}, el("pre", {}, code(own.text)),
+  el("figcaption", {}, [place(own), ...also.map((each) => `also by ${place(each)}`)].join(", ")));
 
 export function bound(variables) {
   const found = Object.entries(variables ?? {});
