@@ -17,11 +17,13 @@ from typer.testing import CliRunner, Result
 
 from cep.app import progress
 from cep.command import app
+from cep.compile import CompileOptions, compiled
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime import snapshot
+from cep.runtime.options import EngineOptions
 from tests import spark_runs
 from tests.cases_format import known as known_graph
 from tests.damage import cut, flipped
@@ -36,6 +38,7 @@ from tests.test_revision_knowledge import LOADED, random_program, random_updates
 pytest.importorskip("pyspark")
 
 from cep.spark import stage_task
+from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.settling import logged, settle
 from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.state import came
@@ -328,3 +331,17 @@ def found(place: Path, events: set[str]) -> list[str]:
     mine = sorted(json.dumps(line, sort_keys=True) for line in lines if line["type"] in events)
     assert len(mine) > 500
     return mine
+
+
+@pytest.mark.parametrize("limit", [None, 1_000_000])
+def test_where_the_time_of_a_search_is_limited_states_are_whole(limit: int | None, tmp_path: Path) -> None:
+    """Stepped again it might find something else than what was told."""
+    text, running = "event a(n: int) TIME time.\nx(N) :- a(N) [2].\n", EngineOptions()
+    compiling = CompileOptions(dialect="lars", solve_limit=limit)
+    options = ProgramOptions(compiling=compiling, running=running)
+    program = ShippedProgram.of(Engine(compiled(text, "p", compiling), running), text, "p", options, 1)
+    begin(tmp_path, "run")
+    task = stage_task.StageWork(program, 1, "r", ("x",), None, BucketStates(str(tmp_path), 1), None).task()
+    for version in range(3):
+        task.step(0, version, (), 10 + version, version)
+    assert bool(logged(tmp_path, {"1-0000": 3})) == (limit is None)

@@ -244,8 +244,10 @@ class StageTask:
 
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
         """Keep the engine of a bucket in a version, and write its state, or what came since the one before: where
-        input is revised, what stays the same is known by its segments."""
-        if engine.revises or not self.states.append(bucket, version, came, batch):
+        input is revised, what stays the same is known by its segments; where the time of a search is limited, another
+        step with the same rows may find something else."""
+        timed = self.program.options.compiling.solve_limit is not None
+        if engine.revises or timed or not self.states.append(bucket, version, came, batch):
             self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
         if self.several:
             self.ways.keep(bucket, version, batch)
