@@ -1,6 +1,6 @@
 """The part of the API of Kubernetes that Spark asks, and a node that starts the pods it makes as processes.
 
-A pod is what the image of `deploy/Dockerfile` runs: its entry point, with the pod's arguments and environment.
+A pod is what the image of `docs/deploy/Dockerfile` runs: its entry point, with the pod's arguments and environment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlparse
 
 import pyspark
 
-ENTRYPOINT = Path(__file__).parent.parent / "deploy" / "entrypoint.sh"
+ENTRYPOINT = Path(__file__).parent.parent / "docs" / "deploy" / "entrypoint.sh"
 
 
 class FakeKubernetes:

@@ -90,7 +90,7 @@ class TestKubernetes:
 
 
 def test_the_manifest_says_what_the_page_says() -> None:
-    parts = list(yaml.safe_load_all((HERE / "deploy" / "kubernetes.yaml").read_text()))
+    parts = list(yaml.safe_load_all((HERE / "docs" / "deploy" / "kubernetes.yaml").read_text()))
     assert [part["kind"] for part in parts] == ["ServiceAccount", "Role", "RoleBinding", "Service", "Deployment"]
     (container,) = parts[-1]["spec"]["template"]["spec"]["containers"]
     named = {word for word in container["args"] if word.startswith("--conf=spark")}
@@ -101,7 +101,7 @@ def test_the_manifest_says_what_the_page_says() -> None:
 
 
 def test_alerts_ask_for_what_a_run_tells() -> None:
-    (group,) = yaml.safe_load((HERE / "deploy" / "alerts.yaml").read_text())["groups"]
+    (group,) = yaml.safe_load((HERE / "docs" / "deploy" / "alerts.yaml").read_text())["groups"]
     asked = {name for rule in group["rules"] for name in re.findall(r"semcep_\w+", rule["expr"])}
     meter = Meter(charts(Engine.from_text(RULES).plan))
     meter.keys, meter.latest, meter.watermark = (KeyShares("a", "k", 10, {"x": 9}),), 2, 1
@@ -117,10 +117,10 @@ def test_alerts_ask_for_what_a_run_tells() -> None:
 
 
 def test_the_image_has_the_entry_point() -> None:
-    text = (HERE / "deploy" / "Dockerfile").read_text()
-    assert 'ENTRYPOINT ["/opt/semcep/deploy/entrypoint.sh"]' in text and "COPY . /opt/semcep" in text
+    text = (HERE / "docs" / "deploy" / "Dockerfile").read_text()
+    assert 'ENTRYPOINT ["/opt/semcep/docs/deploy/entrypoint.sh"]' in text and "COPY . /opt/semcep" in text
     said = subprocess.run(
-        [HERE / "deploy" / "entrypoint.sh", "echo", "hello"], capture_output=True, text=True, check=True
+        [HERE / "docs" / "deploy" / "entrypoint.sh", "echo", "hello"], capture_output=True, text=True, check=True
     )
     assert said.stdout == "hello\n"
 
