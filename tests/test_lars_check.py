@@ -70,6 +70,8 @@ def test_values_that_grow_for_ever_are_a_warning() -> None:
     assert warned("r(X + 1) :- r(X).") and warned("r(Y) :- r(X), Y = X * 2.")
     assert not warned("r(X + 1) :- r(X), X < 9.") and not warned("r(Y) :- r(X), Y = X * 2, Y < 9.")
     assert not warned("r(X + 1) :- a(X), r(Y).")
+    assert warned("r(Z) :- r(X), a(Y), Z = X + Y.") and not warned("r(Y) :- r(X), Y = X + 1, a(Y).")
+    assert not warned("r(X + 1) :- r(X), a(X).") and not warned("r(X + 1) :- r(X), {X a ?C}.")
 
 
 DENIED = "event a.\nevent b.\np :- a in [3], not q.\nq :- a in [3], not p.\n:- b.\n"

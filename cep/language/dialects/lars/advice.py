@@ -13,7 +13,7 @@ from cep.language.dialects.lars.safety import atoms
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax import ast
 from cep.rules.static.typed_facts import FactDeclaration
-from cep.rules.terms import Call, Comparison, Expression, Variable, expression_variables
+from cep.rules.terms import Call, Comparison, Expression, Graph, Variable, expression_variables
 
 COMPARED = {"leq": "<=", "lt": "<", "geq": ">=", "gt": ">", "eq": "=", "neq": "!="}
 """Predicates of older files that compare numbers."""
@@ -114,14 +114,17 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
     """Whether an argument of a head is calculated from what the component derives, without a bound."""
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
-    own = {
-        name
-        for each in rule.body
-        if isinstance(each, LarsLiteral) and not each.negated and each.atom.predicate in component.predicates
-        for one in each.atom.arguments
-        for name in expression_variables(one)
-    }
-    return not own.isdisjoint(_origins(rule, argument))
+    own: set[str] = set()
+    given: set[str] = set()  # by atoms whose values do not grow
+    for each in rule.body:
+        if isinstance(each, LarsLiteral) and not each.negated:
+            names = own if each.atom.predicate in component.predicates else given
+            names.update(name for one in each.atom.arguments for name in expression_variables(one))
+        elif isinstance(each, Graph) and not each.negated:
+            given.update(each.variables)
+    if given.intersection(expression_variables(argument)) and isinstance(argument, Variable):
+        return False
+    return bool(own & _origins(rule, argument) - given)
 
 
 def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
