@@ -77,6 +77,19 @@ def test_what_is_kept_goes_with_the_window_and_when_nothing_comes_late(monkeypat
     assert not changes.begun and changes.nbytes == 0, "nothing was late for longer than the window"
 
 
+def test_one_that_knows_many_tuples_for_a_row_is_not_begun_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    facts = " ".join(f"low({n})." for n in range(8))
+    engine = Engine.from_text(f"event a(k: int).\n{facts}\nd(K, L) <- a(K) WHERE low(L).", revise=100_000_000)
+    changes, begun = incremental_of(engine), []
+    monkeypatch.setattr(incremental, "KNOWN", 0)
+    for at in range(1, 40):
+        engine.push([*(Event("a", (10 * at + k,), 1_000 * at + k, 1_000 * at + k) for k in range(10))])
+        engine.push([Event("a", (-at,), 1_000 * at - 500, 1_000 * at - 500)])
+        begun.append(changes.begun)
+    assert sum(begun) >= len(begun) - 6
+
+
 def test_programs_with_other_operators_are_run_again_by_key() -> None:
     engine = Engine.from_text("event a(k: int).\nboth(K) <- a(K) SEQ a(K).", revise=10)
     revision = engine._parts.revision

@@ -58,6 +58,8 @@ class Incremental:
         """Changes of what was given that stretches do not know yet."""
         self.right = True
         """Whether the states of stretches are right."""
+        self.keys = 0
+        """How many keys it had when it was begun."""
 
     @classmethod
     def of(cls, plan: Plan, machine: Machine, build: Callable[[Plan], Machine]) -> Incremental | None:
@@ -100,6 +102,7 @@ class Incremental:
         self._take(scratch.watched)
         self.machine.watched = self._watched()
         self.pending, self.right, self.used = [], True, frontier.watermark
+        self.keys = max(part.reviser.keys for part in self.parts)
 
     def leave(self) -> None:
         """Let all of it go; stretches have to be right, or to be given others."""
@@ -146,7 +149,8 @@ class Incremental:
         if len(self.pending) > TABLES:
             self._net_given(stretches)
         held = sum(window.size for each in stretches for window in each.inputs.values())
-        return watermark - self.used > length or max(part.reviser.keys for part in self.parts) > KNOWN + 2 * held
+        keys = max(part.reviser.keys for part in self.parts)
+        return watermark - self.used > length or keys > KNOWN + 2 * max(held, self.keys)
 
     def settle(self, stretches: Sequence[Stretch]) -> None:
         """Put right what stretches hold."""
