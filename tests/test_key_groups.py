@@ -15,14 +15,14 @@ from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.plan.partition import Stage, partition
-from cep.runtime.buckets import deal
+from cep.runtime.buckets import deal, row_hashes
 from cep.runtime.key_groups import (
     GROUPS,
     deal_groups,
     first_group,
     gather_from_buckets,
-    group_numbers,
     groups_in,
+    groups_of,
     partition_of,
     redeal,
 )
@@ -57,9 +57,9 @@ def test_a_key_keeps_its_group() -> None:
     """What is on disk is by these numbers."""
     schema = Schema("e", (Attribute("s", "string"), Attribute("n", "int")), True, False)
     table = pl.DataFrame({"s": ["a", "ü€😀", "", None, "station-000017"], "n": [1, 2, -3, 0, None]})
-    assert group_numbers(table, schema, (0,)).tolist() == [232, 778, 341, 147, 240]
-    assert group_numbers(table, schema, (1,)).tolist() == [812, 999, 706, 0, 147]
-    assert group_numbers(table, schema, (0, 1)).tolist() == [913, 995, 977, 899, 929]
+    assert groups_of(row_hashes(table, schema, (0,))).tolist() == [232, 778, 341, 147, 240]
+    assert groups_of(row_hashes(table, schema, (1,))).tolist() == [812, 999, 706, 0, 147]
+    assert groups_of(row_hashes(table, schema, (0, 1))).tolist() == [913, 995, 977, 899, 929]
 
 
 @examples(40)
@@ -76,7 +76,7 @@ def test_rows_are_dealt_by_their_groups(random: Random, count: int) -> None:
         }
     )
     stage = Stage(0, True, (), {"e": (1, 0)}, frozenset({"e"}), (), frozenset(), ())
-    places = partition_of(group_numbers(table, schema, (1, 0)), count)
+    places = partition_of(groups_of(row_hashes(table, schema, (1, 0))), count)
     dealt = deal_groups(stage, {"e": table}, {"e": schema}, count)
     found = [each["e"]["at"].to_list() if "e" in each else [] for each in dealt]
     assert found == [np.flatnonzero(places == number).tolist() for number in range(count)]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.values import Ints
-from cep.plan.partition import Route, Stage
-from cep.runtime.buckets import deal_by, row_hashes
+from cep.plan.partition import Stage
+from cep.runtime.buckets import deal_by
 from cep.runtime.key_shares import KeyCounter
 from cep.runtime.keyed_stage import HashedKeys, Share
 from cep.runtime.state_by_key import Bucket
@@ -45,11 +45,6 @@ def groups_of(hashed: NDArray[np.uint64]) -> Ints:
     """The group of each hash (`cep.runtime.buckets.hashes`)."""
     groups: Ints = (hashed & np.uint64(GROUPS - 1)).astype(np.int64)
     return groups
-
-
-def group_numbers(table: pl.DataFrame, schema: Schema, route: Route) -> Ints:
-    """The group of each row, by its arguments at the route's positions, or as a whole."""
-    return groups_of(row_hashes(table, schema, route))
 
 
 def first_group(partition: int, count: int) -> int:
