@@ -36,7 +36,17 @@ def run(folder: Path, *options: str) -> str:
     (folder / "v.csv").write_text(RECORDS)
     result = CliRunner().invoke(app, ["run", str(folder / "p.cep"), "-i", f"velocity={folder / 'v.csv'}", *options])
     assert result.exit_code == 0, result.output
+    assert "no fluent is written" not in result.stderr
     return result.stdout
+
+
+@pytest.mark.parametrize("asked", [["--changes"], ["--output-mode", "changes"]])
+def test_changes_are_of_fluents_alone(tmp_path: Path, asked: list[str]) -> None:
+    (tmp_path / "p.cep").write_text(PROGRAM)
+    (tmp_path / "v.csv").write_text(RECORDS)
+    given = ["run", str(tmp_path / "p.cep"), "-i", f"velocity={tmp_path / 'v.csv'}", "--only", "quick", *asked]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 0 and "--changes: no fluent is written" in result.stderr
 
 
 def test_changes_are_written_as_they_become_known(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def explain(options: ExplainOptions) -> int:
     It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
-    from cep.app.durations import duration, instant
+    from cep.app.durations import duration, instant, revise_duration
     from cep.app.knowledge_updates import is_stream
     from cep.explain.question import read_question
 
@@ -173,7 +173,7 @@ def explain(options: ExplainOptions) -> int:
     if not options.event_text.startswith("@"):
         read_question(options.event_text, engine, question.at)  # mistakes are reported before anything runs
     announce_compiling()
-    revise = None if options.records.revise is None else duration(options.records.revise, "--revise")
+    revise = None if options.records.revise is None else revise_duration(options.records.revise)
     first = None
     if revise is not None or any(schema.key is not None for schema in engine.inputs.values()):
         running = replace(options.evaluation.engine, revise=revise, explain=True)

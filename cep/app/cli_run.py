@@ -249,6 +249,8 @@ def _sourced(options: RunOptions) -> _Sourced:
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     derived = shown = selected(engine.outputs, options.sink.only)
+    if options.sink.asks_changes and not any(schema.fluent for schema in derived.values()):
+        options.log("remark", "warning: --changes: no fluent is written, and an event has no changes", "warning")
     rows = None
     if options.output_mode in (ALL, NEW):
         from cep.app.answer_rows import AnswerRows

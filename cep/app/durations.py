@@ -83,11 +83,21 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
     return {name: schema for name, schema in known.items() if not names or name in names}
 
 
+def revise_duration(text: str) -> int:
+    """Microseconds of `--revise`. CepError: it is no duration, or none at all: what comes at the latest time would be
+    late."""
+    found = duration(text, "--revise")
+    if found == 0:
+        hint = "leave --revise out, or name how late records come: `--revise 6h`"
+        raise refuse(f"--revise {text}: of no time at all nothing can be put right", hint)
+    return found
+
+
 def refuse_longer_lateness(lateness: str | None, revise: str | None) -> None:
     """CepError: what is put right is sorted before for longer than it may be put right."""
     if lateness is None or revise is None:
         return
-    if duration(lateness, "--lateness") > duration(revise, "--revise"):
+    if duration(lateness, "--lateness") > revise_duration(revise):
         hint = "what comes later than --lateness is put right up to --revise behind it: a longer --revise, "
         hint += "or no --lateness, which gives results at once"
         raise refuse(f"--lateness {lateness} is more than --revise {revise}", hint)

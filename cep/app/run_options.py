@@ -22,7 +22,7 @@ from cep.app.cli_options import (
     RuleFiles,
 )
 from cep.app.command_line import option_values
-from cep.app.durations import duration, instant, refuse, refuse_longer_lateness
+from cep.app.durations import instant, refuse, refuse_longer_lateness, revise_duration
 from cep.core.logs import LOGS, Log
 from cep.core.storage.urls import is_url
 
@@ -118,6 +118,11 @@ class SinkOptions:
             help="Write what lies at or before it, and of fluents that part. What never ends goes on to it.",
         ),
     ] = None
+
+    @property
+    def asks_changes(self) -> bool:
+        """Whether somebody asks for the changes of fluents."""
+        return self.changes or self.output_mode == CHANGES
 
     def stretch(self) -> tuple[int | None, int | None]:
         """What is written lies between these, in microseconds; None: there is no bound. CepError: one is no time."""
@@ -279,7 +284,7 @@ class RunOptions:
                 raise refuse("--final is for --revise", "without it all that is written is final")
             return None
         refuse_longer_lateness(self.source.lateness, self.source.revise)
-        return duration(self.source.revise, "--revise")
+        return revise_duration(self.source.revise)
 
     def checked(self) -> tuple[tuple[str, ...], Path]:
         """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""

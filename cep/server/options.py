@@ -22,7 +22,7 @@ from cep.app.cli_options import (
     RuleFiles,
 )
 from cep.app.command_line import option_values
-from cep.app.durations import duration, refuse, refuse_longer_lateness
+from cep.app.durations import duration, refuse, refuse_longer_lateness, revise_duration
 from cep.core.errors import reason_of
 from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
@@ -60,7 +60,7 @@ class ServerInputOptions(InputOptions):
     @property
     def revised(self) -> int | None:
         """How old what changes may be, in microseconds; None: nothing that was derived changes."""
-        return None if self.revise is None else duration(self.revise, "--revise")
+        return None if self.revise is None else revise_duration(self.revise)
 
     @property
     def taken(self) -> ServerInputOptions:
