@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
+from cep.core import checksum
 from cep.spark.disk import writing_to
+from cep.spark.handover import lost_file
 from cep.spark.tasks import TaskInput
 
 Keeps = Callable[[int, int], int | None]
@@ -34,12 +36,14 @@ class Claims:
         job = uuid4().hex
         with writing_to("--checkpoint", Path(folder)):
             for number, one in enumerate(inputs):
-                Path(folder, f"{job}-{number}").write_bytes(pickle.dumps(one))
+                name = f"{job}-{number}"
+                Path(folder, name).write_bytes(checksum.seal(pickle.dumps(one), of=name.encode()))
         wants = [(one.stage, tuple((bucket, each.version) for bucket, each in one.buckets.items())) for one in inputs]
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> TaskInput | None:
-        """What the task of this number is to do; None: everything is claimed by others."""
+        """What the task of this number is to do; None: everything is claimed by others. CepError: it is not what was
+        written."""
         for claimed in Path(self.folder).glob(f"{self.job}-*.{task}"):
             return self._read(claimed)
         kept = [sum(keeps(stage, bucket) == version for bucket, version in each) for stage, each in self.wants]
@@ -54,5 +58,9 @@ class Claims:
         return None
 
     def _read(self, path: Path) -> TaskInput:
-        found: TaskInput = pickle.loads(path.read_bytes())
+        try:
+            content = checksum.content(path.read_bytes(), of=path.stem.encode())
+        except checksum.Broken:
+            raise lost_file(str(path)) from None
+        found: TaskInput = pickle.loads(content)
         return found

@@ -53,11 +53,7 @@ class FilePart:
         except FileNotFoundError:
             found = b""
         if len(found) != self.length or crc32(found) != self.sum:
-            raise CepError(
-                f"--checkpoint: {self.path}, which one task handed to another, is missing or damaged",
-                hint="the same command does the micro-batch again; on a cluster all workers need the folder",
-                code="failed",
-            )
+            raise lost_file(self.path)
         return found
 
 
@@ -114,6 +110,15 @@ class Outbox:
                 self._file.write(one.rows)
                 self._handed.append(handed(one, part))
         self._here = []
+
+
+def lost_file(path: str) -> CepError:
+    """The error for a file that was handed on, and is not what was written."""
+    return CepError(
+        f"--checkpoint: {path}, which one task handed to another, is missing or damaged",
+        hint="the same command does the micro-batch again; on a cluster all workers need the folder",
+        code="failed",
+    )
 
 
 def handed(block: ShuffleBlock, rows: bytes | FilePart) -> HandedBlock:
