@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.operators.goals.keyed_rows import COMES, GOES, KEY, ROW, SIGN, KeyedRows, changes_of
@@ -75,6 +77,83 @@ def test_what_is_kept_goes_with_the_window_and_when_nothing_comes_late(monkeypat
         time = at * 100_000
         engine.push([Event("a", (at + k, k % 3), time + k, time + k) for k in range(50)])
     assert not changes.begun and changes.nbytes == 0, "nothing was late for longer than the window"
+
+
+def test_keys_that_burst_in_turn_and_are_silent_then_keep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    engine = Engine.from_text(FLUENT, revise=1_000_000)
+    changes, sizes = incremental_of(engine), []
+    for turn in range(60):
+        time = turn * 200_000
+        late = [Event("a", (turn, 2), time - 250_000 + n, time - 250_000 + n) for n in range(3)]
+        engine.push([*(Event("a", (turn, n % 3), time + n, time + n) for n in range(90)), *late])
+        sizes.append(changes.nbytes)
+    assert changes.begun and max(sizes[30:]) <= 1.25 * max(sizes[15:30]), "5 of 60 keys are in the window"
+
+
+def test_a_snapshot_makes_the_states_anew_that_are_behind_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    engine, looked = Engine.from_text(FLUENT, revise=1_000_000), list[KeyedRows]()
+    every = KeyedRows.every
+    monkeypatch.setattr(KeyedRows, "every", lambda held: looked.append(held) or every(held))
+    for time in range(50_000, 5_000_000, 50_000):
+        late = Event("a", (2, time // 50_000 % 3), time - 60_000, time - 60_000)
+        engine.push([Event("a", (3, 2), time, time), late])
+    engine.snapshot()
+    revision = engine._parts.revision
+    assert revision is not None and incremental_of(engine).begun and len(revision.stretches) > 4
+    before = [list(map(id, each.state.base)) for each in revision.stretches]
+    since = revision.stretches[3].since
+    engine.push([Event("a", (3, 0), since, since)])
+    looked.clear()
+    engine.snapshot()
+    after = [list(map(id, each.state.base)) for each in revision.stretches]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True] * 3 + [False] * (len(after) - 3)
+    assert len(looked) == len({id(each) for each in looked}), "all rows are looked at once, whatever the stretches"
+
+
+def test_what_was_given_is_netted_when_it_has_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    monkeypatch.setattr(incremental, "FEW", 8)
+    compared: list[int] = []
+    apart = incremental.apart
+    monkeypatch.setattr(
+        incremental, "apart", lambda was, now: compared.append(was.shape[1] + now.shape[1]) or apart(was, now)
+    )
+    engine = Engine.from_text("event a(k: int).\nb(K) <- a(K).", revise=100_000_000)
+    engine.push([Event("a", (at,), 10 * at, 10 * at) for at in range(2_000)])
+    for at in range(1, 600):
+        engine.push([Event("a", (at,), 10 * at + 5, 10 * at + 5)])
+    assert incremental_of(engine).begun and 0 < sum(compared) <= 3 * 600
+
+
+@pytest.mark.parametrize("place, pushes", [("window_of", False), ("apart", True)])
+def test_an_engine_that_stopped_while_stretches_were_put_right_is_not_gone_on_with(
+    place: str, pushes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C: in a snapshot, or in a push that nets what was given."""
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    monkeypatch.setattr(incremental, "FEW", 0)
+    engine = Engine.from_text("event a(k: int).\nb(K) <- a(K).\nc(K) <- a(K).", revise=1_000)
+    engine.push([Event("a", (at,), 10 * at, 10 * at) for at in range(9)])
+    engine.push([Event("a", (3,), 5, 5)])
+    calls, real = [], getattr(incremental, place)
+
+    def stops(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if not pushes:
+            engine.push([Event("a", (4,), 6, 6)])
+        patch.setattr(incremental, place, stops)
+        engine.push([Event("a", (4,), 6, 6)]) if pushes else engine.snapshot()
+    assert incremental_of(engine).begun and len(calls) == 2, "the one event is as it is to be, the other is not"
+    for use in (engine.snapshot, engine.close, lambda: engine.push([Event("a", (5,), 7, 7)])):
+        with pytest.raises(CepError, match="stopped in the middle of a step"):
+            use()
 
 
 def test_one_that_knows_many_tuples_for_a_row_is_not_begun_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ KEY, SIGN, ROW = range(3)
 COMES, GOES, GONE = 1, -1, -2
 R_END, R_START, R_ORDER, R_REST = range(4)
 """Of rows that are occurrences the words that those of all of them begin with; these three put them in order."""
+LEAST = 256
+"""So many rows come, at least, before what has left the window is looked for in all keys."""
 
 
 @inside
@@ -211,6 +213,8 @@ class KeyedRows:
         self.used = 0
         self.floor = np.iinfo(np.int64).min
         """What ends at or before it may go."""
+        self.come = self.stayed = 0
+        """How many changes have come since all keys were looked through, and how many rows stayed then."""
 
     def know(self, keys: int) -> None:
         """There are so many keys."""
@@ -226,6 +230,9 @@ class KeyedRows:
 
     def room_for(self, changes: Ints) -> Ints:
         """Make room for changes; gives room for the rows of any of their keys with them."""
+        if self.come > max(LEAST, self.stayed):
+            self._tidy()
+        self.come += len(changes)
         first = np.flatnonzero(np.diff(changes[:, KEY], prepend=-1))
         keys = np.ascontiguousarray(changes[first, KEY])
         more = np.diff(first, append=len(changes))
@@ -243,10 +250,19 @@ class KeyedRows:
         """Of these keys what ends at or before the floor goes."""
         _forgotten(self.rows, self.spans, keys, self.floor, self.before, self.kept)
 
+    def _tidy(self) -> None:
+        """Of all keys what ends at or before the floor goes, with the room that it had: keys may be silent by now."""
+        self.forget(np.flatnonzero(self.spans[:, COUNT]))
+        counts = self.spans[:, COUNT]
+        self.spans[:, ROOM] = np.minimum(self.spans[:, ROOM], np.where(counts > 0, _rooms(counts), 0))
+        self.come, self.stayed = 0, int(counts.sum())
+        if len(self.rows) > 3 * int(self.spans[:, ROOM].sum()):
+            self._pack()
+
     def _widen(self, keys: Ints, needed: Ints) -> None:
         if not len(keys):
             return
-        rooms = needed + roomy(0, 1) * (needed + 4)
+        rooms = _rooms(needed)
         more = int(rooms.sum())
         if self.used + more > len(self.rows) and 4 * (int(self.spans[:, ROOM].sum()) + more) <= 3 * len(self.rows):
             self.used = _closed_up(self.rows, self.spans, np.argsort(self.spans[:, AT], kind="stable"))
@@ -254,6 +270,10 @@ class KeyedRows:
             self.used = _moved(self.rows, self.spans, keys, rooms, self.used)
             return
         self.spans[keys, ROOM] = rooms
+        self._pack()
+
+    def _pack(self) -> None:
+        """The rows of all keys in another array, as large as their rooms need."""
         whole = int(self.spans[:, ROOM].sum())
         made = np.empty((roomy(whole, 2 * whole), self.rows.shape[1]), np.int64)
         self.used = _packed(self.rows, self.spans, made)
@@ -278,6 +298,11 @@ class KeyedRows:
     @property
     def nbytes(self) -> int:
         return int(self.rows.nbytes + self.spans.nbytes + self.before.nbytes)
+
+
+def _rooms(counts: Ints) -> Ints:
+    """For how many rows keys get room that have so many."""
+    return counts + roomy(0, 1) * (counts + 4)
 
 
 def changes_of(parts: list[tuple[Ints, Ints, int]]) -> Ints:

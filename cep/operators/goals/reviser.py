@@ -58,9 +58,9 @@ class Reviser(Protocol):
         """Nothing at or before a time changes any more."""
         ...
 
-    def state_at(self, time: int) -> Arrays | None:
-        """The state of the goal when time had come there, as `needed_arrays` gives it; None: whatever it was, nothing
-        of it is needed."""
+    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
+        """The states of the goal when time had come to each of these, as `needed_arrays` gives them; none at all:
+        whatever they were, nothing of them is needed."""
         ...
 
     @property
@@ -92,8 +92,9 @@ class LinearReviser:
     def forget(self, until: int) -> None:
         """Nothing is kept."""
 
-    def state_at(self, time: int) -> None:
-        """There is none."""
+    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
+        """There are none."""
+        return ()
 
 
 class SetReviser:
@@ -147,8 +148,9 @@ class SetReviser:
         """See `Reviser`."""
         self.rows.floor = until
 
-    def state_at(self, time: int) -> None:
-        """There is none."""
+    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
+        """There are none."""
+        return ()
 
     @property
     def keys(self) -> int:

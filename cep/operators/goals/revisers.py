@@ -98,7 +98,7 @@ class WidenedReviser:
 
     def __init__(self, goal: WithConvertedKeys, inner: Reviser) -> None:
         self.goal, self.inner = goal, inner
-        self.begin, self.forget, self.state_at = inner.begin, inner.forget, inner.state_at
+        self.begin, self.forget, self.states_at = inner.begin, inner.forget, inner.states_at
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.core.relation import END, Table, concat, contiguous, empty, rows
-from cep.core.time import Frontier
+from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Arrays
 from cep.operators.goals.reviser import Changed, Reviser, apart, concatenated, no_change
 from cep.operators.goals.revisers import GoalInPlan, allow_twice, revisers_of
 from cep.plan.order import PlanUnit
@@ -33,6 +32,8 @@ KNOWN = 1024
 """So many keys may be known that nothing is of any more, and twice as many as there are rows."""
 TABLES = 64
 """So many tables that come in order wait to be looked at."""
+FEW = 1024
+"""Rows: so many changes of what was given wait, at least, before they are netted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,10 @@ class Incremental:
         """When something came late last."""
         self.pending: list[tuple[str, RowChanges]] = []
         """Changes of what was given that stretches do not know yet."""
-        self.right = True
-        """Whether the states of stretches are right."""
+        self.waiting = self.netted = 0
+        """How many rows these have, and had when they were netted last."""
+        self.since = END_OF_TIME
+        """The states of stretches that begin before it are right."""
         self.keys = 0
         """How many keys it had when it was begun."""
 
@@ -101,12 +104,14 @@ class Incremental:
         scratch.step(tables, frontier)
         self._take(scratch.watched)
         self.machine.watched = self._watched()
-        self.pending, self.right, self.used = [], True, frontier.watermark
+        self._forget_changes()
+        self.used = frontier.watermark
         self.keys = max(part.reviser.keys for part in self.parts)
 
     def leave(self) -> None:
         """Let all of it go; stretches have to be right, or to be given others."""
-        self.parts, self.pending, self.spent, self.right = [], [], 0, True
+        self.parts, self.spent = [], 0
+        self._forget_changes()
         self.machine.watched = {}
 
     def revise(self, changes: Mapping[str, RowChanges], frontier: Frontier) -> Revised:
@@ -134,8 +139,11 @@ class Incremental:
                 extend(found.old, {single.unit: [made.going]})
                 extend(found.new, {single.unit: [made.coming]})
                 self.pending.append((single.unit, RowChanges(made.going, made.coming)))
+                self.waiting += rows(made.going) + rows(made.coming)
         self.machine.touched()
-        self.right, self.used = False, frontier.watermark
+        self.used = frontier.watermark
+        ends = (table[END] for each in changes.values() for table in (each.going, each.coming) if rows(table))
+        self.since = min([self.since, *(int(table.min()) for table in ends)])
         return found
 
     def went_on(self, stretches: Sequence[Stretch], watermark: int, length: int) -> bool:
@@ -146,7 +154,7 @@ class Incremental:
             part.reviser.forget(since)
         if any(len(tables) > TABLES for tables in self.machine.watched.values()):
             self._take(self.machine.watched)
-        if len(self.pending) > TABLES:
+        if self.waiting > max(FEW, 2 * self.netted):
             self._net_given(stretches)
         held = sum(window.size for each in stretches for window in each.inputs.values())
         keys = max(part.reviser.keys for part in self.parts)
@@ -154,21 +162,25 @@ class Incremental:
 
     def settle(self, stretches: Sequence[Stretch]) -> None:
         """Put right what stretches hold."""
-        if self.right:
+        if self.since == END_OF_TIME:
             return
         self._take(self.machine.watched)
         self._put_given(stretches)
-        for stretch in stretches:
-            for part in self.parts:
-                state: Arrays | None = part.reviser.state_at(stretch.since)
-                if state is not None:
-                    stretch.state.base[part.place] = state
-        self.right = True
+        wrong = [stretch for stretch in stretches if stretch.since >= self.since]
+        for part in self.parts if wrong else ():
+            states = part.reviser.states_at([stretch.since for stretch in wrong])
+            for stretch, state in zip(wrong, states):
+                stretch.state.base[part.place] = state
+        self.since = END_OF_TIME
 
     @property
     def nbytes(self) -> int:
         waiting = sum(table.nbytes for tables in self.machine.watched.values() for table in tables)
         return waiting + sum(part.reviser.nbytes for part in self.parts)
+
+    def _forget_changes(self) -> None:
+        """Stretches know all of them."""
+        self.pending, self.waiting, self.netted, self.since = [], 0, 0, END_OF_TIME
 
     def _watched(self) -> dict[PlanUnit, list[Table]]:
         return {unit: [] for part in self.parts if part.reviser.remembers for unit in part.single.reads}
@@ -192,12 +204,13 @@ class Incremental:
         for event, change in self.pending:
             by_event.setdefault(event, []).append(change)
         since, count = stretches[0].since, 0
-        self.pending = []
+        found: list[tuple[str, RowChanges]] = []
         for event, changes in by_event.items():
             going, coming = concat([each.going for each in changes]), concat([each.coming for each in changes])
             net = apart(contiguous(going[:, going[END] > since]), contiguous(coming[:, coming[END] > since]))
-            self.pending.append((event, RowChanges(net.going, net.coming)))
+            found.append((event, RowChanges(net.going, net.coming)))
             count += rows(net.going) + rows(net.coming)
+        self.pending, self.waiting, self.netted = found, count, count
         if count > sum(window.size for each in stretches for window in each.given.values()):
             self._put_given(stretches)
 
@@ -210,7 +223,7 @@ class Incremental:
                 for number in np.unique(numbers[numbers >= 0]).tolist():
                     held = window_of(stretches[number].given, event, len(self.plan.schemas[event].attributes))
                     held.change(table[:, numbers == number], come)
-        self.pending = []
+        self.pending, self.waiting, self.netted = [], 0, 0
 
 
 def _goals(machine: Machine) -> list[GoalInPlan] | None:

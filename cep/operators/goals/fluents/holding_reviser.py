@@ -156,9 +156,12 @@ class HoldingReviser:
         """See `Reviser`."""
         self.left.floor = self.edges.floor = until
 
-    def state_at(self, time: int) -> Arrays:
+    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`."""
         found, keys = self.edges.every()
+        return [self._state_at(time, found, keys) for time in times]
+
+    def _state_at(self, time: int, found: Ints, keys: Ints) -> Arrays:
         there = found[:, E_END] <= time
         found, keys = found[there], keys[there]
         holds = np.full(self.tuples.count, -1)

@@ -292,11 +292,13 @@ class InertiaReviser:
         """See `Reviser`."""
         self.rows.floor = until
 
-    def state_at(self, time: int) -> Arrays:
+    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`."""
-        count = self.known.count
         found, keys = self.rows.every()
-        cells = self.rows.before[:count].copy()
+        return [self._state_at(time, found, keys) for time in times]
+
+    def _state_at(self, time: int, found: Ints, keys: Ints) -> Arrays:
+        cells = self.rows.before[: self.known.count].copy()
         there = found[:, R_END] <= time
         cells[keys[there]] = found[there][:, T_AFTER:]  # of several of a key the last
         cells = _passed(cells, time, self.spec.deadlines, self.nothing)

@@ -72,8 +72,9 @@ class InstantJoinReviser:
         for side in self.sides:
             side.floor = until
 
-    def state_at(self, time: int) -> None:
+    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`."""
+        return ()
 
     @property
     def keys(self) -> int:
