@@ -10,7 +10,7 @@ from cep.core.storage.urls import is_url, local_path, url
 from cep.core.suggest import did_you_mean
 
 KINDS = ("delta", "iceberg")
-OPTIONS = {"delta": ("append", "compact"), "iceberg": ("append",)}
+OPTIONS = ("append", "compact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ def table_name(text: str) -> TableName:
     options: dict[str, str] = {}
     for part in filter(None, given.split("&")):
         name, equals, value = part.partition("=")
-        if name not in OPTIONS[kind]:
-            hint = did_you_mean(name, OPTIONS[kind]) or f"options are {', '.join(OPTIONS[kind])}"
+        if name not in OPTIONS:
+            hint = did_you_mean(name, OPTIONS) or f"options are {', '.join(OPTIONS)}"
             raise found.refused(f"`{name}` is no option", hint)
         if not equals or not value:
             raise found.refused(f"`{name}` has no value", f"`?{name}=...`")

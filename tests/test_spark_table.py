@@ -1,10 +1,15 @@
-"""On Spark inputs in S3, and a Delta table there that has what each micro-batch derives, once."""
+"""On Spark a table has what each micro-batch derives, once: of Delta in S3, with inputs there; and of Iceberg, by runs
+that are killed."""
 
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +20,10 @@ import pytest
 from tests import spark_runs
 from tests.cli_runs import jsonl
 from tests.object_store import Bucket, reached
+from tests.waiting import pause, until
 
 ROOT = str(Path(__file__).parent.parent)
+KILLS = int(os.environ.get("SEMCEP_KILLS", "2"))
 PROGRAM = """\
 event reading(sensor: int, value: int).
 event rise(sensor: int, from: int, to: int).
@@ -50,12 +57,9 @@ def test_days_in_s3_go_to_a_table_there_each_once(tmp_path: Path, monkeypatch: p
     (tmp_path / "rules.cep").write_text(PROGRAM)
     spark = ["--on", "spark", "--master", "local[1]", "--checkpoint", "state", "--output", "delta:s3://bucket/found"]
     with reached(monkeypatch) as bucket:
-        for day in range(3):
-            records = [
-                {"type": "reading", "time": day * 50 + n // 4, "sensor": n % 4, "value": n * n % 20} for n in range(200)
-            ]
-            bucket.put(f"in/{day}.jsonl", jsonl(records))
-            if day == 1:
+        for number in range(3):
+            bucket.put(f"in/{number}.jsonl", day(number))
+            if number == 1:
                 run(bucket, tmp_path, *spark, "--lateness", "1s", "--once", "--files", "1")
                 first = len(rows("s3://bucket/found"))
         run(bucket, tmp_path, *spark, "--lateness", "1s")
@@ -63,3 +67,73 @@ def test_days_in_s3_go_to_a_table_there_each_once(tmp_path: Path, monkeypatch: p
         assert rows("s3://bucket/found") == rows("s3://bucket/expected")
         assert 0 < first < len(rows("s3://bucket/found"))
         assert not list((tmp_path / "state" / "outgoing").glob("**/part-*"))
+
+
+def day(number: int) -> str:
+    """Records that no other day has."""
+    return jsonl(
+        [{"type": "reading", "time": number * 50 + n // 4, "sensor": n % 4, "value": n * n % 20} for n in range(200)]
+    )
+
+
+def lake(folder: Path, name: str) -> Any:
+    """An Iceberg table of the catalog there; None: there is none yet."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return SqlCatalog("here", uri=f"sqlite:///{folder}/catalog.db").load_table(name)
+    except NoSuchTableError:
+        return None
+
+
+def killed(command: list[str], folder: Path, env: Mapping[str, str], rng: random.Random) -> None:
+    """Run, and kill at any moment after the next commit, or the one after it."""
+
+    def commits() -> int:
+        there = lake(folder, "plant.found")
+        return 0 if there is None else len(there.snapshots())
+
+    before = commits()
+    run = subprocess.Popen(
+        command, cwd=folder, env=env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: commits() > before or run.poll() is not None, "a micro-batch is in the table", 600)
+        pause(rng.random())
+        assert run.poll() in (None, 0)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+
+
+def test_killed_runs_add_to_an_iceberg_table_what_one_process_derives(tmp_path: Path) -> None:
+    rng = random.Random(KILLS)
+    (tmp_path / "rules.cep").write_text(PROGRAM)
+    (tmp_path / "in").mkdir()
+    for number in range(KILLS + 3):
+        (tmp_path / "in" / f"{number}.jsonl").write_text(day(number))
+    command = [sys.executable, "-m", "cep", "run", "rules.cep", "--input", "in"]
+    spark = ["--on", "spark", "--master", "local[2]", "--checkpoint", "state", "--lateness", "1s", "--files", "1"]
+    spark += ["--output", "iceberg:here/plant.found?compact=2"]
+    catalog = {
+        "PYICEBERG_CATALOG__HERE__URI": f"sqlite:///{tmp_path}/catalog.db",
+        "PYICEBERG_CATALOG__HERE__WAREHOUSE": f"file://{tmp_path}/warehouse",
+    }
+    env = {**os.environ, **catalog, "PYTHONPATH": ROOT}
+    for _ in range(KILLS):
+        killed([*command, *spark], tmp_path, env, rng)
+    for more in (spark, ["--output", "iceberg:here/plant.expected"]):
+        done = subprocess.run([*command, *more], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    found, expected = lake(tmp_path, "plant.found"), lake(tmp_path, "plant.expected")
+
+    def sorted_rows(table: Any) -> list[dict[str, Any]]:
+        rows = pl.from_arrow(table.scan().to_arrow())
+        assert isinstance(rows, pl.DataFrame)
+        return rows.select(sorted(rows.columns)).sort(sorted(rows.columns)).to_dicts()
+
+    assert sorted_rows(found) == sorted_rows(expected) and len(sorted_rows(found)) > 100
+    assert len(found.snapshots()) > KILLS and len(list(found.scan().plan_files())) == 1
+    assert not list((tmp_path / "state" / "outgoing").glob("**/part-*"))

@@ -1,7 +1,8 @@
-"""What Spark has committed goes to a Delta table, each micro-batch once; and the folder of a job by its readers."""
+"""What Spark has committed goes to a table, each micro-batch once; and the folder of a job by its readers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow.dataset as ds
 import pytest
+from pyiceberg.utils.config import Config
 
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -20,7 +22,8 @@ from cep.spark.sink import table_relay
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
 from cep.spark.sink.table_relay import TableRelay, check_table
 from connectors.table_names import TableName, table_name
-from connectors.tables import delta
+from connectors.tables import iceberg as iceberg_table
+from connectors.tables.kinds import KINDS
 
 SCHEMAS = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.\ncold(N) <- reading(N) WHERE N < 0.").outputs
 
@@ -33,20 +36,51 @@ def commit(folder: Path, batch: int, events: tuple[str, ...] = ("hot", "cold"), 
     writer.commit([writer.write([(event, row) for event in events], n, batch) for n in range(task)], batch)
 
 
-def numbers(table: Path) -> list[str]:
-    found = pl.from_arrow(deltalake.DeltaTable(table).to_pyarrow_table())
+def named(kind: str, folder: Path, options: str = "") -> TableName:
+    return table_name((f"delta:{folder}/table" if kind == "delta" else "iceberg:here/plant.hot") + options)
+
+
+def iceberg() -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("here").load_table("plant.hot")
+
+
+def rows(name: TableName) -> pl.DataFrame:
+    there = deltalake.DeltaTable(name.place).to_pyarrow_table() if name.kind == "delta" else iceberg().scan().to_arrow()
+    found = pl.from_arrow(there)
     assert isinstance(found, pl.DataFrame)
-    return sorted(found.sort("n")["n"].to_list(), key=int)
+    return found
+
+
+def numbers(name: TableName) -> list[str]:
+    return sorted(rows(name)["n"].to_list(), key=int)
+
+
+def count_files(name: TableName) -> int:
+    if name.kind == "delta":
+        return len(deltalake.DeltaTable(name.place).file_uris())
+    return len(list(iceberg().scan().plan_files()))
+
+
+@pytest.fixture(autouse=True)
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__HERE__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # which is read once
 
 
 class Killed(BaseException):
     """The process is killed here."""
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 @pytest.mark.parametrize("where", ["write", "after", "note", "unlink"])
-def test_a_commit_is_done_once_whatever_is_killed(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, name = tmp_path / "state" / OUTGOING, TableName("delta", str(tmp_path / "table"))
-    write, put, killed = delta.write, table_relay.put, []
+def test_a_commit_is_done_once_whatever_is_killed(
+    tmp_path: Path, kind: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, name = tmp_path / "state" / OUTGOING, named(kind, tmp_path)
+    write, put, killed = KINDS[kind].write, table_relay.put, []
 
     def dies(stage: str, does: Callable[..., Any], before: bool) -> Callable[..., Any]:
         def act(*given: Any, **named: Any) -> Any:
@@ -69,9 +103,9 @@ def test_a_commit_is_done_once_whatever_is_killed(tmp_path: Path, where: str, mo
         killed.clear()
         with monkeypatch.context() as patched:
             if where == "write":
-                patched.setattr(table_relay.delta, "write", dies(where, write, True))
+                patched.setattr(KINDS[kind], "write", dies(where, write, True))
             elif where == "after":
-                patched.setattr(table_relay.delta, "write", dies(where, write, False))
+                patched.setattr(KINDS[kind], "write", dies(where, write, False))
             elif where == "note":
                 patched.setattr(table_relay, "put", dies(where, put, False))
             else:
@@ -81,12 +115,13 @@ def test_a_commit_is_done_once_whatever_is_killed(tmp_path: Path, where: str, mo
         relay = TableRelay(folder, name)
         relay.move()
         relay.move()
-        assert relay.waiting() == [] and numbers(tmp_path / "table") == expected
+        assert relay.waiting() == [] and numbers(name) == expected
 
 
-def test_files_of_other_rules_are_added_by_themselves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_files_of_other_rules_are_added_by_themselves(tmp_path: Path, kind: str) -> None:
     """Columns are by name, also where what was derived before `--migrate` waits with what came after."""
-    folder, name = tmp_path / "state" / OUTGOING, TableName("delta", str(tmp_path / "table"))
+    folder, name = tmp_path / "state" / OUTGOING, named(kind, tmp_path)
     folder.mkdir(parents=True)
     commit(folder, 0, ("hot",))
     other = Engine.from_text("hot(M, N) <- reading(N, M) WHERE N >= 0.").outputs
@@ -95,13 +130,13 @@ def test_files_of_other_rules_are_added_by_themselves(tmp_path: Path) -> None:
     writer.commit([writer.write([("hot", pl.DataFrame({"start": [1], "end": [1]} | values))], 0, 1)], 1)
     relay = TableRelay(folder, name)
     relay.move()
-    found = pl.from_arrow(deltalake.DeltaTable(tmp_path / "table").to_pyarrow_table())
-    assert isinstance(found, pl.DataFrame) and relay.waiting() == []
-    assert sorted(found.select("n", "m").rows(), key=repr) == [("0", None), ("0", None), ("1", "7")]
+    assert relay.waiting() == []
+    assert sorted(rows(name).select("n", "m").rows(), key=repr) == [("0", None), ("0", None), ("1", "7")]
 
 
-def test_two_jobs_add_to_one_table_and_small_files_are_put_together(tmp_path: Path) -> None:
-    name = table_name(f"delta:{tmp_path}/table?compact=4")
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_two_jobs_add_to_one_table_and_small_files_are_put_together(tmp_path: Path, kind: str) -> None:
+    name = named(kind, tmp_path, "?compact=4")
     for job in ("one", "two"):
         for batch in range(3):
             folder = tmp_path / job / OUTGOING
@@ -110,15 +145,80 @@ def test_two_jobs_add_to_one_table_and_small_files_are_put_together(tmp_path: Pa
             relay = TableRelay(folder, name)
             relay.move()
         relay.close()
-    assert numbers(tmp_path / "table") == ["0"] * 4 + ["1"] * 4 + ["2"] * 4
-    assert len(deltalake.DeltaTable(tmp_path / "table").file_uris()) < 4
+    assert numbers(name) == ["0"] * 4 + ["1"] * 4 + ["2"] * 4
+    assert count_files(name) < 4
 
 
 def test_what_spark_does_not_write_is_refused() -> None:
-    with pytest.raises(CepError, match="on Spark it is not written"):
-        check_table(table_name("iceberg:here/a.b"))
-    with pytest.raises(CepError, match="those of each micro-batch once"):
-        check_table(table_name("delta:x?append=a"))
+    check_table(table_name("iceberg:here/a.b"))
+    with pytest.raises(CepError, match="PYICEBERG_CATALOG__NOWHERE__URI"):
+        check_table(table_name("iceberg:nowhere/a.b"))
+    for name in ("delta:x?append=a", "iceberg:here/a.b?append=a"):
+        with pytest.raises(CepError, match="those of each micro-batch once"):
+            check_table(table_name(name))
+
+
+def test_the_snapshots_of_a_table_say_what_they_add(tmp_path: Path) -> None:
+    folder, name = tmp_path / "state" / OUTGOING, named("iceberg", tmp_path)
+    folder.mkdir(parents=True)
+    for batch in range(3):
+        commit(folder, batch)
+        TableRelay(folder, name).move()
+    job = json.loads((folder.parent / "table.json").read_text())["name"]
+    told = [one.summary[f"semcep.added.{job}"] for one in iceberg().snapshots()]
+    assert told == ["1", "2", "3"] and iceberg().properties[f"semcep.added.{job}"] == "3"
+
+
+def test_a_commit_is_tried_again_where_others_add_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, mine, other = named("iceberg", tmp_path), tmp_path / "mine" / OUTGOING, tmp_path / "other" / OUTGOING
+    for folder in (mine, other):
+        folder.mkdir(parents=True)
+        commit(folder, 0)
+    whole, left = iceberg_table._commit, [1, 2]
+
+    def meanwhile(*given: Any) -> None:
+        if left:
+            batch = left.pop(0)
+            with monkeypatch.context() as patched:
+                patched.setattr(iceberg_table, "_commit", whole)
+                commit(other, batch)
+                TableRelay(other, name).move()
+        whole(*given)
+
+    TableRelay(other, name).move()
+    monkeypatch.setattr(iceberg_table, "_commit", meanwhile)
+    TableRelay(mine, name).move()
+    assert numbers(name) == ["0"] * 8 + ["1"] * 4 + ["2"] * 4 and not left
+    assert [one.summary["added-records"] for one in iceberg().snapshots()] == ["4"] * 4
+
+
+def test_a_commit_of_which_the_answer_is_lost_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed run may have on its way is found as well, and nothing is added twice."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    folder, name, whole = tmp_path / "state" / OUTGOING, named("iceberg", tmp_path), iceberg_table._commit
+    folder.mkdir(parents=True)
+
+    def lost(*given: Any) -> None:
+        whole(*given)
+        raise CommitFailedException("the answer is lost")
+
+    def twice(there: TableName, table: Any, rows: Any, number: int, mine: str) -> None:
+        batches = rows.read_all()
+        for made in ("of a killed run", mine):
+            whole(there, table if made == mine else iceberg(), batches.to_reader(), number, made)
+
+    for batch, does in enumerate((whole, lost, twice, whole)):
+        commit(folder, batch)
+        monkeypatch.setattr(iceberg_table, "_commit", does)
+        if does is twice:
+            with pytest.raises(CepError, match="nothing is added twice"):
+                TableRelay(folder, name).move()
+        else:
+            TableRelay(folder, name).move()
+    assert numbers(name) == [str(n) for n in range(4) for _ in range(4)]
 
 
 @pytest.mark.parametrize(("events", "pattern"), [(("hot",), "*.parquet"), (("hot", "cold"), "type=*/*.parquet")])

@@ -7,7 +7,7 @@ files, so it is known after any crash whether they were added.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,11 @@ def table(name: TableName) -> DeltaTable | None:
         return DeltaTable(name.place, storage_options=options)
 
 
-def check(name: TableName, schema: pa.Schema) -> None:
-    """CepError: rows of this schema cannot be written there: the place is something else, or has columns of other
-    types."""
+def check(name: TableName, schema: pa.Schema | None = None) -> None:
+    """CepError: rows, of this schema where it is known, cannot be written there: the place is something else, or has
+    columns of other types."""
     there = table_at(name)
-    if there is not None and name.append is not None:
+    if there is not None and name.append is not None and schema is not None:
         _fitting(name, there, schema)
 
 
@@ -72,8 +72,13 @@ def _kind(type: pa.DataType) -> str:
     return kind or str(type).removeprefix("large_").removesuffix("_view")
 
 
-def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
+def is_added(name: TableName, number: int = 1) -> bool:
     """Whether what is to be added under the name was added, of several in a row up to this number."""
+    return name.append is not None and added(name, table(name), number)
+
+
+def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
+    """The same of a table as it was read."""
     if there is None or name.append is None:
         return False
     with _explaining(name):
@@ -81,24 +86,24 @@ def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
     return known is not None and known >= number
 
 
-def write(name: TableName, rows: pa.RecordBatchReader, number: int = 1) -> None:
+def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
     """Replace the rows of a table, or add some under the name, in one commit. CepError: they cannot be,
     or another run has added some of that name."""
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     mine = [] if name.append is None else [Transaction(_application(name), number)]
-    there = table(name)
+    there, given = table(name), rows()
     if added(name, there, number):
         raise name.added_meanwhile()
     if there is not None and name.append is not None:
-        _fitting(name, there, rows.schema)
+        _fitting(name, there, given.schema)
     if there is None and not is_url(name.place):
         with _explaining(name):
             os.makedirs(name.place, exist_ok=True)
     with _explaining(name):
         write_deltalake(
             name.place if there is None else there,
-            rows,
+            given,
             mode="overwrite" if name.append is None else "append",
             schema_mode=None if there is None else "overwrite" if name.append is None else "merge",
             storage_options=_options(name.place) if there is None else None,

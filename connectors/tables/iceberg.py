@@ -1,21 +1,35 @@
 """Iceberg tables, through pyiceberg; its configuration says what a catalog is.
 
-What is added under a name leaves the name among the properties of the table, by the same commit: there it stays when
-snapshots expire.
+What is added under a name leaves its number among the properties of the table, by the same commit: there it stays when
+snapshots expire. The summary of the snapshot has it, too, for who reads the history of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 
 from connectors.table_names import TableName
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+
+TRIES = 10
+"""How often rows are tried to be added where others change the table at the same time."""
+
+_PAUSE, _LONGEST = 0.05, 2.0  # seconds between two tries
+_SMALL = 1 << 25  # bytes of a file that is put together with others
+_BEFORE = "added"  # what an earlier version wrote for the number 1
+_COMMIT = "semcep.commit"  # in the summary of a snapshot: a name that no other commit has
+_RETRIES = "commit.retry.num-retries"
+_NEW = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
+"""Properties of a table that is made: a stream commits often, and what each commit leaves would add up."""
 
 
 def table(name: TableName) -> Table | None:
@@ -26,30 +40,105 @@ def table(name: TableName) -> Table | None:
         return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
-def added(name: TableName, there: Table | None) -> bool:
-    """Whether what is to be added under the name was added."""
-    return there is not None and name.append is not None and _property(name) in there.properties
+def check(name: TableName, schema: pa.Schema | None = None) -> None:
+    """CepError: the table cannot be read, or there is no such catalog. Its columns are looked at when it is written."""
+    table(name)
 
 
-def write(name: TableName, rows: pa.RecordBatchReader) -> None:
-    """Replace the rows of a table, or add some under the name, in one commit. CepError: they cannot be, or the table
-    was changed by another at the same time."""
+def is_added(name: TableName, number: int = 1) -> bool:
+    """Whether what is to be added under the name was added, of several in a row up to this number."""
+    return name.append is not None and _added(name, table(name), number)
+
+
+def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
+    """Replace the rows of a table, or add some under the name, in one commit; `rows` is called for each try. CepError:
+    they cannot be; another run has added some of that name; or a table to be replaced was changed by another at the
+    same time."""
+    mine, pause = uuid4().hex, _PAUSE
     with _explaining(name):
+        from pyiceberg.exceptions import CommitFailedException
+
         catalog, identifier = _catalog(name)
-        if not catalog.table_exists(identifier):
-            catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
-            catalog.create_table(identifier, schema=rows.schema)
-        there = catalog.load_table(identifier)
-        if added(name, there):
-            raise name.added_meanwhile()
-        with there.update_schema() as update:
-            update.union_by_name(rows.schema)
-        with there.transaction() as changes:
-            if name.append is None:
-                changes.overwrite(rows.read_all())
-            else:
-                changes.append(rows.read_all())
-                changes.set_properties({_property(name): "added"})
+        for left in reversed(range(TRIES)):
+            given = rows()
+            there = _made(catalog, identifier, given.schema)
+            if any(_summary(each).get(_COMMIT) == mine for each in there.snapshots()):
+                return  # it was done, and the answer was lost
+            if _added(name, there, number):
+                raise name.added_meanwhile()
+            try:
+                _commit(name, there, given, number, mine)
+                return
+            except CommitFailedException:
+                if name.append is None or not left:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST)
+
+
+def compact(name: TableName) -> None:
+    """Put small files together, if there are as many as the name says, by a commit that changes no row: of a table
+    without partitions, unless others change it at the same time. CepError: it cannot be done."""
+    there = table(name)
+    if there is None or name.compact is None or not there.spec().is_unpartitioned():
+        return
+    with _explaining(name):
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, schema_to_pyarrow
+
+        small = [one for one in there.scan().plan_files() if not one.delete_files and _is_small(one.file)]
+        if len(small) < name.compact:
+            return
+        read = ArrowScan(there.metadata, there.io, there.schema(), AlwaysTrue()).to_record_batches(small)
+        rows = pa.RecordBatchReader.from_batches(schema_to_pyarrow(there.schema(), include_field_ids=False), read)
+        made = list(_dataframe_to_data_files(there.metadata, rows, there.io))
+        try:
+            with there.transaction() as changes, changes.update_snapshot().overwrite() as files:
+                for one in small:
+                    files.delete_data_file(one.file)
+                for new in made:
+                    files.append_data_file(new)
+        except (CommitFailedException, ValidationException):
+            for new in made:
+                with suppress(OSError):
+                    there.io.delete(new.file_path)
+
+
+def _made(catalog: Any, identifier: str, schema: pa.Schema) -> Table:
+    if not catalog.table_exists(identifier):
+        catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+        catalog.create_table_if_not_exists(identifier, schema=schema, properties=_NEW)
+    there: Table = catalog.load_table(identifier)
+    return there
+
+
+def _commit(name: TableName, there: Table, rows: pa.RecordBatchReader, number: int, mine: str) -> None:
+    with there.update_schema() as update:
+        update.union_by_name(rows.schema)
+    # In this copy alone: the library would try again without a look at who else has added rows of this name.
+    there.metadata.properties[_RETRIES] = "0"
+    given = rows if there.spec().is_unpartitioned() else rows.read_all()
+    with there.transaction() as changes:
+        if name.append is None:
+            changes.overwrite(given)
+        else:
+            added = {_property(name): str(number)}
+            changes.append(given, {**added, _COMMIT: mine})
+            changes.set_properties(added)
+
+
+def _added(name: TableName, there: Table | None, number: int) -> bool:
+    known = None if there is None or name.append is None else there.properties.get(_property(name))
+    return known is not None and (1 if known == _BEFORE else int(known)) >= number
+
+
+def _is_small(file: DataFile) -> bool:
+    return file.file_size_in_bytes < _SMALL
+
+
+def _summary(snapshot: Any) -> dict[str, str]:
+    return {} if snapshot.summary is None else dict(snapshot.summary.additional_properties)
 
 
 def _property(name: TableName) -> str:

@@ -17,7 +17,7 @@ from cep.core.schema import Schema
 from connectors.layout import ParquetLayout
 from connectors.lineage import BECAUSE, because
 from connectors.table_names import TableName, table_name
-from connectors.tables import delta, iceberg
+from connectors.tables.kinds import KINDS
 
 _ROWS = 1 << 17
 TYPE = "type"
@@ -26,11 +26,7 @@ TYPE = "type"
 def is_added(text: str) -> bool:
     """Whether what a run would add to a table was added by an earlier one. CepError: see `TableName`, and its kinds."""
     name = table_name(text)
-    if name.append is None:
-        return False
-    if name.kind == "delta":
-        return delta.added(name, delta.table(name))
-    return iceberg.added(name, iceberg.table(name))
+    return KINDS[name.kind].is_added(name)
 
 
 class TableWriter:
@@ -50,7 +46,7 @@ class TableWriter:
             self._schema = self._schema.insert(0, pa.field(TYPE, pa.string()))
         if inputs is not None:
             self._schema = self._schema.append(pa.field(BECAUSE, pa.string()))
-        delta.check(self.name, self._schema) if self.name.kind == "delta" else iceberg.table(self.name)
+        KINDS[self.name.kind].check(self.name, self._schema)
         self._file = tempfile.TemporaryFile(prefix="semcep-")  # noqa: SIM115
         self._rows = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         self._schemas = schemas
@@ -71,17 +67,16 @@ class TableWriter:
             self.discard()
             return
         self._rows.close()
-        self._file.seek(0)
         try:
-            read = pq.ParquetFile(self._file)
-            rows = pa.RecordBatchReader.from_batches(self._schema, read.iter_batches(_ROWS))
-            if self.name.kind == "delta":
-                delta.write(self.name, rows)
-                delta.compact(self.name)
-            else:
-                iceberg.write(self.name, rows)
+            KINDS[self.name.kind].write(self.name, self._gathered)
+            KINDS[self.name.kind].compact(self.name)
         finally:
             self._file.close()
+
+    def _gathered(self) -> pa.RecordBatchReader:
+        self._file.seek(0)
+        read = pq.ParquetFile(self._file)
+        return pa.RecordBatchReader.from_batches(self._schema, read.iter_batches(_ROWS))
 
     def discard(self) -> None:
         """Leave the table as it is."""

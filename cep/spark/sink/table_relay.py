@@ -1,7 +1,7 @@
-"""The relay to a Delta table: adds the rows of the sink's files to it, and removes the files that it has added.
+"""The relay to a table: adds the rows of the sink's files to it, and removes the files that it has added.
 
-Before a commit its number and its files are noted. The commit has the same number as an application transaction, so the
-next run sees whether it was done, and either removes these files or adds just them.
+Before a commit its number and its files are noted. The commit has the same number (in Delta an application transaction,
+in Iceberg a property), so the next run sees whether it was done, and either removes these files or adds just them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from cep.spark.disk import damaged_file, put, sync_names
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
 from connectors.table_names import TableName
-from connectors.tables import delta
+from connectors.tables.kinds import KINDS
 
 NOTE = "table.json"
 """In the checkpoint: under which name rows are added, the number of the last commit, and its files until they are
@@ -36,7 +37,7 @@ class TableRelay:
         self._folder, self._note = folder, folder.parent / NOTE
         self._log = CommitLog(folder)
         self._seen = -1
-        self._name = name
+        self._name, self._table = name, KINDS[name.kind]
 
     def waiting(self) -> list[Path]:
         """The files that count, and are not added yet."""
@@ -67,7 +68,7 @@ class TableRelay:
 
     def close(self) -> None:
         """Put small files together, if that is asked for."""
-        delta.compact(self._name)
+        self._table.compact(self._name)
 
     def _finished(self) -> dict[str, Any]:
         """The note, when its commit is done and its files are removed."""
@@ -80,11 +81,11 @@ class TableRelay:
         if known["files"]:
             name = replace(self._name, append=known["name"])
             files = [self._folder / each for each in known["files"]]
-            if not delta.added(name, delta.table(name), known["number"]):
+            if not self._table.is_added(name, known["number"]):
                 for path in files:
                     if not path.exists():
                         raise damaged_file(path, what="is missing")
-                delta.write(name, _rows(self._folder, files), known["number"])
+                self._table.write(name, partial(_rows, self._folder, files), known["number"])
             for path in files:
                 path.unlink(missing_ok=True)
             known = known | {"files": []}
@@ -97,12 +98,10 @@ class TableRelay:
 
 
 def check_table(name: TableName) -> None:
-    """CepError: the table cannot be read, or is of a kind that no run on Spark adds to."""
-    if name.kind != "delta":
-        raise name.refused("on Spark it is not written", "a Delta table: `delta:folder`")
+    """CepError: the table cannot be read, or rows are asked to be added once under a name of their own."""
     if name.append is not None:
         raise name.refused("on Spark rows are added, those of each micro-batch once", "without `append`")
-    delta.table_at(name)
+    KINDS[name.kind].check(name)
 
 
 def _rows(folder: Path, files: Sequence[Path]) -> pa.RecordBatchReader:

@@ -1,0 +1,30 @@
+"""What each kind of table with transactions does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from connectors.table_names import TableName
+from connectors.tables import delta, iceberg
+
+
+class TableKind(Protocol):
+    """The functions of its module."""
+
+    def check(self, name: TableName, schema: pa.Schema | None = None) -> None:
+        """CepError: rows, of this schema where it is known, cannot be written there."""
+
+    def is_added(self, name: TableName, number: int = 1) -> bool:
+        """Whether what is to be added under the name was added, of several in a row up to this number."""
+
+    def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
+        """Replace the rows of a table, or add some under the name, in one commit."""
+
+    def compact(self, name: TableName) -> None:
+        """Put small files together, if there are as many as the name says."""
+
+
+KINDS: Mapping[str, TableKind] = {"delta": delta, "iceberg": iceberg}
