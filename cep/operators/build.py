@@ -13,6 +13,7 @@ from cep.operators.goals import relational
 from cep.operators.goals.contract import Goal, KnowledgeOverTime
 from cep.operators.goals.heads import Head
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.pairs.rows_by_key import SharedRows
 from cep.operators.loop import Loop, loop_of
 from cep.plan import types as planned
 from cep.plan.order import Group
@@ -41,6 +42,7 @@ class GoalBuilder:
         self.relations = relations
         self.pool = pool
         self.lineage = lineage
+        self.shared_rows = SharedRows()
         self.heads: dict[str, list[int]] = {}
         for number, head in enumerate(plan.heads):
             self.heads.setdefault(head.event, []).append(number)

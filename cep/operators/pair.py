@@ -352,7 +352,9 @@ class Join(Node):
 
         spec, _, widenings = spec_of(self, builder)
         return with_converted_keys(
-            JoinGoal(spec, builder.lineage), widenings, [builder.types(part) for part in self.parts]
+            JoinGoal(spec, builder.lineage, builder.shared_rows),
+            widenings,
+            [builder.types(part) for part in self.parts],
         )
 
 

@@ -32,10 +32,10 @@ from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.pairs import pair_input, pairing
 from cep.operators.goals.pairs.bytecode import stack_cells
 from cep.operators.goals.pairs.found_pairs import assemble, consume
-from cep.operators.goals.pairs.interval_kernels import bounds_of
 from cep.operators.goals.pairs.join_spec import JoinSpec
 from cep.operators.goals.pairs.pair_input import SideRows
 from cep.operators.goals.pairs.recent import latest
+from cep.operators.goals.pairs.rows_by_key import SharedRows, are_few, near
 from cep.operators.goals.store import (
     FOREVER,
     GONE,
@@ -65,9 +65,11 @@ CHUNK = 4096
 class JoinGoal(StoredState, Untimed):
     """The goal of one join node."""
 
-    def __init__(self, spec: JoinSpec, lineage: Lineage | None = None) -> None:
+    def __init__(self, spec: JoinSpec, lineage: Lineage | None = None, shared: SharedRows | None = None) -> None:
+        """`shared`: of all goals of a machine, None: of this one."""
         self.spec = spec
         self.lineage = lineage
+        self.shared = shared or SharedRows()
         self.within = FOREVER if spec.within is None else spec.within
         self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
         relation = intervals.relation_named(spec.relation, spec.gap)
@@ -77,29 +79,9 @@ class JoinGoal(StoredState, Untimed):
         # How long after its end what waits can be needed.
         self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
         self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
-        least_gap, most_gap = relation.gap
-        self.numbers = np.zeros(pair_input.SPEC, np.int64)
-        policy = "unrestricted" if self.external else spec.policy
-        for place, value in (
-            (pair_input.S_POLICY, pair_input.POLICIES[policy]),
-            (pair_input.S_TIE, pair_input.TIES[spec.tie]),
-            (pair_input.S_WITHIN, self.within),
-            (pair_input.S_POINT, int(spec.point)),
-            (pair_input.S_STORE_RIGHT, int(self.keep_right)),
-            (pair_input.S_ABSENCE, self.spec.absence),
-            (pair_input.S_BY_LEFT, spec.by[0]),
-            (pair_input.S_BY_RIGHT, spec.by[1]),
-            (pair_input.S_BY_FLOAT, int(spec.by_float)),
-            (pair_input.S_WIDTH_LEFT, spec.left_width),
-            (pair_input.S_WIDTH_RIGHT, spec.right_width),
-            (pair_input.S_SUPERSEDES, int(self._supersedes())),
-            (pair_input.S_REACH_LEFT, self.reach_left),
-            (pair_input.S_REACH_RIGHT, self.reach_right),
-            (pair_input.S_LEAST_GAP, least_gap),
-            (pair_input.S_MOST_GAP, most_gap),
-            *enumerate(bounds_of(relation), pair_input.S_BOUNDS),
-        ):
-            self.numbers[place] = value
+        self.numbers = spec.numbers(
+            self.external, self.keep_right, self._supersedes(), self.reach_left, self.reach_right
+        )
         self.left_key = np.array(spec.left_key, np.int64)
         self.right_key = np.array(spec.right_key, np.int64)
         self.absent_key = np.array(spec.absent_key, np.int64)
@@ -130,7 +112,7 @@ class JoinGoal(StoredState, Untimed):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
-        left, right, *others = map(contiguous, inputs)
+        left, right, *others = self._sides(inputs)
         absent = others[0] if self.spec.absent else empty(0)
         width = len(self.spec.take_left) + len(self.spec.take_right)
         if not rows(left) and not rows(right) and not rows(absent):
@@ -154,6 +136,15 @@ class JoinGoal(StoredState, Untimed):
                 table, names = self._picked(table, names, np.flatnonzero(keep))
         self._link(table, names)
         return table
+
+    def _sides(self, inputs: Sequence[Table]) -> Sequence[Table]:
+        """The inputs as whole matrices; where few left sides wait, of the right one what may find a partner."""
+        simple = not (self.keep_right or self.spec.absent or self.feeds) and len(self.left_key) > 0
+        if not simple or not are_few(self.count + rows(inputs[0]), inputs[1]):
+            return [contiguous(each) for each in inputs]
+        left, reach = contiguous(inputs[0]), min(self.within, self.reach_left)
+        slots, waiting = self.keys.slots(left, self.left_key), (self.hot, self.cold, self.count)
+        return left, near(self.shared, inputs[1], self.right_key, self.keys, waiting, left, slots, reach)
 
     def _link(self, table: Table, names: Ints) -> None:
         if self.lineage is not None:

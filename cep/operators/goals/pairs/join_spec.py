@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core import intervals
 from cep.core.relation import Table, rows
 from cep.operators.goals.coded_columns import codes_of, others
 from cep.operators.goals.heads import columns_of
 from cep.operators.goals.pairs import pair_input
 from cep.operators.goals.pairs.bytecode import LEFT, RIGHT, Code, compile_stack
+from cep.operators.goals.pairs.interval_kernels import bounds_of
+from cep.operators.goals.store import FOREVER
 from cep.plan.types import TIMES, ColumnType
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.evaluate import Evaluation
 from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables
+
+Ints = NDArray[np.int64]
 
 if TYPE_CHECKING:
     from cep.operators import pair
@@ -72,6 +77,34 @@ class JoinSpec:
         if all(side == 0 or c in left_of for side, c in self.absent_from):
             return pair_input.ABSENT_LEFT
         return pair_input.ABSENT_BOTH
+
+    def numbers(self, external: bool, keep_right: bool, supersedes: bool, reach_left: int, reach_right: int) -> Ints:
+        """What the kernels are given of it (`pair_input`). `external`: the choice is made elsewhere; `reach_left`,
+        `reach_right`: how long after its end what waits can be needed."""
+        relation = intervals.relation_named(self.relation, self.gap)
+        least_gap, most_gap = relation.gap
+        numbers = np.zeros(pair_input.SPEC, np.int64)
+        for place, value in (
+            (pair_input.S_POLICY, pair_input.POLICIES["unrestricted" if external else self.policy]),
+            (pair_input.S_TIE, pair_input.TIES[self.tie]),
+            (pair_input.S_WITHIN, FOREVER if self.within is None else self.within),
+            (pair_input.S_POINT, int(self.point)),
+            (pair_input.S_STORE_RIGHT, int(keep_right)),
+            (pair_input.S_ABSENCE, self.absence),
+            (pair_input.S_BY_LEFT, self.by[0]),
+            (pair_input.S_BY_RIGHT, self.by[1]),
+            (pair_input.S_BY_FLOAT, int(self.by_float)),
+            (pair_input.S_WIDTH_LEFT, self.left_width),
+            (pair_input.S_WIDTH_RIGHT, self.right_width),
+            (pair_input.S_SUPERSEDES, int(supersedes)),
+            (pair_input.S_REACH_LEFT, reach_left),
+            (pair_input.S_REACH_RIGHT, reach_right),
+            (pair_input.S_LEAST_GAP, least_gap),
+            (pair_input.S_MOST_GAP, most_gap),
+            *enumerate(bounds_of(relation), pair_input.S_BOUNDS),
+        ):
+            numbers[place] = value
+        return numbers
 
 
 def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int]]:
