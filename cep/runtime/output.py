@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 
 from cep.core.errors import Span
 from cep.core.fluents import CHANGES, HOLDS
 from cep.core.identity import ID, TableIdentities, identities
-from cep.core.relation import Table, rows
+from cep.core.relation import Table, concat, rows
 from cep.core.schema import CHANGE, Schema
 from cep.core.values import Pool
 from cep.plan.plan import Plan
@@ -84,6 +85,8 @@ class EngineOutput:
         meanings nothing is ever withdrawn, and what is added is given as it is. `lineage`: the columns that say where
         it comes from; what is withdrawn and added with the same ones stays as it was. `holding`: what fluents hold
         now and nothing has ended."""
+        if lineage is None and meanings is not None and not (self.plan.changes or self.plan.begins):
+            return self._row_by_row(changes, meanings)
         both: list[Frames] = []
         for sign, part in ((-1, "going"), (1, "coming")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
@@ -107,6 +110,20 @@ class EngineOutput:
             return {name: both[1][name] for name in sorted(both[1])}
         names = sorted({name for out in both for name in out})
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
+
+    def _row_by_row(self, changes: Mapping[str, RowChanges], meanings: Mapping[str, str]) -> Frames:
+        """The same where each row is one of what is given: what is withdrawn and what is added are one table."""
+        shown = {name: changes[name] for name in sorted(changes) if name not in self._hidden}
+        tables = {name: concat([each.going, each.coming]) for name, each in shown.items()}
+        out = self.frames({name: [table] for name, table in tables.items()})
+        for name, frame in out.items():
+            going, coming = rows(shown[name].going), rows(shown[name].coming)
+            if going and coming:
+                signs = [pl.Series(CHANGE, np.repeat(np.array([-1, 1], np.int8), [going, coming]))]
+            else:
+                signs = _signs(-1 if going else 1, going + coming)
+            out[name] = frame.hstack(self._named(name, frame, tables, meanings) + signs)
+        return out
 
     def _add_unended(
         self,

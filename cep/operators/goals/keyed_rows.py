@@ -240,7 +240,7 @@ class KeyedRows:
         short = needed > self.spans[keys, ROOM]
         if short.any():
             self.forget(keys[short])
-            short = 4 * (self.spans[keys, COUNT] + more) > 3 * self.spans[keys, ROOM]
+            short = 8 * (self.spans[keys, COUNT] + more) > 7 * self.spans[keys, ROOM]
             short &= needed > self.spans[keys, ROOM]
             needed = self.spans[keys, COUNT] + more
             self._widen(keys[short], needed[short])

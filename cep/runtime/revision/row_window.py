@@ -99,18 +99,19 @@ class RowWindow:
         the end; in no order."""
         parts = [empty(self.arguments)]
         if rows(table):
+            apart = _telling(words)
             for number in self._within(int(table[END, 0]), int(table[END, -1])):
-                places = self._same(number, table, words)
+                places = self._same(number, table, apart)
                 if len(places):
                     parts.append(self.runs[number][:, places])
-        return np.concatenate(parts, axis=1)
+        return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def drop(self, table: Table) -> None:
         """Take out these rows. Tables that have none of them are not touched."""
         if not rows(table):
             return
-        table = table[:, np.argsort(table[END], kind="stable")]
-        words = [row for row in range(len(table)) if row != IDENTITY]
+        table = contiguous(table[:, np.argsort(table[END], kind="stable")])
+        words = _telling([row for row in range(len(table)) if row != IDENTITY])
         for number in self._within(int(table[END, 0]), int(table[END, -1])):
             places = self._same(number, table, words)
             if len(places):
@@ -149,17 +150,16 @@ class RowWindow:
         """The numbers of the tables that may have rows that end from `first` to `last`."""
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
 
-    def _same(self, number: int, table: Table, words: Sequence[int]) -> Ints:
+    def _same(self, number: int, table: Table, words: Ints) -> Ints:
         """The places in a table that is kept of the rows that one sorted by end has, by these words."""
+        run = self._run(number)
+        most, room = PAIRS * (rows(run) + rows(table)), np.empty((rows(table), 1), np.int64)
+        alike = _alike(run, table, words, most, room)
+        if alike is not None:
+            return np.unique(alike) if len(alike) > 1 else alike
         low, high = self._spans[number]
         first, last = np.searchsorted(table[END], low, "left"), np.searchsorted(table[END], high, "right")
-        run, mine = self._run(number), table[:, first:last]
-        if not rows(mine):
-            return np.empty(0, np.int64)
-        most = PAIRS * (rows(run) + rows(mine))
-        alike = _alike(run, contiguous(mine), np.array(words, np.int64), most, np.empty((rows(mine), 1), np.int64))
-        if alike is not None:
-            return np.unique(alike)
+        mine = table[:, first:last]
         wanted = KeySet(len(words))
         wanted.insert(np.ascontiguousarray(mine[words].T))
         places = found(run, np.unique(mine[END]), END)[1]
@@ -177,26 +177,33 @@ class RowWindow:
 
 
 @njit(cache=True)
-def _alike(run, mine, words, most, places):  # type: ignore[no-untyped-def]
-    """The places in a run, sorted by end, of the rows that another table has, by these words; None: so many pairs of
+def _alike(run, table, words, most, places):  # type: ignore[no-untyped-def]
+    """The places in a run of the rows that a table has, both sorted by end, by these words; None: so many pairs of
     rows of one end would have to be looked at. `places` has room for some, and grows."""
     count, ends = 0, run[END]
-    for i in range(mine.shape[1]):
-        place = np.searchsorted(ends, mine[END, i])
-        while place < run.shape[1] and run[END, place] == mine[END, i]:
+    i, last = np.searchsorted(table[END], ends[0]), ends[-1]
+    while i < table.shape[1] and table[END, i] <= last:
+        place = np.searchsorted(ends, table[END, i])
+        while place < run.shape[1] and ends[place] == table[END, i]:
             most -= 1
             if most < 0:
                 return None
-            same = True
             for word in words:
-                same = same and run[word, place] == mine[word, i]
-            if same:
+                if run[word, place] != table[word, i]:
+                    break
+            else:
                 if count == places.shape[0]:
                     places = grow(places, count + 1)
                 places[count, 0] = place
                 count += 1
             place += 1
+        i += 1
     return places[:count, 0].copy()
+
+
+def _telling(words: Sequence[int]) -> Ints:
+    """Rows of a table in the order in which they tell occurrences of one end apart soonest: first arguments."""
+    return np.array(words[::-1], np.int64)
 
 
 def without(table: Table, others: Table) -> Table:
