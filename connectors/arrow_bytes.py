@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -24,31 +23,6 @@ def stream(table: pl.DataFrame) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     _write(_arrow(table), sink)
     return sink.getvalue()
-
-
-class StreamBuffer:
-    """Memory for streams that are sent before the next ones are made."""
-
-    def __init__(self) -> None:
-        self._memory = pa.allocate_buffer(0)
-
-    def streams(self, tables: Sequence[pl.DataFrame]) -> list[memoryview]:
-        """Tables as Arrow streams, until it is asked again."""
-        found = [_arrow(table) for table in tables]
-        need = sum(each.nbytes + _AROUND * (1 + sum(column.num_chunks for column in each.columns)) for each in found)
-        if self._memory.size < need:
-            self._memory = pa.allocate_buffer(2 * need)
-        made, whole = [], memoryview(self._memory)
-        sink = pa.FixedSizeBufferWriter(self._memory)
-        for each in found:
-            begin = sink.tell()
-            _write(each, sink)
-            made.append(whole[begin : sink.tell()])
-        return made
-
-
-_AROUND = 1 << 13
-"""Bytes of a stream for each part of a column, at most, beside its values: its name, its type, where it stands."""
 
 
 def _arrow(table: pl.DataFrame) -> pa.Table:

@@ -23,7 +23,7 @@ from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
-from connectors.lines import TextPieces, as_is, as_json, as_texts, lines, merged, ticks_text
+from connectors.lines import TextPieces, as_is, as_json, lines, merged, ticks_text
 from connectors.revised import WITHDRAW
 from connectors.sending import Sending, with_ids
 from connectors.sinks import Sink, writing
@@ -203,18 +203,18 @@ class Writer:
         return made if self._inputs is None else made.with_columns(table[BECAUSE])
 
 
-def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, calendar: bool) -> pl.Series:
-    """Rows of an event without lineage as a writer writes them, each with its end of a line, as the column LINE;
+def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, calendar: bool) -> TextPieces:
+    """Rows of an event without lineage as a writer writes them, each with its end of a line, for the column LINE;
     `format`: `jsonl`, `csv` or `tsv`."""
     if format == "jsonl":
-        return as_texts(_json_rows(type, table, schema, calendar, False)).alias(LINE)
+        return _json_rows(type, table, schema, calendar, False)
     text = _delimited_rows(table, schema, format, calendar, False)
     data = np.frombuffer(text, np.uint8)
     breaks = data == ord("\n")
     if b'"' in text:  # lines may end within quotes
         breaks &= np.bitwise_and(np.cumsum(data == ord('"'), dtype=np.uint8), 1) == 0
     ends = np.flatnonzero(breaks) + 1
-    return as_texts(TextPieces(data, np.concatenate([[0], ends]))).alias(LINE)
+    return TextPieces(data, np.concatenate([[0], ends]))
 
 
 def _delimited_rows(table: pl.DataFrame, schema: Schema, format: str, calendar: bool, lineage: bool) -> bytes:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import deque
+from collections.abc import Mapping
 from threading import Thread
 
+import polars as pl
+
 from cep.core.errors import CepError
-from cep.workers.messages import Begin, Failed, Head, Lineage, Tables, WriteRows, receive, send
+from cep.workers.messages import Begin, Failed, Head, Line, Lineage, WriteRows
+from cep.workers.packing import PackedTable, Tables
 from cep.workers.processes import Answer, WorkerProcesses
+from cep.workers.shared_memory import shared_memory
 from cep.workers.worker import Worker
 
 
@@ -19,12 +25,14 @@ class LocalWorkers(WorkerProcesses):
         self.count, self.workers = count, dict[int, Worker]()
         self.answers: deque[tuple[int, Head, Tables]] = deque()
         self._kept, self._chunks, self._dropped = deque[Answer](), {}, set()
+        self.lines = [lines() for _ in range(count)]
 
     def __len__(self) -> int:
         return self.count
 
-    def tell(self, worker: int, head: Head, tables: Tables | None = None) -> None:
-        head, tables = carried(head, tables)
+    def tell(self, worker: int, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
+        here, there = self.lines[worker]
+        head, taken = carried(here, there, head, tables)
         try:
             if isinstance(head, Begin):
                 self.workers[worker] = Worker(head.program, head.running, head.stages)
@@ -35,10 +43,10 @@ class LocalWorkers(WorkerProcesses):
             if isinstance(head, WriteRows):
                 self.workers[worker].rows = head
                 return
-            answer = self.workers[worker].answer(head, tables)
+            answer: tuple[Head, Mapping[str, pl.DataFrame | PackedTable]] = self.workers[worker].answer(head, taken)
         except CepError as error:
             answer = Failed.of(error), {}
-        self.answers.append((worker, *carried(*answer)))
+        self.answers.append((worker, *carried(there, here, *answer)))
 
     def next(self, wait: bool = True) -> tuple[int, Head, Tables] | None:
         if not self.answers:
@@ -54,12 +62,23 @@ class LocalWorkers(WorkerProcesses):
         self.workers.clear()
 
 
-def carried(head: Head, tables: Tables | None) -> tuple[Head, Tables]:
+def lines() -> tuple[Line, Line]:
+    """Both ends of one, where there is one."""
+    memory = shared_memory(), shared_memory()
+    ends = socket.socketpair()
+    made = Line(ends[0], *memory), Line(ends[1], *reversed(memory))
+    for each in memory:
+        if each is not None:
+            os.close(each)
+    return made
+
+
+def carried(
+    here: Line, there: Line, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None
+) -> tuple[Head, Tables]:
     """A message as it comes."""
-    here, there = socket.socketpair()
-    with here, there:
-        sending = Thread(target=send, args=(here, head, tables))
-        sending.start()
-        found = receive(there)
-        sending.join()
+    sending = Thread(target=here.send, args=(head, tables))
+    sending.start()
+    found = there.receive()
+    sending.join()
     return found

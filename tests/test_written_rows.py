@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from cep.core.schema import Attribute, Schema
-from connectors.writers import Writer, written_rows
+from connectors.lines import as_texts
+from connectors.writers import LINE, Writer, written_rows
 from tests.long import seeds
 
 SCHEMAS = {
@@ -54,7 +55,7 @@ def test_rows_written_before_are_those_of_the_writer(seed: int, format: str, tim
                     chosen = {name: table for name, table in tables.items() if name != "b" or random.random() < 0.5}
                     tables |= {
                         name: table.select("start", "end").with_columns(
-                            written_rows(name, table, SCHEMAS[name], format, times == "iso")
+                            as_texts(written_rows(name, table, SCHEMAS[name], format, times == "iso")).alias(LINE)
                         )
                         for name, table in chosen.items()
                     }

@@ -128,6 +128,8 @@ def hash_words(series: pl.Series, type: str) -> Ints:
         return _numbers(ticks.cast(pl.Float64) / 1e6) if type == "any" else ticks.fill_null(MISSING).to_numpy()
     if dtype.is_float() or dtype.is_decimal():
         return _numbers(series.cast(pl.Float64))
+    if dtype == pl.Int64 and not series.null_count():
+        return series.to_numpy()
     if dtype.is_integer() or dtype == pl.Boolean:
         return series.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy()
     return np.full(len(series), MISSING, np.int64)

@@ -51,15 +51,24 @@ class KeyCounter:
     def __init__(self) -> None:
         self._found: list[KeyShares] = []
 
-    def take(self, event: str, by: Sequence[str], table: pl.DataFrame, hashed: NDArray[np.uint64]) -> None:
-        """Rows of an event that are dealt by these attributes; `hashed`: the hash of each one's key."""
+    def take(
+        self,
+        event: str,
+        by: Sequence[str],
+        table: pl.DataFrame,
+        hashed: NDArray[np.uint64],
+        groups: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Rows of an event that are dealt by these attributes; `hashed`: the hash of each one's key; `groups`: how many
+        have each key group (the last ten bits of it), if that is known."""
         if not table.height or not set(by) <= set(table.columns):
             return
-        bins = (hashed & np.uint64(_BINS - 1)).astype(np.int64)
-        crowded = np.bincount(bins, minlength=_BINS) * PART > table.height
+        if groups is None:
+            groups = np.bincount(_bins(hashed), minlength=_BINS)
+        crowded = groups * PART > table.height
         keys: dict[str, int] = {}
         if crowded.any():
-            rows = np.flatnonzero(crowded[bins])
+            rows = np.flatnonzero(crowded[_bins(hashed)])
             found = pl.DataFrame({"hash": hashed[rows], "row": rows}).group_by("hash").agg(pl.len(), pl.first("row"))
             for number, row in found.filter(pl.col("len") * PART > table.height).select("len", "row").rows():
                 name = ", ".join(_text(table[column][row]) for column in by)
@@ -85,6 +94,10 @@ def merged(parts: Iterable[KeyShares]) -> tuple[KeyShares, ...]:
         for key, number in one.keys.items():
             mine[key] = mine.get(key, 0) + number
     return tuple(KeyShares(*name, rows[name], _frequent(keys[name], rows[name])) for name in sorted(rows))
+
+
+def _bins(hashed: NDArray[np.uint64]) -> NDArray[np.int64]:
+    return (hashed & np.uint64(_BINS - 1)).astype(np.int64)
 
 
 def _frequent(keys: Mapping[str, int], rows: int) -> dict[str, int]:

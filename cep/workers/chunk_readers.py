@@ -11,7 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
-from cep.workers.messages import ChunkFound, ReadChunk, Tables
+from cep.workers.messages import ChunkFound, ReadChunk
+from cep.workers.packing import Tables
 from cep.workers.processes import WorkerProcesses
 from connectors.chunks import FoundInChunk, ReadsChunks
 

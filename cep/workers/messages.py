@@ -1,4 +1,4 @@
-"""What a run and its worker processes say to each other: a head, and tables as Arrow streams behind it."""
+"""What a run and its worker processes say to each other: a head, and tables."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from cep.core.schema import Schema
 from cep.runtime.counts import Count
 from cep.runtime.key_groups import KeyGroups
 from cep.runtime.options import EngineOptions
-from connectors.arrow_bytes import StreamBuffer, unpack
+from cep.workers.packing import PackedTable, Tables, copy, laid_out, read
+from cep.workers.shared_memory import GivenMemory, TakenMemory
 from connectors.batch import Block, DeadLetter
 from connectors.chunks import ReadsChunks
-
-Tables = dict[str, pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,29 +156,48 @@ Head = (
 _SIZE = struct.Struct("<q")
 
 
-def send(line: socket.socket, head: Head, tables: Tables | None = None, buffer: StreamBuffer | None = None) -> None:
-    """One message; `buffer`: of one who has nothing else to say meanwhile. OSError: nobody hears it."""
-    streams = (buffer or StreamBuffer()).streams(list((tables or {}).values()))
-    text = pickle.dumps((head, list(tables or {}), [len(each) for each in streams]), pickle.HIGHEST_PROTOCOL)
-    line.sendall(_SIZE.pack(len(text)) + text)
-    for each in streams:
-        line.sendall(each)
+class Line:
+    """One end of what two processes say to each other. Tables lie in memory that both have, where there is room
+    (`given`: for those sent; `taken`: of those received); else they come behind the head."""
 
+    def __init__(self, socket: socket.socket, given: int | None, taken: int | None) -> None:
+        """`given` and `taken`: descriptors of memory, which may be closed then."""
+        self.socket = socket
+        self._given = None if given is None else GivenMemory(given)
+        self._taken = None if taken is None else TakenMemory(taken)
 
-def receive(line: socket.socket) -> tuple[Head, Tables]:
-    """The next message. EOFError, OSError: nobody is there."""
-    (size,) = _SIZE.unpack(_read(line, _SIZE.size))
-    head, names, sizes = pickle.loads(_read(line, size))
-    return head, {name: unpack(pa.py_buffer(_read(line, size))) for name, size in zip(names, sizes, strict=True)}
+    def send(self, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
+        """One message; one thread sends. OSError: nobody hears it."""
+        layout, buffers, size = laid_out(tables or {})
+        over = [] if self._taken is None else self._taken.over()
+        found = self._given.room(size) if self._given is not None and size else None
+        text = pickle.dumps((head, layout, size, found and found[0], over), pickle.HIGHEST_PROTOCOL)
+        if found is not None:
+            copy(buffers, found[1])
+        self.socket.sendall(_SIZE.pack(len(text)) + text)
+        if found is None and size:
+            memory = np.empty(size, np.uint8)
+            copy(buffers, memory)
+            self.socket.sendall(memory.data)
 
+    def receive(self) -> tuple[Head, Tables]:
+        """The next message; one thread receives. EOFError, OSError: nobody is there."""
+        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        head, layout, size, begin, over = pickle.loads(self._read(size))
+        if self._given is not None:
+            self._given.given_back.extend(over)
+        if begin is None:
+            return head, read(layout, pa.py_buffer(self._read(size)))
+        assert self._taken is not None, "what lies in the memory can be read"
+        return head, read(layout, self._taken.buffer(begin, size))
 
-def _read(line: socket.socket, size: int) -> memoryview:
-    """So many bytes."""
-    found = np.empty(size, np.uint8).data
-    done = 0
-    while done < size:
-        more = line.recv_into(found[done:])
-        if not more:
-            raise EOFError
-        done += more
-    return found
+    def _read(self, size: int) -> memoryview:
+        """So many bytes."""
+        found = np.empty(size, np.uint8).data
+        done = 0
+        while done < size:
+            more = self.socket.recv_into(found[done:])
+            if not more:
+                raise EOFError
+            done += more
+        return found

@@ -93,6 +93,11 @@ def refuse_workers(engine: Engine, options: EngineOptions) -> None:
         raise CepError(message, hint=hint, code="workers")
 
 
+ROUND = 1 << 17
+"""Rows that are dealt at once to each worker, where what they give may come later: as many as a batch of Parquet has,
+so that a worker takes no more steps than one process."""
+
+
 class PartitionedEngine(Engine):
     """A program in so many worker processes, which end with it or by `stop`."""
 
@@ -102,6 +107,7 @@ class PartitionedEngine(Engine):
         super().__init__(program, options)
         refuse_workers(self, options)
         self._ahead = 0
+        self._moved = False
         self._parts.pool = _NoPool()  # rows are looked at here, and coded where they go
         self._waiting: dict[str, list[pl.DataFrame]] = {}
         self._later: list[Frames] = []
@@ -155,21 +161,34 @@ class PartitionedEngine(Engine):
 
     @wholly()
     def _run(self, watermark: int) -> Frames:
-        if self._waiting or watermark > self.watermark:
-            tables = {name: _as_one(parts) for name, parts in self._waiting.items()}
-            self._waiting = {}
+        if watermark > self.watermark:
             self._buffer.release(watermark)
-            self._rounds.begin(tables, watermark, self._buffer.first, self._buffer.latest)
-        self._collect(0 if watermark >= END_OF_TIME else self._ahead)
+            self._moved = True
+        over = watermark >= END_OF_TIME
+        if over or not self._ahead or self._waiting_rows >= ROUND * self._placement.workers:
+            self._begin()
+        self._collect(0 if over else self._ahead)
         return self._taken()
+
+    def _begin(self) -> None:
+        """Begin a round with what waits."""
+        if self._waiting or self._moved:
+            tables = {name: _alike(parts) for name, parts in self._waiting.items()}
+            self._waiting, self._moved = {}, False
+            self._rounds.begin(tables, self.watermark, self._buffer.first, self._buffer.latest)
 
     def run_ahead(self, calls: int) -> None:
         self._ahead = calls
 
     @wholly()
     def outstanding(self) -> Frames:
-        self._collect(0)
+        self._settle()
         return self._taken()
+
+    def _settle(self) -> None:
+        """Step all that waits to be dealt, and wait for it."""
+        self._begin()
+        self._collect(0)
 
     def _collect(self, ahead: int) -> None:
         self._later += map(self._as_given, self._rounds.finished(ahead))
@@ -201,7 +220,7 @@ class PartitionedEngine(Engine):
 
     @wholly()
     def forget(self) -> None:
-        self._collect(0)
+        self._settle()
         self._processes.ask([Forget()] * len(self._processes))
 
     def skip(self, watermark: int) -> None:
@@ -211,8 +230,11 @@ class PartitionedEngine(Engine):
 
     @property
     def state_rows(self) -> int:
-        waiting = sum(table.height for tables in self._waiting.values() for table in tables)
-        return waiting + sum(rows for rows, _ in self._rounds.held.values())
+        return self._waiting_rows + sum(rows for rows, _ in self._rounds.held.values())
+
+    @property
+    def _waiting_rows(self) -> int:
+        return sum(table.height for tables in self._waiting.values() for table in tables)
 
     @property
     def state_bytes(self) -> int:
@@ -243,7 +265,7 @@ class PartitionedEngine(Engine):
     @wholly()
     def snapshot(self) -> bytes:
         """The whole state: also so many other workers go on from it."""
-        self._collect(0)
+        self._settle()
         answers = self._processes.ask([Save()] * len(self._processes))
         states = [each.states for each in answers if isinstance(each, Saved)]
         found = [
@@ -336,16 +358,16 @@ def _taken_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return pl.DataFrame([start, end, frame[ARRIVAL], *(frame[name] for name in there), *lacking])
 
 
-def _as_one(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Tables of one event, which have waited; instants may have their time once."""
+def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
+    """Tables of one event, which have waited, with the same columns; instants may have their time once."""
     if len({tuple(part.columns) for part in parts}) == 1:
-        return stacked(parts)
+        return parts
     found = []
     for part in parts:
         if "start" not in part.columns:
             part = part.with_columns(start=pl.col("time"), end=pl.col("time")).drop("time")
         found.append(part.select(sorted(part.columns)))
-    return stacked(found)
+    return found
 
 
 class _NoPool(Pool):

@@ -9,16 +9,19 @@ import subprocess
 import sys
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from time import monotonic
 
+import polars as pl
+
 from cep.core.errors import CepError
-from cep.workers.messages import ChunkFound, Failed, Head, Tables, receive, send
-from connectors.arrow_bytes import StreamBuffer
+from cep.workers.messages import ChunkFound, Failed, Head, Line
+from cep.workers.packing import PackedTable, Tables
+from cep.workers.shared_memory import shared_memory
 
 _LEAVING = 2.0
 """Seconds in which processes that nobody needs any more end by themselves, all of them together."""
@@ -36,7 +39,6 @@ class WorkerProcesses:
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}
         self._dropped: set[int] = set()
-        self._buffer = StreamBuffer()
         self._started: list[_Started] = []
         self._end = weakref.finalize(self, _end, self._started)
         for number in range(count):
@@ -50,13 +52,13 @@ class WorkerProcesses:
         """Those of the processes, for the operating system."""
         return [each.process.pid for each in self._started]
 
-    def tell(self, worker: int, head: Head, tables: Tables | None = None) -> None:
+    def tell(self, worker: int, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
         """Say it to one of them. CepError: it has ended."""
         if not self._end.alive:
             hint = "go on with a new engine of the program, restored from the last snapshot"
             raise CepError("the workers of this engine have ended: it was stopped", hint=hint, code="stopped")
         try:
-            send(self._started[worker].line, head, tables, self._buffer)
+            self._started[worker].line.send(head, tables)
         except OSError:
             raise self._ended(worker) from None
 
@@ -134,7 +136,7 @@ class _Started:
     """A process, and how it is spoken to."""
 
     process: subprocess.Popen[bytes]
-    line: socket.socket
+    line: Line
 
 
 def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
@@ -145,24 +147,29 @@ def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = str(max(1, (os.cpu_count() or 1) // count))
+    memory = [each for each in (shared_memory(), shared_memory()) if each is not None]
+    descriptors = [there.fileno(), *(memory if len(memory) == 2 else [])]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cep.workers.worker", str(there.fileno())],
-        pass_fds=[there.fileno()],
+        [sys.executable, "-P", "-m", "cep.workers.worker", *map(str, descriptors)],
+        pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         process_group=0,  # what is signalled to all of this group is for who started it
         env={"POLARS_MAX_THREADS": threads, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     there.close()
-    Thread(target=_listen, args=(number, here, heard), name=f"worker {number + 1}", daemon=True).start()
-    return _Started(process, here)
+    line = Line(here, *(memory if len(memory) == 2 else [None, None]))
+    for descriptor in memory:
+        os.close(descriptor)
+    Thread(target=_listen, args=(number, line, heard), name=f"worker {number + 1}", daemon=True).start()
+    return _Started(process, line)
 
 
-def _listen(number: int, line: socket.socket, heard: SimpleQueue[Heard]) -> None:
+def _listen(number: int, line: Line, heard: SimpleQueue[Heard]) -> None:
     """What a worker says, until it ends."""
     try:
         while True:
-            heard.put((number, *receive(line)))
+            heard.put((number, *line.receive()))
     except Exception:  # nobody there, or what cannot be read: who waits is to know
         heard.put((number, None, {}))
 
@@ -170,7 +177,7 @@ def _listen(number: int, line: socket.socket, heard: SimpleQueue[Heard]) -> None
 def _end(started: list[_Started]) -> None:
     for each in started:
         with contextlib.suppress(OSError):
-            each.line.shutdown(socket.SHUT_RDWR)  # wakes who listens, here and there
+            each.line.socket.shutdown(socket.SHUT_RDWR)  # wakes who listens, here and there
     until = monotonic() + _LEAVING
     for each in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -179,4 +186,4 @@ def _end(started: list[_Started]) -> None:
         each.process.kill()  # of one that has ended it does nothing
     for each in started:
         each.process.wait()
-        each.line.close()
+        each.line.socket.close()

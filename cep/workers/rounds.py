@@ -11,18 +11,18 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
 
 from cep.core.logs import RunWarning
 from cep.core.schema import ARRIVAL, TIE, Schema
-from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.partition import Stage
-from cep.runtime.buckets import merged_by_arrival, merged_identical, stacked
+from cep.runtime.buckets import merged_by_arrival, merged_identical
 from cep.runtime.counts import Count
-from cep.runtime.key_groups import deal_groups
 from cep.runtime.key_shares import KeyCounter
-from cep.workers.messages import Made, Step, Tables
+from cep.workers.dealing import deal_packed
+from cep.workers.merging import in_order
+from cep.workers.messages import Made, Step
+from cep.workers.packing import Tables
 from cep.workers.processes import WorkerProcesses
 
 
@@ -47,11 +47,11 @@ class Placement:
 
 @dataclass(slots=True)
 class _Round:
-    """`tables`: what comes from outside; `made`: what stages have given so far, by event, a table a partition;
-    `begun`: how many stages have begun, and `missing`, of the last of them, so many partitions have not answered;
-    `answers`: of that stage, by worker."""
+    """`tables`: what comes from outside, in parts of the same columns; `made`: what stages have given so far, by event,
+    a table a partition; `begun`: how many stages have begun, and of the last of them `missing`, so many partitions have
+    not answered; `answers`: of that stage, by worker."""
 
-    tables: Mapping[str, pl.DataFrame]
+    tables: Mapping[str, Sequence[pl.DataFrame]]
     watermark: int
     latest: int
     first: int
@@ -73,9 +73,9 @@ class Rounds:
         self.keys = KeyCounter()
         self._under_way: deque[_Round] = deque()
 
-    def begin(self, tables: Mapping[str, pl.DataFrame], watermark: int, first: int, latest: int) -> None:
-        """Begin a round: tables from outside, with `@order`; all that ends up to the watermark has come. All that has
-        come ends between `first` and `latest`."""
+    def begin(self, tables: Mapping[str, Sequence[pl.DataFrame]], watermark: int, first: int, latest: int) -> None:
+        """Begin a round: tables from outside, with `@order`, in parts of the same columns; all that ends up to the
+        watermark has come. All that has come ends between `first` and `latest`."""
         self._under_way.append(_Round(tables, watermark, latest, first))
         self._go_on()
 
@@ -118,35 +118,20 @@ class Rounds:
             before = round_.begun
 
     def _begin(self, round_: _Round, stage: Stage) -> None:
-        taken = {name: table for name, table in round_.tables.items() if name in stage.outside}
+        taken = {name: parts for name, parts in round_.tables.items() if name in stage.outside}
         for name in stage.inputs:
             if name not in stage.outside and name in round_.made:
-                taken[name] = merged_by_arrival(round_.made[name])
+                taken[name] = [merged_by_arrival(round_.made[name])]
         places = self.placement.places(stage)
         round_.begun, round_.answers, round_.missing = stage.number, {}, len(places)
         step = Step(stage.number, round_.watermark, round_.latest, round_.first)
-        dealt = deal_groups(stage, taken, self.schemas, len(places), self.keys)
+        dealt = deal_packed(stage, taken, self.schemas, len(places), self.keys)
         for worker, tables in zip(places, dealt, strict=True):
-            self.processes.tell(worker, step, {name: table for name, table in tables.items() if table.height})
+            self.processes.tell(worker, step, tables)
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """What partitions and stages gave of one event in a round, as one engine gives it."""
         return merged_identical([in_order(parts)]) if name in self.merged else in_order(parts, TIE, ARRIVAL)
-
-
-def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
-    """The rows of tables, each in order of arrival, in that order: by end, start and `@order`, and what ties, part by
-    part; `without` some of their columns."""
-    if len(parts) == 1:
-        return parts[0].drop(without)
-    table = stacked(parts)
-    start, end = table["start"].fill_null(BEGINNING).to_numpy(), table["end"].fill_null(END_OF_TIME).to_numpy()
-    arrival = table[ARRIVAL].to_numpy()
-    order = np.argsort(arrival, kind="stable")  # what came later mostly ends later, and parts are soon merged
-    starts, ends = start[order], end[order]
-    if not ((ends[1:] > ends[:-1]) | ((ends[1:] == ends[:-1]) & (starts[1:] >= starts[:-1]))).all():
-        order = np.lexsort((arrival, start, end))
-    return table.drop(without)[order]
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:

@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -30,6 +31,7 @@ from cep.workers.messages import (
     Failed,
     Forget,
     Head,
+    Line,
     Lineage,
     Made,
     ReadChunk,
@@ -37,13 +39,12 @@ from cep.workers.messages import (
     Save,
     Saved,
     Step,
-    Tables,
     WriteRows,
-    receive,
-    send,
 )
-from connectors.arrow_bytes import StreamBuffer
-from connectors.writers import written_rows
+from cep.workers.packing import PackedTable, Tables
+from connectors.writers import LINE, written_rows
+
+Sent = Mapping[str, pl.DataFrame | PackedTable]
 
 
 class Worker:
@@ -67,7 +68,7 @@ class Worker:
         for engine in self.engines.values():
             engine.set_lineage_columns(*columns)
 
-    def step(self, step: Step, tables: Tables) -> tuple[Made, Tables]:
+    def step(self, step: Step, tables: Tables) -> tuple[Made, Sent]:
         engine = self.engines[step.stage]
         engine.reached_in_input(step.latest)
         engine.begun_in_input(step.first)
@@ -87,13 +88,16 @@ class Worker:
         held = Made(step.stage, engine.state_rows, engine.state_bytes, tuple(engine.take_counts()), tuple(warned))
         return held, {name: self.given(name, table) for name, table in made.items() if table.height}
 
-    def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame:
+    def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
         """What was made, as it is asked for."""
         if self.rows is None or event not in self.rows.schemas:
             return table
         asked = self.rows
         rows = written_rows(event, table, asked.schemas[event], asked.format, asked.calendar)
-        return table.select("start", "end", ARRIVAL, TIE).with_columns(rows)
+        made = PackedTable.of(table.select("start", "end", ARRIVAL, TIE))
+        made.names = [*made.names, LINE]
+        made.add_texts(LINE, rows.ends, rows.data)
+        return made
 
     def restore(self, asked: Restore) -> None:
         for stage, state in asked.whole.items():
@@ -103,7 +107,7 @@ class Worker:
             for groups, state in parts:
                 into.replace(groups, self.engine(stage).restore(state).extract(groups))
 
-    def answer(self, head: Head, tables: Tables) -> tuple[Head, Tables]:
+    def answer(self, head: Head, tables: Tables) -> tuple[Head, Sent]:
         match head:
             case Step():
                 return self.step(head, tables)
@@ -121,12 +125,11 @@ class Worker:
         return Done(), {}
 
 
-def serve(line: socket.socket) -> None:
+def serve(line: Line) -> None:
     """Answer until nobody asks."""
     worker: Worker | None = None
-    buffer = StreamBuffer()
     while True:
-        head, tables = receive(line)
+        head, tables = line.receive()
         try:
             if isinstance(head, Begin):
                 worker = Worker(head.program, head.running, head.stages)
@@ -138,13 +141,14 @@ def serve(line: socket.socket) -> None:
             if isinstance(head, WriteRows):
                 worker.rows = head
                 continue
-            answer: tuple[Head, Tables] = worker.answer(head, tables)
+            answer: tuple[Head, Sent] = worker.answer(head, tables)
         except CepError as error:
             answer = Failed.of(error), {}
         except Exception as error:
             text = traceback.format_exc()
             answer = Failed(f"a worker failed: {type(error).__name__}: {error}", None, None, text, "worker"), {}
-        send(line, *answer, buffer)
+        tables = {}  # what lay in the memory is over
+        line.send(*answer)
 
 
 def leave_with(line: socket.socket) -> None:
@@ -158,10 +162,12 @@ def leave_with(line: socket.socket) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it decides
-    line = socket.socket(fileno=int(sys.argv[1]))
-    threading.Thread(target=leave_with, args=[line], daemon=True).start()
+    line, *memory = map(int, sys.argv[1:])
+    given, taken = reversed(memory) if memory else (None, None)  # what is given here is taken there
+    end = socket.socket(fileno=line)
+    threading.Thread(target=leave_with, args=[end], daemon=True).start()
     try:
-        serve(line)
+        serve(Line(end, given, taken))
     except (EOFError, OSError):
         os._exit(0)  # nobody is there, and there is nothing to put in order
 

@@ -1,0 +1,133 @@
+"""Rows on their way to the partitions of a stage: counted, then taken column by column to where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.kernels import njit
+from cep.core.schema import Schema
+from cep.core.values import Ints
+from cep.plan.partition import Route, Stage
+from cep.runtime.buckets import row_hashes, stacked
+from cep.runtime.key_groups import GROUPS, check_partitions, partition_of
+from cep.runtime.key_shares import KeyCounter
+from cep.workers.packing import (
+    NUMBERS,
+    Copied,
+    PackedColumn,
+    PackedTable,
+    TakenNumbers,
+    TakenTexts,
+    chunks,
+    taken_ends,
+    text_buffers,
+)
+
+Dealt = dict[str, pl.DataFrame | PackedTable]
+
+
+def deal_packed(
+    stage: Stage,
+    tables: Mapping[str, Sequence[pl.DataFrame]],
+    schemas: Mapping[str, Schema],
+    count: int,
+    keys: KeyCounter,
+) -> list[Dealt]:
+    """As `cep.runtime.key_groups.deal_groups`, of tables in parts of the same columns: for each of `count` partitions
+    the tables that its engine takes, those with rows. They refer to the parts, from which they are yet to be copied."""
+    check_partitions(count)
+    dealt: list[Dealt] = [{} for _ in range(count)]
+    for event in sorted(stage.inputs.keys() & tables.keys()):
+        parts, route = [part for part in tables[event] if part.height], stage.inputs[event]
+        if not parts:
+            continue
+        if route in ("single", "broadcast"):
+            whole = parts[0] if len(parts) == 1 else stacked(parts)
+            for each in dealt[:1] if route == "single" else dealt:
+                each[event] = whole
+            continue
+        rows = [_rows_of(part, schemas[event], route, count, keys) for part in parts]
+        for number, table in enumerate(_packed(parts, rows, count)):
+            if table.rows:
+                dealt[number][event] = table
+    return dealt
+
+
+def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys: KeyCounter) -> list[Ints]:
+    """For each partition its rows of a part."""
+    hashed = row_hashes(part, schema, route)
+    rows, stops, groups = deal_rows(hashed, partition_of(np.arange(GROUPS), count), count)
+    if isinstance(route, tuple):
+        keys.take(schema.name, [schema.attributes[place].name for place in route], part, hashed, groups)
+    return [rows[first:stop] for first, stop in zip(stops[:-1].tolist(), stops[1:].tolist())]
+
+
+def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count: int) -> list[PackedTable]:
+    """For each partition its rows (by part and partition) of a table in parts."""
+    names = parts[0].columns
+    made = [PackedTable(sum(len(each[number]) for each in rows), names) for number in range(count)]
+    rest = []
+    for name in names:
+        series = [part[name] for part in parts]
+        dtypes = {each.dtype for each in series}
+        whole = len(dtypes) == 1 and not any(each.null_count() for each in series)
+        if whole and series[0].dtype in NUMBERS:
+            values = [[chunk.to_numpy() for chunk in chunks(each)] for each in series]
+            flat = [each[0] if len(each) == 1 else np.concatenate(each) for each in values]
+            plain = [each.view(np.int64) for each in flat]
+            for number, table in enumerate(made):
+                taken = [TakenNumbers(each, places[number]) for each, places in zip(plain, rows)]
+                table.columns.append(PackedColumn.numbers(series, taken))
+        elif whole and series[0].dtype == pl.String:
+            texts = [text_buffers(each) for each in series]
+            for number, table in enumerate(made):
+                table.columns.append(_texts(name, texts, [each[number] for each in rows], table.rows))
+        else:
+            rest.append(name)
+    if rest:
+        for number, table in enumerate(made):
+            if table.rows:
+                taken_rest = [part.select(rest)[each[number]] for part, each in zip(parts, rows)]
+                table.add_others(stacked(taken_rest).get_columns())
+    return made
+
+
+def _texts(
+    name: str, texts: Sequence[tuple[Ints, NDArray[np.uint8]]], rows: Sequence[Ints], count: int
+) -> PackedColumn:
+    """Of a column of texts those of some rows of each part."""
+    ends = np.zeros(count + 1, np.int64)
+    pieces, at, base = [], 1, 0
+    for (stops, data), each in zip(texts, rows):
+        stop = int(taken_ends(stops, each, ends, at, base))
+        pieces.append(TakenTexts(stops, data, each, stop - base))
+        at, base = at + len(each), stop
+    return PackedColumn(name, "texts", [[Copied(ends)], pieces])
+
+
+@njit(linear=True, cache=True)
+def deal_rows(hashed, partitions, count):  # type: ignore[no-untyped-def]
+    """The rows by partition, each partition's in their order; where those of each end; how many rows each group has.
+
+    A hash's group is its last bits, `partitions` has the partition of each, below `count`; each row has a place.
+    """
+    groups = np.zeros(partitions.shape[0], np.int64)
+    last = np.uint64(partitions.shape[0] - 1)
+    for i in range(hashed.shape[0]):
+        groups[np.int64(hashed[i] & last)] += 1
+    stops = np.zeros(count + 1, np.int64)
+    for group in range(partitions.shape[0]):
+        stops[partitions[group] + 1] += groups[group]
+    for number in range(count):
+        stops[number + 1] += stops[number]
+    at = stops[:count].copy()
+    rows = np.empty(hashed.shape[0], np.int64)
+    for i in range(hashed.shape[0]):
+        number = partitions[np.int64(hashed[i] & last)]
+        rows[at[number]] = i
+        at[number] += 1
+    return rows, stops, groups

@@ -1,0 +1,227 @@
+"""Tables laid out in one piece of memory, column by column, and read where they lie.
+
+Whole numbers and floats without a missing value, and texts, lie as Arrow has them. All other columns of a table
+are one Arrow stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cep.core.kernels import njit
+from cep.workers.shared_memory import aligned
+from connectors.arrow_bytes import stream, unpack
+
+Tables = dict[str, pl.DataFrame]
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+NUMBERS: Mapping[pl.DataType, str] = {pl.Int64(): "int64", pl.Float64(): "double"}
+TEXTS, OTHERS = "texts", "others"
+
+
+@dataclass(frozen=True, slots=True)
+class TakenNumbers:
+    """Some values of a column of 8 bytes: those of these rows."""
+
+    values: Ints
+    rows: Ints
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * len(self.rows)
+
+    def copy(self, to: Bytes) -> None:
+        _take(self.values, self.rows, to.view(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class TakenTexts:
+    """The bytes of some texts, those of these rows; text i ends at stops[i + 1]. `nbytes`: of all of them."""
+
+    stops: Ints
+    data: Bytes
+    rows: Ints
+    nbytes: int
+
+    def copy(self, to: Bytes) -> None:
+        _take_texts(self.stops, self.data, self.rows, to)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Memory that is copied as it is."""
+
+    values: NDArray[np.generic]
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes
+
+    def copy(self, to: Bytes) -> None:
+        to[:] = self.values.view(np.uint8)
+
+
+Piece = TakenNumbers | TakenTexts | Copied
+Buffer = Sequence[Piece]
+"""What lies there one piece behind the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedColumn:
+    """`kind`: int64, double, texts (their ends, then their bytes) or others, which are a table."""
+
+    name: str
+    kind: str
+    buffers: Sequence[Buffer]
+
+    @classmethod
+    def numbers(cls, series: Sequence[pl.Series], pieces: Buffer) -> PackedColumn:
+        return cls(series[0].name, NUMBERS[series[0].dtype], [pieces])
+
+
+@dataclass(slots=True)
+class PackedTable:
+    """So many rows; the order of the columns, and how these lie."""
+
+    rows: int
+    names: Sequence[str]
+    columns: list[PackedColumn] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, table: pl.DataFrame) -> PackedTable:
+        """All of a table."""
+        made = cls(table.height, table.columns)
+        rest = []
+        for series in table.get_columns():
+            if series.null_count() or (series.dtype not in NUMBERS and series.dtype != pl.String):
+                rest.append(series)
+            elif series.dtype == pl.String:
+                stops, data = text_buffers(series)
+                made.add_texts(series.name, stops - stops[0], data[stops[0] : stops[-1]])
+            else:
+                pieces = [Copied(each.to_numpy()) for each in chunks(series)]
+                made.columns.append(PackedColumn.numbers([series], pieces))
+        made.add_others(rest)
+        return made
+
+    def add_texts(self, name: str, ends: Ints, data: Bytes) -> None:
+        """A column of texts, of which text i ends at ends[i + 1]."""
+        self.columns.append(PackedColumn(name, TEXTS, [[Copied(ends)], [Copied(data)]]))
+
+    def add_others(self, columns: Sequence[pl.Series]) -> None:
+        if columns:
+            table = pl.DataFrame(columns)
+            self.columns.append(PackedColumn("", OTHERS, [[Copied(np.frombuffer(stream(table), np.uint8))]]))
+
+
+Layout = list[tuple[str, int, Sequence[str], list[tuple[str, str, list[int]]]]]
+"""Of each table name, rows, names of columns; of each column as it lies name, kind, and bytes of its buffers."""
+
+
+def laid_out(tables: Mapping[str, pl.DataFrame | PackedTable]) -> tuple[Layout, list[Buffer], int]:
+    """How tables lie, their buffers, and how many bytes that takes."""
+    layout: Layout = []
+    buffers: list[Buffer] = []
+    size = 0
+    for name, table in tables.items():
+        packed = PackedTable.of(table) if isinstance(table, pl.DataFrame) else table
+        columns = []
+        for column in packed.columns:
+            sizes = [sum(piece.nbytes for piece in buffer) for buffer in column.buffers]
+            columns.append((column.name, column.kind, sizes))
+            buffers += column.buffers
+            size += sum(map(aligned, sizes))
+        layout.append((name, packed.rows, packed.names, columns))
+    return layout, buffers, size
+
+
+def copy(buffers: Iterable[Buffer], to: Bytes) -> None:
+    """Lay them out."""
+    begin = 0
+    for buffer in buffers:
+        at = begin
+        for piece in buffer:
+            piece.copy(to[at : at + piece.nbytes])
+            at += piece.nbytes
+        begin += aligned(at - begin)
+
+
+def read(layout: Layout, memory: pa.Buffer) -> Tables:
+    """The tables that lie there, without a copy."""
+    slices = _slices(layout, memory)
+    tables: Tables = {}
+    for name, rows, names, columns in layout:
+        found: list[pl.Series] = []
+        plain: dict[str, pa.Array] = {}
+        for column, kind, sizes in columns:
+            buffers = [next(slices) for _ in sizes]
+            if kind == OTHERS:
+                found += unpack(buffers[0]).get_columns()
+            elif kind == TEXTS:
+                plain[column] = pa.LargeStringArray.from_buffers(rows, *buffers)
+            else:
+                type = pa.int64() if kind == "int64" else pa.float64()
+                plain[column] = pa.Array.from_buffers(type, rows, [None, *buffers])
+        if plain:
+            whole = pl.from_arrow(pa.RecordBatch.from_arrays(list(plain.values()), list(plain)), rechunk=False)
+            assert isinstance(whole, pl.DataFrame), "columns are a table"
+            found += whole.get_columns()
+        table = pl.DataFrame(found)
+        tables[name] = table if table.columns == list(names) else table.select(names)
+    return tables
+
+
+def _slices(layout: Layout, memory: pa.Buffer) -> Iterator[pa.Buffer]:
+    at = 0
+    for _, _, _, columns in layout:
+        for _, _, sizes in columns:
+            for size in sizes:
+                yield memory.slice(at, size)
+                at += aligned(size)
+
+
+def chunks(series: pl.Series) -> list[pl.Series]:
+    """The parts of a column that lie in one piece each."""
+    return series.get_chunks() if series.n_chunks() > 1 else [series]
+
+
+def text_buffers(series: pl.Series) -> tuple[Ints, Bytes]:
+    """Of texts, none of which is missing, where each ends (text i at i + 1), and the bytes."""
+    array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, stops, data = array.buffers()
+    ends = np.frombuffer(stops, np.int64)[array.offset : array.offset + len(array) + 1]
+    return ends, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+
+
+@njit(linear=True, cache=True)
+def _take(values, rows, out):  # type: ignore[no-untyped-def]
+    """`out` has a place for each of the rows, all of which are rows of `values`."""
+    for i in range(rows.shape[0]):
+        out[i] = values[rows[i]]
+
+
+@njit(linear=True, cache=True)
+def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
+    """`out` has so many bytes as the texts of these rows have together."""
+    o = 0
+    for i in range(rows.shape[0]):
+        for k in range(stops[rows[i]], stops[rows[i] + 1]):
+            out[o] = data[k]
+            o += 1
+
+
+@njit(linear=True, cache=True)
+def taken_ends(stops, rows, ends, at, base):  # type: ignore[no-untyped-def]
+    """Writes where the texts of these rows end, the first beginning at `base`: into `ends` from `at` on, which has a
+    place for each. Where the last ends."""
+    for i in range(rows.shape[0]):
+        base += stops[rows[i] + 1] - stops[rows[i]]
+        ends[at + i] = base
+    return base

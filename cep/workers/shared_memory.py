@@ -1,0 +1,89 @@
+"""Memory that two processes share: one writes there, the other reads what is written where it is, and gives it back."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import deque
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+SIZE = 1 << 28
+"""Bytes of addresses. Memory is taken where something is written, from the beginning."""
+
+ALIGNED = 64
+"""Whatever is written begins at a multiple of so many bytes."""
+
+
+def shared_memory() -> int | None:
+    """A descriptor of new memory, which is gone with the last process that has it; None: there is none here."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    with suppress(OSError):
+        descriptor = os.memfd_create("semcep")
+        os.ftruncate(descriptor, SIZE)
+        return descriptor
+    return None
+
+
+def aligned(size: int) -> int:
+    """So many bytes, and up to where something else may begin."""
+    return -(-size // ALIGNED) * ALIGNED
+
+
+class GivenMemory:
+    """The side that writes. `given_back`: where what begins there is read and over; any thread may add to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE), np.uint8)
+        self._used: list[tuple[int, int]] = []  # (first byte, the one behind the last), in order
+        self.given_back: deque[int] = deque()
+
+    def room(self, size: int) -> tuple[int, NDArray[np.uint8]] | None:
+        """Where so many bytes may be written, and these; None: too much is in use."""
+        if self.given_back:
+            over = {self.given_back.popleft() for _ in range(len(self.given_back))}
+            self._used = [each for each in self._used if each[0] not in over]
+        size = aligned(max(size, 1))
+        begin = place = 0
+        for first, stop in self._used:  # the first gap, so that little memory is touched
+            if first - begin >= size:
+                break
+            begin = stop
+            place += 1
+        if begin + size > SIZE:
+            return None
+        self._used.insert(place, (begin, begin + size))
+        return begin, self._bytes[begin : begin + size]
+
+
+class TakenMemory:
+    """The side that reads."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE, prot=mmap.PROT_READ), np.uint8)
+        self._address = self._bytes.ctypes.data
+        self._over: deque[int] = deque()
+
+    def buffer(self, begin: int, size: int) -> pa.Buffer:
+        """What stands there. It is over when the last array that is made of it is gone."""
+        return pa.foreign_buffer(self._address + begin, size, _Held(begin, self._over, self._bytes))
+
+    def over(self) -> list[int]:
+        """Where what is over began, since the last call."""
+        return [self._over.popleft() for _ in range(len(self._over))]
+
+
+class _Held:
+    """Part of the memory that somebody reads, and the memory with it."""
+
+    __slots__ = ("_begin", "_bytes", "_over")
+
+    def __init__(self, begin: int, over: deque[int], whole: NDArray[np.uint8]) -> None:
+        self._begin, self._over, self._bytes = begin, over, whole
+
+    def __del__(self) -> None:
+        self._over.append(self._begin)
