@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cep.core.errors import CepError
+from cep.core.fluents import BEGINS
+from cep.core.relation import END, FIRST, START
+from cep.core.time import Frontier
 from cep.engine import Engine
 from cep.events import Event
-from cep.operators.goals.keyed_rows import COMES, GOES, KEY, ROW, SIGN, KeyedRows, changes_of
+from cep.operators.goals.fluents.holding_reviser import HoldingReviser
+from cep.operators.goals.fluents.inertia_reviser import InertiaReviser
+from cep.operators.goals.keyed_rows import COMES, GOES, KEY, ROW, TIMES, KeyedRows, changes_of
+from cep.operators.goals.reviser import Changed, no_change
 from cep.runtime.revision import incremental
 from cep.runtime.revision.incremental import Incremental
 from tests.long import seeds
@@ -183,7 +190,8 @@ def test_rows_of_keys_are_what_has_come_and_not_gone(seed: int) -> None:
     for step in range(20):
         parts = []
         for sign in (GOES, COMES):
-            rows = rng.integers(0, 6, (5, int(rng.integers(0, 20))))
+            rows = rng.integers(0, (6, 3, 3, 2, 2), (int(rng.integers(0, 20)), 5)).T
+            rows = rows[:, rng.integers(0, max(1, rows.shape[1]), rows.shape[1])]  # some are there twice
             rows[0] += 3 * step
             keys = rng.integers(-1, 6, rows.shape[1])
             if sign == GOES:
@@ -198,20 +206,65 @@ def test_rows_of_keys_are_what_has_come_and_not_gone(seed: int) -> None:
                     model.setdefault(key, []).append(tuple(row))
             parts.append((keys, rows, sign))
         changes = changes_of(parts)
-        assert (changes[:, KEY] >= 0).all() and len(changes) == sum((keys >= 0).sum() for keys, _, _ in parts)
-        assert changes[:, [KEY, ROW, ROW + 1, ROW + 2]].tolist() == sorted(
-            changes[:, [KEY, ROW, ROW + 1, ROW + 2]].tolist()
-        )
-        assert set(changes[:, SIGN].tolist()) <= {GOES, COMES}
+        net = Counter[tuple[int, ...]]()
+        for keys, rows, sign in parts:
+            for key, row in zip(keys.tolist(), rows.T.tolist(), strict=True):
+                net[key, *row] += sign if key >= 0 else 0
+        wanted = sorted([*row, times] for row, times in net.items() if times)
+        assert changes[:, [KEY, *range(ROW, ROW + 5), TIMES]].tolist() == wanted, "equal ones are one, by all words"
         kept.change(changes)
         if step % 5 == 4:
             kept.floor = floor = 3 * step - 10
         rows, keys = kept.every()
+        assert len(np.unique(np.column_stack([keys, rows[:, :5]]), axis=0)) == len(rows), "each is there once"
+        rows, keys = (np.repeat(each, rows[:, 5], axis=0) for each in (rows[:, :5], keys))
         for key in range(6):
             mine = [tuple(row) for row in rows[keys == key].tolist() if row[0] > floor]
-            assert [row[:3] for row in mine] == sorted(row[:3] for row in mine)
-            assert sorted(mine) == sorted(row for row in model.get(key, []) if row[0] > floor)
+            assert mine == sorted(row for row in model.get(key, []) if row[0] > floor)
         found, pairs = kept.at(np.arange(6), np.full(6, 3 * step + 2))
         for key in range(6):
             wanted = sorted(row for row in model.get(key, []) if row[0] == 3 * step + 2)
             assert sorted(map(tuple, found[pairs == key].tolist())) == wanted
+
+
+def test_what_goes_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each kernel that puts changes in."""
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    kept, row = KeyedRows(3), np.array([[5], [5], [1]])
+    kept.know(2)
+    kept.change(changes_of([(np.zeros(1, np.int64), row, COMES)]))
+    with pytest.raises(AssertionError, match="what goes was there"):
+        kept.change(changes_of([(np.ones(1, np.int64), row, GOES)]))
+    text = "event a(k: int).\nfluent f(k: int).\ninitiate f(K) <- a(K) WHERE K > 0.\nd(K) <- a(K) WHERE f(K)."
+    engine = Engine.from_text(text, revise=1_000)
+    engine.push([Event("a", (1,), 10, 10)])
+    engine.push([Event("a", (1,), 7, 7)])
+    found, widths = incremental_of(engine), engine._machine.widths
+    tried = []
+    for part in found.parts:
+        reviser = part.reviser
+        for side, unit in enumerate(part.single.reads):
+            gone = np.zeros((FIRST + widths[unit], 1), np.int64)
+            gone[END] = gone[START] = 9
+            if isinstance(reviser, HoldingReviser) and side == 1:
+                gone[FIRST + reviser.spec.kind] = BEGINS
+            elif not isinstance(reviser, InertiaReviser | HoldingReviser):
+                continue
+            inputs = [no_change(widths[each]) for each in part.single.reads]
+            inputs[side] = Changed(gone, gone[:, :0])
+            with pytest.raises(AssertionError, match="what goes was there"):
+                reviser.revise(inputs, part.single.goal, Frontier.at(10))
+            tried.append((type(reviser), side))
+    assert set(tried) == {(InertiaReviser, 0), (HoldingReviser, 0), (HoldingReviser, 1)}
+
+
+def test_equal_transitions_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    facts = " ".join(f"low({n})." for n in range(40))
+    text = f"event a(k: int).\n{facts}\nfluent f(k: int).\ninitiate f(K) <- a(K) WHERE low(L), L > K."
+    engine = Engine.from_text(text, revise=1_000)
+    engine.push([Event("a", (at % 3,), at, at) for at in range(10, 60)])
+    engine.push([Event("a", (1,), at, at) for at in (5, 7)])
+    engine.push([Event("a", (2,), at, at) for at in range(10, 60)])
+    (reviser,) = (each.reviser for each in incremental_of(engine).parts if isinstance(each.reviser, InertiaReviser))
+    assert reviser.rows.count == 52 + 33, "which 40 facts make so many times as many of"

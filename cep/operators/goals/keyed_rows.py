@@ -1,9 +1,10 @@
 """Rows of keys, those of each key next to each other in their order: what comes late moves only what its key has after
 it.
 
-A row is its end, two more words by which rows of one end are in order, and whatever else it holds. A change of rows is
-one with the number of its key and whether the row comes (1) or goes (-1) before it; changes are sorted by key, and then
-as rows are.
+A row is its end, two more words by which rows of one end are in order, and whatever else tells it from others. Behind
+these words stands how often it is there, of a bag, and then what is kept with it. A change is the number of a key, how
+many rows come (or go: a number below 0), and the row. Changes are sorted by key, and then by all words of the row, as
+rows are: a key is changed in one pass over what it has from its first change on.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.room import filled_room, roomy
 from cep.core.stable_order import stable_order
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Ints
+from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.intrinsics import bare, bare_linear, inside
 from cep.operators.goals.keys import grow
 
 # of each key: where its rows begin, how many they are, for how many there is room
 AT, COUNT, ROOM = range(3)
-# of a change: the key, whether the row comes or goes (GONE: a row that went was there), and then the row
-KEY, SIGN, ROW = range(3)
-COMES, GOES, GONE = 1, -1, -2
+# of a change: the key, how many rows come, and then the row
+KEY, TIMES, ROW = range(3)
+COMES, GOES = 1, -1
 R_END, R_START, R_ORDER, R_REST = range(4)
 """Of rows that are occurrences the words that those of all of them begin with; these three put them in order."""
 LEAST = 256
@@ -38,29 +39,14 @@ def copied(rows, i, made, j):  # type: ignore[no-untyped-def]
 
 
 @inside
-def before_or_same(rows, i, changes, c):  # type: ignore[no-untyped-def]
-    """Whether a row comes before that of a change, or at its place."""
-    for word in range(3):
-        if rows[i, word] != changes[c, ROW + word]:
-            return rows[i, word] < changes[c, ROW + word]
-    return True
-
-
-@inside
-def goes(rows, i, changes, c, last, words):  # type: ignore[no-untyped-def]
-    """Whether one of the changes from `c` on takes out this row, none of which is before it; each takes one."""
-    for d in range(c, last):
-        for word in range(3):
-            if rows[i, word] != changes[d, ROW + word]:
-                return False
-        if changes[d, SIGN] == GOES:
-            same = True
-            for word in range(3, words):
-                same = same and rows[i, word] == changes[d, ROW + word]
-            if same:
-                changes[d, SIGN] = GONE
-                return True
-    return False
+def moved(rows, first, last, by):  # type: ignore[no-untyped-def]
+    """Rows at other places of the same array, so many further on."""
+    if by > 0:
+        for i in range(last - 1, first - 1, -1):
+            copied(rows, i, rows, i + by)
+    elif by < 0:
+        for i in range(first, last):
+            copied(rows, i, rows, i + by)
 
 
 @inside
@@ -75,29 +61,6 @@ def first_from(rows, first, last, end):  # type: ignore[no-untyped-def]
     return first
 
 
-@inside
-def merged(rows, first, last, changes, c, stop, words, made):  # type: ignore[no-untyped-def]
-    """These rows with the changes from `c` to before `stop` into `made`; gives how many. What tells rows apart are so
-    many of their words."""
-    count = 0
-    i = first
-    while i < last or c < stop:
-        if i < last and (c == stop or before_or_same(rows, i, changes, c)):
-            if c == stop or not goes(rows, i, changes, c, stop, words):
-                copied(rows, i, made, count)
-                count += 1
-            i += 1
-            continue
-        if changes[c, SIGN] == COMES:
-            for word in range(words):
-                made[count, word] = changes[c, ROW + word]
-            for word in range(words, made.shape[1]):
-                made[count, word] = 0
-            count += 1
-        c += 1
-    return count
-
-
 @bare
 def same_key(changes, c):  # type: ignore[no-untyped-def]
     """After the last change of the key of this one."""
@@ -107,22 +70,73 @@ def same_key(changes, c):  # type: ignore[no-untyped-def]
     return c
 
 
+@bare
+def coming(changes, c, stop):  # type: ignore[no-untyped-def]
+    """How many of these changes are of rows that come: so much room is made before the rows that they change."""
+    count = 0
+    for d in range(c, stop):
+        count += changes[d, TIMES] > 0
+    return count
+
+
+@inside
+def turn(rows, i, last, changes, c, stop, words):  # type: ignore[no-untyped-def]
+    """Which is next of rows from `i` and changes from `c` on, one of which there is: -1: the row, 1: the change, 0:
+    both, as the change is of that row."""
+    if c == stop:
+        return -1
+    if i == last:
+        return 1
+    for word in range(words):
+        if rows[i, word] != changes[c, ROW + word]:
+            return -1 if rows[i, word] < changes[c, ROW + word] else 1
+    return 0
+
+
+@inside
+def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-def]
+    """What is next, by `turn`, to the place `j`, which is before `i` where a row comes. Gives what is next then: the
+    row, the place and the change, and whether the change was none: what goes was not there, or what comes was, in what
+    is no bag."""
+    if which < 0:
+        if i != j:
+            copied(rows, i, rows, j)
+        return i + 1, j + 1, c, False
+    times = changes[c, TIMES]
+    if which == 0:
+        times += rows[i, words] if bag else 1
+        if times > 0 and i != j:
+            copied(rows, i, rows, j)
+        i += 1
+    elif times > 0:
+        for word in range(words):
+            rows[j, word] = changes[c, ROW + word]
+        for word in range(words, rows.shape[1]):
+            rows[j, word] = 0
+    if times > 0:
+        if bag:
+            rows[j, words] = times
+        j += 1
+    return i, j, c + 1, times < 0 or (times > 1 and not bag)
+
+
 @bare_linear
-def _change(rows, spans, changes, words, made):  # type: ignore[no-untyped-def]
-    """Put changes in; gives how many rows were to go that were not there."""
-    c = missing = 0
+def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
+    """Put changes in, for which each key has room; gives how many were none."""
+    c = wrong = 0
     while c < changes.shape[0]:
-        stop = same_key(changes, c)
-        at, count = spans[changes[c, KEY], AT], spans[changes[c, KEY], COUNT]
-        first = first_from(rows, at, at + count, changes[c, ROW + R_END])
-        more = merged(rows, first, at + count, changes, c, stop, words, made)
-        for i in range(more):
-            copied(made, i, rows, first + i)
-        spans[changes[c, KEY], COUNT] = first - at + more
-        for d in range(c, stop):
-            missing += changes[d, SIGN] == GOES
-        c = stop
-    return missing
+        stop, number = same_key(changes, c), changes[c, KEY]
+        at, last = spans[number, AT], spans[number, AT] + spans[number, COUNT]
+        j = first_from(rows, at, last, changes[c, ROW + R_END])
+        more = coming(changes, c, stop)
+        moved(rows, j, last, more)
+        i, last = j + more, last + more
+        while c < stop:
+            i, j, c, none = put(rows, i, j, changes, c, turn(rows, i, last, changes, c, stop, words), words, bag)
+            wrong += none
+        moved(rows, i, last, j - i)
+        spans[number, COUNT] = j + last - i - at
+    return wrong
 
 
 @bare_linear
@@ -183,31 +197,32 @@ def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyp
 
 
 @njit(linear=True, cache=True)
-def _at(rows, spans, keys, ends, made):  # type: ignore[no-untyped-def]
-    """The rows of these keys that have these ends, each with the number of the pair; they grow as they must."""
+def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-def]
+    """The rows of these keys that have these ends, each with the number of the pair, and of a `bag` as often as it is
+    there; they grow as they must."""
     count = 0
     for i in range(len(keys)):
         at = spans[keys[i], AT]
         j, last = first_from(rows, at, at + spans[keys[i], COUNT], ends[i]), at + spans[keys[i], COUNT]
         while j < last and rows[j, R_END] == ends[i]:
-            if count == made.shape[0]:
-                made = grow(made, count + 1)
-            made[count, 0] = i
-            for word in range(rows.shape[1]):
-                made[count, 1 + word] = rows[j, word]
-            count += 1
+            for _ in range(rows[j, words] if bag else 1):
+                if count == made.shape[0]:
+                    made = grow(made, count + 1)
+                made[count, 0] = i
+                for word in range(words):
+                    made[count, 1 + word] = rows[j, word]
+                count += 1
             j += 1
     return made, count
 
 
 class KeyedRows:
-    """Rows of `width` words, of which `words` tell one from another; the last `kept` words of the last row that is
-    forgotten stay with its key (`before`)."""
+    """Rows of so many `words`, behind which stands how often each is there, of a `bag`, and `rest` more words; the last
+    `kept` of these of the last row that is forgotten stay with its key (`before`)."""
 
-    def __init__(self, width: int, words: int | None = None, kept: int = 0) -> None:
-        self.words = width if words is None else words
-        self.kept = kept
-        self.rows = np.zeros((0, width), np.int64)
+    def __init__(self, words: int, rest: int = 0, kept: int = 0, bag: bool = True) -> None:
+        self.words, self.bag, self.kept = words, bag, kept
+        self.rows = np.zeros((0, words + bag + rest), np.int64)
         self.spans = np.zeros((0, 3), np.int64)
         self.before = np.zeros((0, kept), np.int64)
         self.used = 0
@@ -224,12 +239,11 @@ class KeyedRows:
     def change(self, changes: Ints) -> None:
         """Put changes in."""
         if len(changes):
-            made = self.room_for(changes)
-            missing = _change(self.rows, self.spans, changes, self.words, made)
-            assert not missing, "what goes was there"
+            self.make_room(changes)
+            demand_there(_change(self.rows, self.spans, changes, self.words, self.bag))
 
-    def room_for(self, changes: Ints) -> Ints:
-        """Make room for changes; gives room for the rows of any of their keys with them."""
+    def make_room(self, changes: Ints) -> None:
+        """Make room for changes."""
         if self.come > max(LEAST, self.stayed):
             self._tidy()
         self.come += len(changes)
@@ -244,7 +258,6 @@ class KeyedRows:
             short &= needed > self.spans[keys, ROOM]
             needed = self.spans[keys, COUNT] + more
             self._widen(keys[short], needed[short])
-        return np.empty((int(needed.max(initial=0)), self.rows.shape[1]), np.int64)
 
     def forget(self, keys: Ints) -> None:
         """Of these keys what ends at or before the floor goes."""
@@ -279,9 +292,11 @@ class KeyedRows:
         self.used = _packed(self.rows, self.spans, made)
         self.rows = made
 
-    def at(self, keys: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """The rows of these keys that have these ends, and for each the number of the pair."""
-        made, count = _at(self.rows, self.spans, keys, ends, np.empty((len(keys), self.rows.shape[1] + 1), np.int64))
+    def at(self, keys: Ints, ends: Ints, once: bool = False) -> tuple[Ints, Ints]:
+        """The rows of these keys that have these ends, each as often as it is there, or `once`, and for each the number
+        of the pair."""
+        room = np.empty((len(keys), self.words + 1), np.int64)
+        made, count = _at(self.rows, self.spans, keys, ends, self.words, self.bag and not once, room)
         return made[:count, 1:], made[:count, 0]
 
     def every(self) -> tuple[Ints, Ints]:
@@ -305,25 +320,47 @@ def _rooms(counts: Ints) -> Ints:
     return counts + roomy(0, 1) * (counts + 4)
 
 
+def demand_there(wrong: int) -> None:
+    """Of so many changes rows were not as they were to be."""
+    assert not wrong, "what goes was there"
+
+
 def changes_of(parts: list[tuple[Ints, Ints, int]]) -> Ints:
     """Changes of rows: of each part the keys, the rows, a column a row, and whether they come or go. What belongs to no
-    key (-1) is left out. Of those that come and those that go the ones are after the others in order of arrival."""
+    key (-1) is left out. Equal rows are one change, and none where as many come as go."""
     found = []
     for keys, columns, sign in parts:
         made = np.empty((len(columns) + ROW, len(keys)), np.int64)
-        made[KEY], made[SIGN], made[ROW:] = keys, sign, columns
+        made[KEY], made[TIMES], made[ROW:] = keys, sign, columns
         found.append(made if not len(keys) or int(keys.min()) >= 0 else made[:, keys >= 0])
     whole = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-    return np.ascontiguousarray(whole[:, _order(whole)].T)
+    whole = whole[:, _order(whole)]
+    tied = (whole[KEY, 1:] == whole[KEY, :-1]) & (whole[ROW, 1:] == whole[ROW, :-1])
+    for word in (R_START, R_ORDER):
+        tied &= whole[ROW + word, 1:] == whole[ROW + word, :-1]
+    return np.ascontiguousarray((_netted(whole, tied) if tied.any() else whole).T)
 
 
 def _order(changes: Ints) -> Ints:
-    """The places of changes, a column each, by key and then as rows are."""
+    """The places of changes, a column each, by key and then by the first words of rows."""
     key, end = changes[KEY], changes[ROW + R_END]
     if len(end) > 1 and not _ascending(changes[ROW : ROW + 3]):
         order = np.lexsort((changes[ROW + R_ORDER], changes[ROW + R_START], end))
         return order[stable_order(np.ascontiguousarray(key[order]))]
     return stable_order(key)
+
+
+def _netted(changes: Ints, tied: Bools) -> Ints:
+    """Changes that are in order by key and the first words of rows, which some have in common with the one before them
+    (`tied`), by all words; equal ones as one."""
+    places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+    some = changes[:, places]
+    changes[:, places] = some[:, np.lexsort((*some[:ROW:-1], some[ROW], some[KEY]))]
+    words = np.delete(changes, TIMES, axis=0)
+    first = np.flatnonzero(np.append(True, (words[:, 1:] != words[:, :-1]).any(axis=0)))
+    netted = changes[:, first]
+    netted[TIMES] = np.add.reduceat(changes[TIMES], first)
+    return netted[:, netted[TIMES] != 0]
 
 
 def _ascending(words: Ints) -> bool:

@@ -138,7 +138,7 @@ class SetReviser:
 
     def _found(self, keys: Ints, ends: Ints) -> Table:
         """The occurrences of these that have these ends, each once."""
-        found, pairs = self.rows.at(keys, ends)
+        found, pairs = self.rows.at(keys, ends, True)
         table = np.zeros((FIRST + self.width, len(found)), np.int64)
         table[END], table[START], table[ORDER] = found.T
         table[FIRST:] = self.known.known[keys[pairs]].T

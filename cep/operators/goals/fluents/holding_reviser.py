@@ -18,18 +18,23 @@ from cep.core.time import Frontier
 from cep.operators.goals.arrival import by_arrival, take
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.fluents.holding import HOLDS, HoldingGoal
-from cep.operators.goals.fluents.holding_sweep import E_BEGINS, E_END, E_TUPLE, sweep, without_ended
-from cep.operators.goals.keyed_rows import COMES, COUNT, GOES, KEY, KeyedRows, as_rows, changes_of
+from cep.operators.goals.fluents.holding_sweep import E_BEGINS, E_END, E_TUPLE, count_held, sweep, without_ended
+from cep.operators.goals.keyed_rows import COMES, GOES, KEY, KeyedRows, as_rows, changes_of, demand_there
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.reviser import Changed, Reviser, apart
 
 
 class Edges(KeyedRows):
-    """Edges of fluents: of what holds when they are forgotten the beginning stays."""
+    """Edges of fluents, with each how many tuples of its key hold after it: of what holds when they are forgotten the
+    beginning stays."""
 
     def __init__(self) -> None:
-        super().__init__(3)
+        super().__init__(3, 1, bag=False)
         self.tuples = 0
+
+    def change(self, changes: Ints) -> None:
+        super().change(changes)
+        count_held(self.rows, self.spans, changes)
 
     def forget(self, keys: Ints) -> None:
         without_ended(self.rows, self.spans, keys, self.floor, np.empty(self.tuples, np.int64))
@@ -45,7 +50,7 @@ class HoldingReviser:
         self.own = HoldingGoal(spec)
         self.keys_known, self.tuples = Keys(len(spec.right_key)), self.own.tuples
         self.left, self.edges = KeyedRows(3 + spec.left_width), Edges()
-        self.places = np.zeros((0, 3), np.int64)
+        self.places = np.zeros((0, 4), np.int64)
         self.wholly = not spec.negated and len(spec.take) + len(spec.right_key) < len(goal.columns)
 
     def begin(self, state: Arrays, frontier: Frontier) -> None:
@@ -73,31 +78,36 @@ class HoldingReviser:
         alone = self._without_key(left)
         edges = self._edge_changes([(right.going, GOES), (right.coming, COMES)])
         lefts = self._left_changes([(left.going, GOES), (left.coming, COMES)])
-        room = self.edges.room_for(edges), self.left.room_for(lefts)
-        keys = np.unique(np.concatenate([edges[:, KEY], lefts[:, KEY]]))
-        most = int(self.edges.spans[keys, COUNT].max(initial=0))
-        longest = int(self.left.spans[keys, COUNT].max(initial=0))
-        older, newer = np.empty((most, 3), np.int64), np.empty((max(most, len(room[0])), 3), np.int64)
-        made = np.empty((max(longest, len(room[1])), self.left.rows.shape[1]), np.int64)
+        keys = len(np.unique(np.concatenate([edges[:, KEY], lefts[:, KEY]])))
+        self.edges.make_room(edges)
+        self.left.make_room(lefts)
         lists = np.zeros((3, 1 + self.tuples.count), np.int64)
         self.places = filled_room(self.places, self.tuples.count, 0)
-        found, counted, was, old, now, new, ends = sweep(
+        found, counted, was, old, now, new, ends, wrong = sweep(
             edges, self.edges.rows, self.edges.spans, lefts, self.left.rows, self.left.spans, spec.negated,
-            self.wholly, lists, self.places, older, newer, made,
-            np.empty((len(lefts), self.left.rows.shape[1]), np.int64),
+            self.wholly, lists, self.places, np.empty((len(lefts), self.left.rows.shape[1] + 1), np.int64),
             np.empty((len(lefts), 2), np.int64), np.empty((len(lefts), 2), np.int64),
             ended := np.empty(len(edges), np.int64),
         )  # fmt: skip
+        demand_there(wrong)
         self._put_right(cast(HoldingGoal, goal), ended[:ends])
-        changed = apart(self._paired(found[:counted], was[:old]), self._paired(found[:counted], now[:new]), len(keys))
+        met, times = found[:counted, :-2], found[:counted, -2:].T
+        going, coming = (self._paired(met, *each) for each in ((times[0], was[:old]), (times[1], now[:new])))
+        changed = apart(going, coming, keys)
         if alone:
             going, coming = (concat([one, other]) for one, other in zip(
                 (changed.going, changed.coming), (alone.going, alone.coming)))  # fmt: skip
             changed = Changed(by_arrival(going), by_arrival(coming), changed.keys)
         return changed
 
-    def _paired(self, found: Ints, pairs: Ints) -> Table:
-        """What pairs of occurrences and tuples come to."""
+    def _paired(self, found: Ints, times: Ints, pairs: Ints) -> Table:
+        """What pairs of occurrences and tuples come to; each occurrence is there so many times."""
+        if (times > 1).any():  # each of these has a number of its own
+            beyond = np.cumsum(times)
+            found, several = np.repeat(found, times, axis=0), times[pairs[:, 0]]
+            of_pair = np.arange(int(several.sum())) - np.repeat(np.cumsum(several) - several, several)
+            pairs = np.repeat(pairs, several, axis=0)
+            pairs[:, 0] = (beyond - times)[pairs[:, 0]] + of_pair
         table = np.zeros((FIRST + self.spec.left_width, len(found)), np.int64)
         table[END], table[START], table[ORDER] = found[:, 0], found[:, 1], found[:, 2]
         table[FIRST:] = found[:, 3:].T

@@ -1,6 +1,7 @@
 """The kernels of conditions on fluents that are revised: what held at occurrences, and what holds at them now.
 
-Beginnings and ends of a key, as they were and as they are, are swept side by side, with its occurrences between them.
+Beginnings and ends of a key, as they were and as they are, are swept side by side, with its occurrences between them:
+from each change on, until what holds is what held.
 """
 
 from __future__ import annotations
@@ -10,26 +11,25 @@ from cep.core.time import END_OF_TIME
 from cep.operators.goals.intrinsics import bare_linear, inside
 from cep.operators.goals.keyed_rows import (
     AT,
-    COMES,
     COUNT,
     KEY,
     R_END,
     ROW,
-    SIGN,
-    before_or_same,
+    coming,
     copied,
     first_from,
-    goes,
-    merged,
+    moved,
+    put,
     same_key,
+    turn,
 )
 from cep.operators.goals.keys import grow
 
-# an edge: when, whether the tuple begins or ends, which it is
-E_END, E_BEGINS, E_TUPLE = range(3)
+# an edge: when, whether the tuple begins or ends, which it is; and how many hold after it
+E_END, E_BEGINS, E_TUPLE, E_HELD = range(4)
 # of each tuple: its place in the lists of those that held, that hold, and of which one is so and the other is not,
-# counted from 1; 0: it is not there
-OLD, NEW, OTHER = range(3)
+# counted from 1; 0: it is not there; and whether an edge of it was seen
+OLD, NEW, OTHER, SEEN = range(4)
 
 
 @inside
@@ -67,7 +67,7 @@ def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _met(row, left, lists, places, which, negated, differing, pairs, count):  # type: ignore[no-untyped-def]
+def _met(left, lists, places, which, negated, differing, pairs, count):  # type: ignore[no-untyped-def]
     """Pairs (number of the row of the left, tuple) of a row, which grow as they must, and how many there are then: with
     what holds in a sweep, `differing`: and not in the other; `negated`: with nothing, where nothing does."""
     if negated:
@@ -95,109 +95,157 @@ def _meets(lists, negated):  # type: ignore[no-untyped-def]
     return lists[OTHER, 0] > 0
 
 
+@inside
+def _emptied(lists, places):  # type: ignore[no-untyped-def]
+    for which in range(3):
+        for place in range(1, lists[which, 0] + 1):
+            places[lists[which, place], which] = 0
+        lists[which, 0] = 0
+
+
+@bare_linear
+def _held(edges, at, before, lists, places):  # type: ignore[no-untyped-def]
+    """The tuples of a key that hold behind the edges from `at` to `before`, held and hold: the last edges of so many
+    are beginnings."""
+    count = edges[before - 1, E_HELD] if before > at else 0
+    i = before
+    while count > 0:
+        i -= 1
+        tuple_ = edges[i, E_TUPLE]
+        if places[tuple_, SEEN] == 0:
+            places[tuple_, SEEN] = 1
+            if edges[i, E_BEGINS] == 1:
+                _into(lists, places, OLD, tuple_)
+                _into(lists, places, NEW, tuple_)
+                count -= 1
+    for j in range(i, before):
+        places[edges[j, E_TUPLE], SEEN] = 0
+
+
+@inside
+def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
+    """When the next of these rows and changes ends; END_OF_TIME: there is none."""
+    end = END_OF_TIME
+    if i < last:
+        end = rows[i, R_END]
+    if c < stop:
+        end = min(end, changes[c, ROW + R_END])
+    return end
+
+
+@inside
+def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore[no-untyped-def]
+    """The same of changes of both sides."""
+    edge = _next_end(edge_changes, 0, 0, edge_changes, c, stop)
+    return min(edge, _next_end(left_changes, 0, 0, left_changes, d, until))
+
+
 @njit(linear=True, cache=True)
 def sweep(  # type: ignore[no-untyped-def]
-    edge_changes, edges, edge_spans, left_changes, left, left_spans, negated, wholly, lists, places, older, newer, made,
-    found, was, now, ended,
+    edge_changes, edges, edge_spans, left_changes, left, left_spans, negated, wholly, lists, places, found, was, now,
+    ended,
 ):  # fmt: skip
-    """Put changes of both sides in. `older`, `newer`: room for the edges of any key, `made`: for its occurrences;
-    `lists` for its tuples. Gives the occurrences `found`, pairs of them with the tuples that they met and now meet, and
-    the tuples that hold now, as they did not, or do not any more (`ended`, with room for all edges that change).
-    `wholly`: pairs of an occurrence are given with all its tuples where one of them is another."""
-    c = d = counted = old = new = ends = 0
-    words = left.shape[1]
+    """Put changes of both sides in, for which each key has room; `lists` has room for its tuples. Gives the occurrences
+    `found`, each with how often it was and is there, pairs of them with the tuples that they met and now meet, the
+    tuples that hold now, as they did not, or do not any more (`ended`, with room for all edges that change), and
+    how many changes were none. `wholly`: pairs of an occurrence are given with all its tuples where one of them is
+    another."""
+    c = d = counted = old = new = ends = wrong = 0
+    words = left.shape[1] - 1
     while c < edge_changes.shape[0] or d < left_changes.shape[0]:
         if d == left_changes.shape[0] or (c < edge_changes.shape[0] and edge_changes[c, KEY] <= left_changes[d, KEY]):
             number = edge_changes[c, KEY]
         else:
             number = left_changes[d, KEY]
-        # the edges before and now
-        at, count = edge_spans[number, AT], edge_spans[number, COUNT]
-        for i in range(count):
-            copied(edges, at + i, older, i)
-        since, last, more = END_OF_TIME, -END_OF_TIME, count
+        stop, until = c, d
         if c < edge_changes.shape[0] and edge_changes[c, KEY] == number:
             stop = same_key(edge_changes, c)
-            since, last = edge_changes[c, ROW + R_END], edge_changes[stop - 1, ROW + R_END]
-            more = merged(older, 0, count, edge_changes, c, stop, 3, newer)
-            for i in range(more):
-                copied(newer, i, edges, at + i)
-            edge_spans[number, COUNT] = more
-            c = stop
-        else:
-            for i in range(count):
-                copied(older, i, newer, i)
-        # the occurrences from there on
-        until = d
         if d < left_changes.shape[0] and left_changes[d, KEY] == number:
             until = same_key(left_changes, d)
-            since = min(since, left_changes[d, ROW + R_END])
-        begin = left_spans[number, AT]
-        beyond = begin + left_spans[number, COUNT]
-        first = i = first_from(left, begin, beyond, since)
-        x = y = kept = 0
-        while i < beyond or d < until:
-            there = i < beyond and (d == until or before_or_same(left, i, left_changes, d))
-            time = left[i, R_END] if there else left_changes[d, ROW + R_END]
-            while x < count and older[x, E_END] < time:
-                _passed(older, x, lists, places, OLD)
-                x += 1
-            while y < more and newer[y, E_END] < time:
-                _passed(newer, y, lists, places, NEW)
-                y += 1
-            if d == until and time > last and lists[OTHER, 0] == 0:  # from here on all is as it was
+        since = _next_change(edge_changes, c, stop, left_changes, d, until)
+        # room for what comes: edges and occurrences from x and i on go to y and j
+        at, begin = edge_spans[number, AT], left_spans[number, AT]
+        last, beyond = at + edge_spans[number, COUNT], begin + left_spans[number, COUNT]
+        y, j = first_from(edges, at, last, since), first_from(left, begin, beyond, since)
+        x, i = y + coming(edge_changes, c, stop), j + coming(left_changes, d, until)
+        moved(edges, y, last, x - y)
+        moved(left, j, beyond, i - j)
+        last, beyond = last + x - y, beyond + i - j
+        _held(edges, at, y, lists, places)
+        while True:
+            if lists[OTHER, 0] == 0:  # up to the next change all is as it was
+                if c == stop and d == until:
+                    break
+                since = _next_change(edge_changes, c, stop, left_changes, d, until)
+                following = first_from(left, i, beyond, since)
+                moved(left, i, following, j - i)
+                i, j = following, j + following - i
+                following = first_from(edges, x, last, since)
+                if following - x > lists[NEW, 0]:
+                    moved(edges, x, following, y - x)
+                    x, y = following, y + following - x
+                    _emptied(lists, places)
+                    _held(edges, at, y, lists, places)
+                while x < following:
+                    _passed(edges, x, lists, places, OLD)
+                    _passed(edges, x, lists, places, NEW)
+                    x, y, c, _ = put(edges, x, y, edge_changes, c, -1, 3, False)
+            edge_end = _next_end(edges, x, last, edge_changes, c, stop)
+            left_end = _next_end(left, i, beyond, left_changes, d, until)
+            if edge_end == END_OF_TIME and left_end == END_OF_TIME:
                 break
-            stays, leaves, comes = False, False, False
-            if there:
-                leaves = d < until and goes(left, i, left_changes, d, until, words)
-                stays = not leaves
-            else:
-                comes = left_changes[d, SIGN] == COMES
-            if leaves or comes or (stays and _meets(lists, negated)):
-                found = grow(found, counted + 1) if counted == found.shape[0] else found
-                for word in range(words):
-                    found[counted, word] = left[i, word] if there else left_changes[d, ROW + word]
-                if not comes:
-                    was, old = _met(left, counted, lists, places, OLD, negated, stays and not wholly, was, old)
-                if not leaves:
-                    now, new = _met(left, counted, lists, places, NEW, negated, stays and not wholly, now, new)
-                counted += 1
-            if there:
-                if stays:
-                    copied(left, i, made, kept)
-                    kept += 1
-                i += 1
-            else:
-                if comes:
-                    for word in range(words):
-                        made[kept, word] = left_changes[d, ROW + word]
-                    kept += 1
-                d += 1
-        moved = kept - (i - first)
-        if moved > 0:
-            for j in range(beyond - 1, i - 1, -1):
-                copied(left, j, left, j + moved)
-        for j in range(kept):
-            copied(made, j, left, first + j)
-        if moved < 0:
-            for j in range(i, beyond):
-                copied(left, j, left, j + moved)
-        left_spans[number, COUNT] = beyond - begin + moved
-        # what holds in the end, where it is not what held
-        while x < count:
-            _passed(older, x, lists, places, OLD)
-            x += 1
-        while y < more:
-            _passed(newer, y, lists, places, NEW)
-            y += 1
-        for place in range(1, lists[OTHER, 0] + 1):
+            if edge_end < left_end:
+                which = turn(edges, x, last, edge_changes, c, stop, 3)
+                if which <= 0:
+                    _passed(edges, x, lists, places, OLD)
+                before = y
+                x, y, c, none = put(edges, x, y, edge_changes, c, which, 3, False)
+                wrong += none
+                if y > before:
+                    _passed(edges, before, lists, places, NEW)
+                    edges[before, E_HELD] = lists[NEW, 0]
+                continue
+            which = turn(left, i, beyond, left_changes, d, until, words)
+            had = left[i, words] if which <= 0 else 0
+            before = j
+            i, j, d, none = put(left, i, j, left_changes, d, which, words, True)
+            wrong += none
+            has = left[before, words] if j > before else 0
+            if had == has and not _meets(lists, negated):
+                continue
+            found = grow(found, counted + 1) if counted == found.shape[0] else found
+            for word in range(words):
+                found[counted, word] = left[before, word] if has > 0 else left_changes[d - 1, ROW + word]
+            found[counted, words], found[counted, words + 1] = had, has
+            differing = had == has and not wholly
+            if had > 0:
+                was, old = _met(counted, lists, places, OLD, negated, differing, was, old)
+            if has > 0:
+                now, new = _met(counted, lists, places, NEW, negated, differing, now, new)
+            counted += 1
+        moved(edges, x, last, y - x)
+        moved(left, i, beyond, j - i)
+        edge_spans[number, COUNT], left_spans[number, COUNT] = y + last - x - at, j + beyond - i - begin
+        for place in range(1, lists[OTHER, 0] + 1):  # what holds in the end, where it is not what held
             ended[ends] = lists[OTHER, place]
             ends += 1
-        for which in range(3):
-            for place in range(1, lists[which, 0] + 1):
-                places[lists[which, place], which] = 0
-            lists[which, 0] = 0
-    return found, counted, was, old, now, new, ends
+        _emptied(lists, places)
+    return found, counted, was, old, now, new, ends, wrong
+
+
+@bare_linear
+def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
+    """With the edges of keys from their first change on how many tuples hold after them: edges of one begin and end
+    by turns."""
+    c = 0
+    while c < changes.shape[0]:
+        at, last = spans[changes[c, KEY], AT], spans[changes[c, KEY], AT] + spans[changes[c, KEY], COUNT]
+        first = first_from(edges, at, last, changes[c, ROW + R_END])
+        held = edges[first - 1, E_HELD] if first > at else 0
+        for i in range(first, last):
+            held += 1 if edges[i, E_BEGINS] == 1 else -1
+            edges[i, E_HELD] = held
+        c = same_key(changes, c)
 
 
 @bare_linear
@@ -216,4 +264,6 @@ def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped
             if i >= past or begun:
                 copied(edges, at + i, edges, at + kept)
                 kept += 1
+                if i < past:
+                    edges[at + kept - 1, E_HELD] = kept
         spans[key, COUNT] = kept

@@ -1,7 +1,7 @@
 """How inertia revises: of each key its transitions in the window, and with each what holds after its instant.
 
-A transition that comes late is put between the others of its key. From its instant on the key is run again, until what
-holds is what held there before; the difference of what either run gives is the change.
+A transition that comes late is put between the others of its key. From its instant on the key is run as it was and as
+it is, side by side, until the same holds; the difference of what either run gives is the change.
 """
 
 from __future__ import annotations
@@ -48,17 +48,22 @@ from cep.operators.goals.keyed_rows import (
     ROW,
     KeyedRows,
     changes_of,
+    coming,
     copied,
+    demand_there,
     first_from,
-    merged,
+    moved,
+    put,
     same_key,
+    turn,
 )
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.reviser import Changed, Reviser
 
-# of a transition, behind its end, start and order: the value, what it does, and the cells of its key after its instant
-T_VALUE, T_KIND, T_AFTER = range(3, 6)
-WORDS, WIDTH = T_AFTER, T_AFTER + KEPT
+# of a transition, behind its end, start and order: the value, what it does; how often it is there, and the cells of its
+# key after its instant
+T_VALUE, T_KIND, T_TIMES, T_AFTER = range(3, 7)
+WORDS = T_TIMES
 # of a row given: its end, and whether it is in both runs
 G_END, G_BOTH = 1, 4
 
@@ -82,43 +87,24 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, given, cou
     return count
 
 
-@inside
-def _as_after(table, i, state):  # type: ignore[no-untyped-def]
-    """Whether the cells are those that are kept with a row; those of what does not hold say nothing else."""
-    if state[0, HOLDS] == 0 and table[i, T_AFTER + HOLDS] == 0:
-        return True
-    for cell in range(KEPT):
-        if table[i, T_AFTER + cell] != state[0, cell]:
-            return False
-    return True
-
-
 @njit(cache=True)
-def _run(table, first, last, tells, until, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
-    """A key from the cells that it has, over these rows and the deadlines between them, those after the last row up to
-    `until`. `tells`: the row from which on the cells that are kept with rows are those of another run with the same
-    rows: where they are the same again, it stops. Up to there they are written. Gives what was given, how many rows
-    these are, and the row after the last one that was looked at, -1: it came to the end."""
-    i = first
-    while i < last:
-        now, stop = table[i, R_END], i + 1
-        while stop < last and table[stop, R_END] == now:
-            stop += 1
-        while state[0, HOLDS] and state[0, DUE] < now:
-            given = grow(given, count + 3) if given.shape[0] < count + 3 else given
-            count = _instant(table, i, i, state[0, DUE], state, keys, deadlines, wanted, given, count, number)
-        given = grow(given, count + 3) if given.shape[0] < count + 3 else given
-        count = _instant(table, i, stop, now, state, keys, deadlines, wanted, given, count, number)
-        if i >= tells and _as_after(table, stop - 1, state):
-            return given, count, stop
-        for j in range(i, stop):
-            for cell in range(KEPT):
-                table[j, T_AFTER + cell] = state[0, cell]
-        i = stop
+def _time_passes(table, until, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
+    """The deadlines of a key up to `until`, where no transition is before; what is given grows as it must."""
     while state[0, HOLDS] and state[0, DUE] <= until:
         given = grow(given, count + 3) if given.shape[0] < count + 3 else given
-        count = _instant(table, i, i, state[0, DUE], state, keys, deadlines, wanted, given, count, number)
-    return given, count, -1
+        count = _instant(table, 0, 0, state[0, DUE], state, keys, deadlines, wanted, given, count, number)
+    return given, count
+
+
+@inside
+def _same(one, other):  # type: ignore[no-untyped-def]
+    """Whether the cells of a key are the same; those of what does not hold say nothing else."""
+    if one[0, HOLDS] == 0 and other[0, HOLDS] == 0:
+        return True
+    for cell in range(KEPT):
+        if one[0, cell] != other[0, cell]:
+            return False
+    return True
 
 
 @inside
@@ -161,48 +147,75 @@ def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped
 
 
 @njit(linear=True, cache=True)
-def _revise(table, spans, before, changes, deadlines, wanted, until, tells, made, was, now, ended):  # type: ignore[no-untyped-def]
-    """Put changes in, and the cells that are kept with rows right; `made` has room for the rows of any key, and `ended`
-    for all keys. With `tells` it gives what was given before, and is now, and of how many keys other cells than before
-    are the last, which are in `ended` after the number of the key; up to `until` time has come."""
+def _revise(table, spans, before, changes, deadlines, wanted, until, tells, was, now, ended):  # type: ignore[no-untyped-def]
+    """Put changes in, for which each key has room, and the cells that are kept with rows right; `ended` has room for
+    all keys. With `tells` it gives what was given before, and is now, and of how many keys other cells than before are
+    the last, which are in `ended` after the number of the key; up to `until` time has come. Without, what comes is
+    behind all there is. Last it gives how many changes were none."""
     state, start = np.zeros((1, CELLS), np.int64), np.zeros((1, CELLS), np.int64)
     keys = np.zeros((1, STOPPER + 1), np.int64)
-    old = new = ends = c = 0
+    old = new = ends = c = wrong = 0
     while c < changes.shape[0]:
         stop, number = same_key(changes, c), changes[c, KEY]
         at = spans[number, AT]
         last = at + spans[number, COUNT]
-        first = first_from(table, at, last, changes[c, ROW + R_END])
-        for cell in range(KEPT):
-            state[0, cell] = table[first - 1, T_AFTER + cell] if first > at else before[number, cell]
-            start[0, cell] = state[0, cell]
-        count = merged(table, first, last, changes, c, stop, WORDS, made)
-        same = count
-        while same > 0 and made[same - 1, R_END] > changes[stop - 1, ROW + R_END]:
-            same -= 1
+        j = first_from(table, at, last, changes[c, ROW + R_END])
+        more = coming(changes, c, stop)
+        moved(table, j, last, more)
+        i, last = j + more, last + more
         since_old, since_new = old, new
-        now, new, reached = _run(made, 0, count, same, until, state, keys, deadlines, wanted, now, new, number)
-        if tells:
-            rest = last if reached < 0 else last - (count - reached)
-            if reached < 0:
+        same = True
+        while c < stop or (i < last and not same):
+            if same:  # what is before the next change is as it was, with a place for each row
+                beyond = first_from(table, i, last, changes[c, ROW + R_END])
+                moved(table, i, beyond, j - i)
+                i, j = beyond, j + beyond - i
+                for cell in range(KEPT):
+                    state[0, cell] = table[j - 1, T_AFTER + cell] if j > at else before[number, cell]
+                    start[0, cell] = state[0, cell]
+            end = changes[c, ROW + R_END] if c < stop else table[i, R_END]
+            if i < last:
+                end = min(end, table[i, R_END])
+            beyond = i
+            while beyond < last and table[beyond, R_END] == end:
+                beyond += 1
+            if tells:
+                passed = end - 1 if beyond > i else end
+                if start[0, HOLDS] and start[0, DUE] <= passed:
+                    was, old = _time_passes(table, passed, start, keys, deadlines, wanted, was, old, number)
+                if beyond > i:
+                    was = grow(was, old + 3) if was.shape[0] < old + 3 else was
+                    old = _instant(table, i, beyond, end, start, keys, deadlines, wanted, was, old, number)
+            first = j
+            while i < beyond or (c < stop and changes[c, ROW + R_END] == end):
+                which = turn(table, i, beyond, changes, c, stop, WORDS)
+                i, j, c, none = put(table, i, j, changes, c, which, WORDS, True)
+                wrong += none
+            passed = end - 1 if j > first else end
+            if state[0, HOLDS] and state[0, DUE] <= passed:
+                now, new = _time_passes(table, passed, state, keys, deadlines, wanted, now, new, number)
+            if j > first:
+                now = grow(now, new + 3) if now.shape[0] < new + 3 else now
+                new = _instant(table, first, j, end, state, keys, deadlines, wanted, now, new, number)
+                for row in range(first, j):
+                    for cell in range(KEPT):
+                        table[row, T_AFTER + cell] = state[0, cell]
+            same = tells and _same(state, start)
+        moved(table, i, last, j - i)
+        spans[number, COUNT] = j + last - i - at
+        if not tells:
+            new = since_new
+            continue
+        if not same:
+            was, old = _time_passes(table, until, start, keys, deadlines, wanted, was, old, number)
+            now, new = _time_passes(table, until, state, keys, deadlines, wanted, now, new, number)
+            if not _same(state, start):
                 ended[ends, 0] = number
                 for cell in range(KEPT):
                     ended[ends, 1 + cell] = state[0, cell]
-            horizon = until if reached < 0 else table[first, R_END] - 1
-            was, old, _ = _run(table, first, rest, rest, horizon, start, keys, deadlines, wanted, was, old, number)
-            if reached < 0:
-                other = False
-                for cell in range(KEPT):
-                    other = other or state[0, cell] != start[0, cell]
-                ends += other and (state[0, HOLDS] or start[0, HOLDS])
-            old, new = _without_both(was, since_old, old, now, since_new, new)
-        else:
-            new = since_new
-        for i in range(count):
-            copied(made, i, table, first + i)
-        spans[number, COUNT] = first - at + count
-        c = stop
-    return was, old, now, new, ends
+                ends += 1
+        old, new = _without_both(was, since_old, old, now, since_new, new)
+    return was, old, now, new, ends, wrong
 
 
 @bare_linear
@@ -228,7 +241,7 @@ class InertiaReviser:
         self.own = InertiaGoal(spec)
         self.places = np.arange(spec.keys)
         self.known: Keys = self.own.keys
-        self.rows = KeyedRows(WIDTH, WORDS, KEPT)
+        self.rows = KeyedRows(WORDS, KEPT, KEPT)
         self.nothing = np.zeros_like(spec.wanted)
 
     def begin(self, state: Arrays, frontier: Frontier) -> None:
@@ -251,7 +264,7 @@ class InertiaReviser:
         changes = self._changes([(going, GOES), (coming, COMES)])
         was, now, ended = self._revise(changes, frontier.watermark, True)
         self._put_right(cast(InertiaGoal, goal), ended)
-        keys = int(np.count_nonzero(np.diff(changes[:, KEY]))) + 1
+        keys = int(np.count_nonzero(np.diff(changes[:, KEY], prepend=-1)))
         return Changed(self.own._table(was), self.own._table(now), keys)
 
     def _changes(self, parts: Sequence[tuple[Table, int]]) -> Ints:
@@ -268,13 +281,14 @@ class InertiaReviser:
 
     def _revise(self, changes: Ints, until: int, tells: bool) -> tuple[Ints, Ints, Ints]:
         """What was given and is now, and the cells of the keys that have others in the end."""
-        made = self.rows.room_for(changes)
+        self.rows.make_room(changes)
         ended = np.empty((len(changes) if tells else 0, 1 + KEPT), np.int64)
         was, now = (np.empty((2 * len(changes) + 3 if tells else 3, 8), np.int64) for _ in range(2))
-        was, old, now, new, ends = _revise(
+        was, old, now, new, ends, wrong = _revise(
             self.rows.rows, self.rows.spans, self.rows.before, changes, self.spec.deadlines,
-            self.spec.wanted if tells else self.nothing, until, tells, made, was, now, ended,
+            self.spec.wanted if tells else self.nothing, until, tells, was, now, ended,
         )  # fmt: skip
+        demand_there(wrong)
         return was[:old], now[:new], ended[:ends]
 
     def _put_right(self, goal: InertiaGoal, ended: Ints) -> None:
@@ -324,11 +338,11 @@ class InertiaReviser:
 def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
     """The cells of keys when time has come so far, after their last transitions."""
     state, keys = np.zeros((1, CELLS), np.int64), np.zeros((1, STOPPER + 1), np.int64)
-    nothing, given = np.zeros((0, WIDTH), np.int64), np.zeros((3, 8), np.int64)
+    nothing, given = np.zeros((0, T_AFTER), np.int64), np.zeros((3, 8), np.int64)
     for number in range(cells.shape[0]):
         for cell in range(KEPT):
             state[0, cell] = cells[number, cell]
-        given, _, _ = _run(nothing, 0, 0, 0, time, state, keys, deadlines, wanted, given, 0, number)
+        given, _ = _time_passes(nothing, time, state, keys, deadlines, wanted, given, 0, number)
         for cell in range(KEPT):
             cells[number, cell] = state[0, cell]
     return cells
