@@ -190,4 +190,6 @@ def _dealt(
 
 def _block(stage: int, bucket: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> ShuffleBlock:
     latest = table["end"].max() if "end" in table.columns else None
-    return ShuffleBlock(stage, bucket, event, place, source, pack(table), latest if isinstance(latest, int) else 0)
+    return ShuffleBlock(
+        stage, bucket, event, place, source, pack(table, narrow=True), latest if isinstance(latest, int) else 0
+    )

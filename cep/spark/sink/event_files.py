@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -85,7 +85,8 @@ def _columns(
     for event, table in made.items():
         place = name if layout.single else f"type={event}/{name}"
         at = log.coming(place)
-        pq.write_table(table, at, compression="snappy", use_dictionary=layout.repeating)
+        ways: dict[str, Any] = {"use_dictionary": layout.repeating, "column_encoding": layout.encodings}
+        pq.write_table(table, at, compression="snappy", **ways)
         rows = {event: table.num_rows} if table.num_rows else {}
         yield OutputFile.of(at, log.files / place, rows, _latest(found.get(event, ())))
 

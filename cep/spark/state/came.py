@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # which loads polars, and a process that only plans does without
     from cep.spark.shuffle_blocks import ShuffleBlock
 
-MARK = b"\x00came\x01"
+MARK = b"\x00came\x02"
 """What such a version begins with; the last byte counts the forms there have been."""
+EARLIER = b"\x00came\x01"
+"""That of a form whose rows have no narrow columns, which is read alike."""
 
 ENTRIES = 100
 """Versions in a row that are not whole."""
@@ -40,7 +42,7 @@ class LogPlace:
     @classmethod
     def of(cls, begins: bytes, size: int, version: int) -> LogPlace:
         """The place of a version, of which a file of this size has these first bytes. struct.error: it is damaged."""
-        if not begins.startswith(MARK):
+        if not begins.startswith((MARK, EARLIER)):
             return cls(version, size)
         return cls(*_PLACE.unpack_from(begins, len(MARK)))
 

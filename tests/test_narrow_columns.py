@@ -1,0 +1,88 @@
+"""Whole numbers in fewer bytes: a table comes back as it was, whatever its columns are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cep.spark.shuffle_blocks import ShuffleBlock
+from cep.spark.state import came
+from cep.spark.state.came import Came, LogPlace
+from connectors import narrow_columns
+from connectors.arrow_bytes import pack, unpack
+from tests.long import examples
+
+LEAST, MOST = -(2**63), 2**63 - 1
+SPANS = (0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pl.DataFrame:
+    """Columns whose numbers lie close together or far apart, at the ends of what there is; some repeat others, some
+    lack values, and some are no numbers."""
+    rows = draw(st.integers(1, 20))
+    found: dict[str, pl.Series] = {}
+    for number in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(("int", "again", "text", "float", "time", "lacking", "mixed")))
+        span = draw(st.sampled_from(SPANS))
+        least = draw(st.sampled_from((LEAST, -5, 0, 10**15, MOST - span))) if span < 2**63 else LEAST
+        least = max(LEAST, min(least, MOST - span))
+        numbers = draw(
+            st.lists(st.sampled_from((least, least + span // 2, least + span)), min_size=rows, max_size=rows)
+        )
+        name = f"c{number}"
+        if kind == "again" and found:
+            found[name] = draw(st.sampled_from(list(found.values()))).alias(name)
+        elif kind in ("int", "again"):
+            found[name] = pl.Series(name, numbers, pl.Int64)
+        elif kind == "lacking":
+            found[name] = pl.Series(name, [None, *numbers[1:]], pl.Int64)
+        elif kind == "text":
+            found[name] = pl.Series(name, list(map(str, numbers)), pl.Categorical)
+        elif kind == "float":
+            found[name] = pl.Series(name, [float(each) for each in numbers])
+        elif kind == "time":
+            found[name] = pl.Series(name, [datetime(2026, 1, 1 + each % 28, tzinfo=UTC) for each in numbers])
+        else:
+            found[name] = pl.Series(name, [each if each % 2 else str(each) for each in numbers], pl.Object)
+    return pl.DataFrame(list(found.values()))
+
+
+@examples(400)
+@given(tables())
+def test_a_table_comes_back(table: pl.DataFrame) -> None:
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(narrow_columns, "ROWS", 0)
+        narrow = unpack(pack(table, narrow=True))
+    plain = unpack(pack(table))
+    assert narrow.schema == plain.schema
+    assert narrow.to_dict(as_series=False) == plain.to_dict(as_series=False)
+
+
+def test_rows_of_instants_take_a_third_of_the_bytes() -> None:
+    random, rows = np.random.default_rng(3), 10_000
+    times = np.arange(rows) * 1000 + 10**15
+    table = pl.DataFrame(
+        {"start": times, "end": times, "id": random.integers(0, 10**6, rows), "@order": (5 << 44) + np.arange(rows) * 2}
+    )
+    few = pack(table, narrow=True)
+    assert 3 * len(few) < 1.1 * len(pack(table))
+    assert unpack(few).equals(table)
+    part = table[100:7000]  # that does not begin where its memory does
+    assert unpack(pack(part, narrow=True)).equals(part)
+
+
+def test_a_log_of_the_form_before_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pl.DataFrame({"start": range(2000), "end": range(2000)})
+    rows = [ShuffleBlock(1, 0, "a", 3, "file", pack(table), 0)]
+    monkeypatch.setattr(came, "MARK", came.EARLIER)
+    written = Came(rows, 5).packed(LogPlace(1, 10**6), 2)
+    assert written is not None
+    assert LogPlace.of(written, len(written), 2) == LogPlace(1, 10**6, len(written))
+    read = Came.of(written, 1, 0)
+    assert (read.watermark, [unpack(one.rows).equals(table) for one in read.rows]) == (5, [True])
