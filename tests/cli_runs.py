@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def jsonl(records: list[Any]) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def lines_of(*texts: bytes) -> Counter[str]:
+    """Lines of JSON, whatever the order of their fields."""
+    return Counter(json.dumps(json.loads(line), sort_keys=True) for text in texts for line in text.splitlines())
 
 
 def cep(*arguments: str, input: str | None = None) -> Result:

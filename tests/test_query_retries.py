@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from cep.core.errors import CepError
 from cep.spark.driver import query, session
-from cep.spark.driver.failure import reason
+from cep.spark.driver.failure import failed, reason
 from cep.spark.driver.query import TRIES, StopRequest, run_query
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
@@ -59,6 +60,23 @@ def test_it_begins_again_where_the_machine_was_slow() -> None:
     with pytest.raises(CepError):
         stopped.run()
     assert query.passing(CepError("Python worker failed to connect back.")) and not query.passing(OTHER)
+
+
+def test_it_begins_again_where_the_process_that_plans_was_lost(tmp_path: Path) -> None:
+    """All that Java says then is that nothing more came from it."""
+
+    class Eof:
+        def getMessage(self) -> None: ...  # noqa: N802
+
+        def toString(self) -> str:  # noqa: N802
+            return "java.io.EOFException"
+
+        def getCause(self) -> None: ...  # noqa: N802
+
+    error = Exception()
+    error.__dict__["java_exception"] = Eof()
+    assert query.passing(failed(error, str(tmp_path / "spark.log")))
+    assert not query.passing(CepError("the query has failed: mqtt://b: Connection reset"))
 
 
 def test_java_that_has_ended_is_said(tmp_path: Any) -> None:

@@ -115,7 +115,8 @@ def check_writable(option: str, folder: Path) -> None:
         try:
             put(probe, _PROBE)
         finally:
-            probe.unlink(missing_ok=True)
+            for left in (probe, *inner.glob(f"{PROBES[0]}*")):  # also by runs that were killed here
+                left.unlink(missing_ok=True)
 
 
 @contextmanager

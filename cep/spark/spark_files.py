@@ -46,7 +46,7 @@ def verify_checksums(folder: Path) -> None:
     """Compare Spark's files with the check sums beside them, each of so many bytes. CepError: one is not what Spark
     wrote."""
     for beside in sorted(folder.rglob(".*.crc")):
-        path, sums = beside.with_name(beside.name[1:].removesuffix(".crc")), beside.read_bytes()
+        path, sums = _summed(beside), beside.read_bytes()
         each = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4])
         if not path.is_file():
             continue
@@ -141,20 +141,28 @@ def has_planned(checkpoint: Path) -> bool:
 
 def remove_spoilt(folder: Path) -> list[Path]:
     """Remove what a cut of power has spoilt: the last entries if they are empty, so that Spark repeats these
-    micro-batches; empty check sums; torn full versions of an earlier version of semcep; and what it writes first,
-    where that is empty. Not while a query runs. Gives what was removed."""
-    gone = [path for path in folder.rglob(".*.crc") if not path.stat().st_size]
+    micro-batches, and of those that only say that one was done all that are empty; empty check sums, and those whose
+    file is gone; torn full versions of an earlier version of semcep; and what it writes first, where that is empty. Not
+    while a query runs. Gives what was removed."""
+    gone = [path for path in folder.rglob(".*.crc") if not path.stat().st_size or not _summed(path).exists()]
     for path in (*folder.glob("state/**/*.zip"), *folder.glob("metadata"), *folder.glob("state/**/_*/*/*")):
         whole = zipfile.is_zipfile(path) if path.suffix == ".zip" else path.is_dir() or path.stat().st_size
         gone += [] if whole else _of(path.parent, path.name)
     for log in ("commits", "offsets"):
         for path in sorted((folder / log).glob("[0-9]*"), key=lambda path: -int(path.name)):
             if path.stat().st_size:
-                break
+                if log == "offsets":
+                    break
+                continue
             gone += [path, *path.parent.glob(f".{path.name}.crc")]
     for path in gone:
         path.unlink(missing_ok=True)
     return sorted(set(gone))
+
+
+def _summed(beside: Path) -> Path:
+    """The file whose check sums are in this one."""
+    return beside.with_name(beside.name[1:].removesuffix(".crc"))
 
 
 def _of(folder: Path, name: str) -> Iterator[Path]:

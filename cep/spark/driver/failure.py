@@ -36,6 +36,10 @@ _ROUTINE = re.compile(
 )
 
 
+FAILED = "the query has failed: "
+"""What the message of such an error begins with."""
+
+
 def failed(error: Any, log: str) -> CepError:
     """The error for a query that failed, from what Java or PySpark raised. `log`: where the rest is."""
     texts = causes(error) or [str(error)]
@@ -44,7 +48,7 @@ def failed(error: Any, log: str) -> CepError:
         where = f"--checkpoint: {Path(log).parent}, or where Spark keeps files for a while (spark.local.dir),"
         why, advice = f"{where} cannot be written: {_FULL.lower()}", "make room on the disk"
     then = f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said"
-    return CepError(f"the query has failed: {why}", hint=f"{advice}; {then}" if advice else then, code="failed")
+    return CepError(f"{FAILED}{why}", hint=f"{advice}; {then}" if advice else then, code="failed")
 
 
 def causes(error: Any) -> list[str]:
@@ -60,7 +64,7 @@ def causes(error: Any) -> list[str]:
 def lost(log: str) -> CepError:
     """The error for a query whose Java process has ended."""
     return CepError(
-        "the query has failed: Java has ended, or was ended",
+        f"{FAILED}Java has ended, or was ended",
         hint="it or the machine may have had too little memory (`--conf spark.driver.memory=4g`); the same command "
         f"goes on from the checkpoint; {log} has what Spark said",
         code="failed",

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.listener import (
 from cep.core.errors import CepError
 from cep.runtime.report import Report
 from cep.spark.disk import SPARK_LOG, STOP
-from cep.spark.driver.failure import failed, lost
+from cep.spark.driver.failure import FAILED, failed, lost
 from cep.spark.driver.reports import told
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ TRIES = 5
 _TIMEOUT = 10.0  # seconds that the last event of a query may take
 _POLL = 0.2  # seconds between two looks at the request
 _PASSING = ("failed to connect back", "worker to connect back", "Python worker exited unexpectedly")
+_LOST = ("java.io.EOFException", "Connection reset", "Broken pipe")
+"""All that Java says where the process that plans is lost while it is asked, or answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,8 @@ def run_query(
 
 def passing(error: CepError) -> bool:
     """Whether a query may have failed because the machine was busy, or short of memory."""
-    return any(words in error.message for words in _PASSING)
+    why = error.message.removeprefix(FAILED)
+    return why in _LOST or any(words in why for words in _PASSING)
 
 
 def _last(query: StreamingQuery) -> int:

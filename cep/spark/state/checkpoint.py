@@ -107,6 +107,7 @@ def claim(
             before = replace(before, revise=now.revise)  # what was final stays so
             before.write(file)
             return before, None
+        spark_files.remove_spoilt(before.generation.spark(folder))
         resized = replace(before, buckets=now.buckets) == now and migratable and now.revise is None
         if resized and spark_files.ends_sent(before.generation.spark(folder)):
             return before, None  # nothing more comes
