@@ -3,7 +3,9 @@ needed."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import re
 import shutil
@@ -84,6 +86,39 @@ def test_a_log_lies_on_a_whole_state(tmp_path: Path) -> None:
     states.settle(2, version + 2, b"settled")
     assert batch_of(tmp_path / f"1-0002-{version + 2:08}") == 72 and states.read(2, version + 2) == b"settled"
     assert states.log(2, version + 1)[0] == version, "what is done again begins there"
+
+
+def test_what_is_broken_off_is_removed_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a log that nothing lies on any more, and what cannot be written leaves nothing."""
+    states = BucketStates(str(tmp_path), 1)
+    states.write(2, 1, b"w" * 2000, 1)
+    for version in range(2, 7):
+        assert states.append(2, version, Came(ROWS, version), version)
+    for version in range(7, 7 + KEPT - 1):
+        states.write(2, version, b"n" * 3000, version)
+    unlink, left = Path.unlink, [2]
+
+    def broken_off(path: Path, missing_ok: bool = False) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        unlink(path, missing_ok)
+
+    last = 7 + KEPT - 1
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "unlink", broken_off)
+        states.write(2, last, b"n" * 3000, last)
+    assert names(tmp_path) == list(range(3, last + 1)), "the oldest are gone"
+    with monkeypatch.context() as patched, pytest.raises(CepError, match="cannot be written"):
+        patched.setattr(os, "fsync", full)
+        states.append(2, last + 1, Came(ROWS, 1), last + 1)
+    assert names(tmp_path) == list(range(3, last + 1)) and not list(tmp_path.glob(".*"))
+    assert states.append(2, last + 1, Came(ROWS, 1), last + 1)
+    assert names(tmp_path) == list(range(last + 2 - KEPT, last + 2))
+
+
+def full(file: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_log_has_so_many_versions(tmp_path: Path) -> None:

@@ -112,15 +112,17 @@ class BucketStates:
 
     def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
         """Remove the versions before the oldest that stays, if it lies on none of them, and those files of their
-        segments that later ones, of which the last has these `kept`, do not use."""
+        segments that later ones, of which the last has these `kept`, do not use. The oldest goes first: where this is
+        broken off, what is left is found the next time."""
         place = log_place(self._path(bucket, oldest))
-        for number in range(oldest if place is None else min(oldest, place.whole), 1, -1):
-            path = self._path(bucket, number - 1)
-            if not path.exists():
-                return
+        last = first = oldest if place is None else min(oldest, place.whole)
+        while first > 1 and self._path(bucket, first - 1).exists():
+            first -= 1
+        for number in range(first, last):
+            path = self._path(bucket, number)
             gone = _segments(path)
             if gone is not None and gone.sizes:
-                later = [_segments(self._path(bucket, number - 1 + each)) for each in range(1, KEPT)]
+                later = [_segments(self._path(bucket, number + each)) for each in range(1, KEPT)]
                 if None not in later:
                     used = kept.union(*(each.sizes for each in later if each is not None))
                     for file in sorted(gone.sizes.keys() - used):
