@@ -23,9 +23,10 @@ pytest.importorskip("obstore")
 from cep.command import app
 from cep.core.errors import CepError
 from cep.core.storage import creation
+from cep.spark import mirror as mirrors
 from cep.spark.disk import SINK_LOG
 from cep.spark.mirror import DEAD, OUTPUT, STATE, Mirror, spark_address
-from tests import spark_runs
+from tests import google_store, spark_runs
 from tests.damage import flipped
 from tests.object_store import Bucket, reached, served
 from tests.test_spark import LATENESS, PROGRAMS, events
@@ -36,10 +37,8 @@ ROOT = str(Path(__file__).parent.parent)
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    creation.forget()
     with reached(monkeypatch) as found:
         yield found
-    creation.forget()
 
 
 def mirror(folder: Path, dead: bool = True) -> Mirror:
@@ -136,12 +135,43 @@ def test_a_run_that_begins_takes_nothing_from_one_that_goes_on(
 
     monkeypatch.setattr(Mirror, "_unpack", meanwhile)
     second = mirror(tmp_path / "2")
-    names = {key.rpartition("/")[2] for key in bucket.keys(f"out/{SINK_LOG}/")}
-    assert names == {"run", "9", "10", "note.10"}
+    monkeypatch.setattr(Mirror, "_unpack", unpack)
+
+    def names() -> set[str]:
+        return {key.rpartition("/")[2] for key in bucket.keys(f"out/{SINK_LOG}/")}
+
+    assert names() == {"run", "8", "9", "10", "note.10"}
     put(second, f"{STATE}/a", "more")
     with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
         second.ship()
     assert bucket.get("out/part-10") == b"rows"
+    mirror(tmp_path / "3")
+    assert names() == {"run", "9", "10", "note.10"}
+
+
+def test_a_run_that_was_slow_puts_nothing_over_what_is_newer(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its micro-batch counts, and another run has gone on from it before it could put the files: that one has."""
+    first = mirror(tmp_path / "1")
+    put(first, f"{OUTPUT}/{SINK_LOG}/leaving", "old")
+    put(first, f"{OUTPUT}/part-1", "rows")
+    create = mirrors.create
+
+    def slow(address: str, content: bytes) -> bool:
+        monkeypatch.setattr(mirrors, "create", create)
+        done = create(address, content)
+        second = mirror(tmp_path / "2")
+        put(second, f"{OUTPUT}/{SINK_LOG}/leaving", "new")
+        second.ship()
+        return done
+
+    monkeypatch.setattr(mirrors, "create", slow)
+    first.ship()
+    assert bucket.get(f"out/{SINK_LOG}/leaving") == b"new" and bucket.get("out/part-1") == b"rows"
+    put(first, f"{STATE}/a", "more")
+    with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
+        first.ship()
 
 
 def test_a_run_that_is_killed_at_any_put_is_gone_on_from(
@@ -248,27 +278,29 @@ KILLS = int(os.environ.get("SEMCEP_KILLS", "2"))
 @pytest.mark.long
 @pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
-def test_killed_runs_lose_nothing_and_say_nothing_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["s3", "gs"])
+def test_killed_runs_lose_nothing_and_say_nothing_twice(kind: str, tmp_path: Path) -> None:
     """Each of them on a machine of its own: nothing is there but what is in the bucket."""
+    bucket: Bucket | google_store.Bucket = served() if kind == "s3" else google_store.served()
+    root = f"{kind}://bucket"
     rng = random.Random(KILLS)
     rules = tmp_path / "rules.cep"
     rules.write_text(PROGRAMS["stages"])
     inputs = spark_runs.write(tmp_path / "in", events("stages", rng), KILLS + 3, rng, LATENESS)
     (tmp_path / "in" / "bad.jsonl").write_text("no record\n")
     command = [sys.executable, "-m", "cep", "run", str(rules), "--on", "spark", "--input", *inputs, "--files", "1"]
-    command += ["--lateness", "4 s", "--master", "local[2]", "--buckets", "3", "--dead-letter", "s3://bucket/dead"]
-    command += ["--checkpoint", "s3://bucket/state", "--output", "s3://bucket/out", "--output-format", "jsonl"]
-    bucket = served()
+    command += ["--lateness", "4 s", "--master", "local[2]", "--buckets", "3", "--dead-letter", f"{root}/dead"]
+    command += ["--checkpoint", f"{root}/state", "--output", f"{root}/out", "--output-format", "jsonl"]
     env = {**os.environ, **bucket.env, "PYTHONPATH": ROOT}
     for _ in range(KILLS):
         killed(command, env, bucket, rng)
     last = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert last.returncode == 0, last.stderr
-    assert "s3://bucket/out" in last.stderr or "derived" in last.stderr, last.stderr
+    assert f"{root}/out" in last.stderr or "derived" in last.stderr, last.stderr
     entries = [key for key in bucket.keys(f"out/{SINK_LOG}/") if key.rpartition("/")[2].isdecimal()]
     lines = [json.loads(line) for key in entries for line in bucket.get(key).splitlines()[1:]]
     assert any("path" in line for line in lines)
-    assert all(line["path"].startswith("s3a://bucket/out/part-") for line in lines if "path" in line)
+    assert all(line["path"].startswith(f"{spark_address(root)}/out/part-") for line in lines if "path" in line)
     found = [line for key in bucket.keys("out/part-") for line in bucket.get(key).splitlines()]
     letters = [json.loads(line) for key in bucket.keys("dead/") for line in bucket.get(key).splitlines()]
     alone = tmp_path / "alone.jsonl"
@@ -282,7 +314,7 @@ def ordered(lines: list[bytes]) -> list[str]:
     return sorted(json.dumps(json.loads(line), sort_keys=True) for line in lines)
 
 
-def killed(command: list[str], env: dict[str, str], bucket: Bucket, rng: random.Random) -> None:
+def killed(command: list[str], env: dict[str, str], bucket: Bucket | google_store.Bucket, rng: random.Random) -> None:
     """Run, and kill at any moment after the next micro-batch counts or the one after it."""
 
     def last() -> str:

@@ -6,6 +6,10 @@ import errno
 import gzip
 import io
 import json
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,12 +18,16 @@ import polars as pl
 import pytest
 
 from cep.core.errors import CepError
-from cep.core.storage import files
+from cep.core.storage import creation, files, stores
 from cep.core.storage.failures import StorageError, explained
 from cep.core.storage.urls import is_url, local_path, near_scheme, url
 from connectors.inputs import inputs
+from connectors.table_names import table_name
+from connectors.tables import delta
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
-from tests.object_store import Bucket, reached
+from tests.object_store import Bucket, answers, reached
+from tests.ports import free_port
+from tests.waiting import until
 
 HERE = pytest.fixture(autouse=True)(here)
 
@@ -70,8 +78,8 @@ def test_files_are_listed_read_and_put_whole(bucket: Bucket) -> None:
     with files.StoredFile("s3://bucket/new") as file:
         file.seek(4)
         assert (file.read(2), file.tell(), io.BufferedReader(file).read()) == (b"45", 6, b"6789")
-    files.remove("s3://bucket/new")
-    files.remove("s3://bucket/new")
+    creation.remove("s3://bucket/new")
+    creation.remove("s3://bucket/new")
     assert files.found("s3://bucket/new") is None
 
 
@@ -115,9 +123,69 @@ def test_a_server_that_is_not_there_is_given_up(monkeypatch: pytest.MonkeyPatch)
     assert found.strerror == "there are no credentials" and "GOOGLE_APPLICATION_CREDENTIALS" in str(found.hint)
 
 
+def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 30 s at most; else three minutes would be tried."""
+    assert stores._REQUEST.total_seconds() <= 30 and stores._PATIENCE.total_seconds() <= 30
+    monkeypatch.setattr(stores, "_REQUEST", timedelta(milliseconds=300))
+    monkeypatch.setattr(delta, "_PATIENCE", {"timeout": "300ms", "retry_timeout": "300ms"})
+    with reached(monkeypatch), socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+        stores.forget()
+        for does in (creation.remove, lambda address: creation.create(address, b"")):
+            with pytest.raises(StorageError, match=f"{server} does not answer in time"):
+                does("s3://bucket/a")
+        with pytest.raises(CepError, match=f"--output delta:s3://bucket/t: {server} does not answer in time"):
+            delta.table(table_name("delta:s3://bucket/t"))
+
+
+def test_a_login_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    env = {**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": "0"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            until(lambda: answers(port), "the server of buckets")
+            with reached(monkeypatch):
+                monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+                files.forget()
+                for does in (files.read, files.listed, files.Upload, creation.remove):
+                    with pytest.raises(StorageError) as caught:
+                        does("s3://bucket/a")
+                    assert (caught.value.errno, caught.value.strerror) == (errno.EACCES, "access is denied")
+                    assert "AWS_SECRET_ACCESS_KEY" in str(caught.value.hint)
+                with pytest.raises(CepError, match="--output delta:s3://bucket/t: access is denied"):
+                    delta.table(table_name("delta:s3://bucket/t"))
+        finally:
+            server.kill()
+
+
+def test_azure_is_asked_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server of it can be had from Python's packages; docs/limits.md says what was tried with another."""
+    at = url("abfs://days@account.dfs.core.windows.net/a")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1/account")
+    files.forget()
+    assert files.filesystem(at).type_name == "abfs" and stores.endpoint() == ("http", "127.0.0.1:1")
+    assert stores.store(at).config["container_name"] == "days"
+    with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:1/account cannot be reached"):
+        creation.remove(str(at))
+    monkeypatch.delenv("AZURE_STORAGE_ENDPOINT")
+    files.forget()
+    assert files.filesystem(at).type_name == "abfs" and stores.endpoint() is None
+    files.forget()
+
+
 @pytest.mark.parametrize(
     ("text", "number", "reason"),
     [
+        ("PUT failed: 403 Forbidden\n\nDebug source:\nretry_timeout: 20s", errno.EACCES, "access is denied"),
+        ("CURL error [28]=Timeout was reached", errno.EIO, "S3 does not answer in time"),
+        (
+            "AWS Error INTERNAL_FAILURE during PutObject operation: gone",
+            errno.EIO,
+            "S3 answers with an error of its own",
+        ),
         ("AWS Error ACCESS_DENIED during HeadObject operation: No response body.", errno.EACCES, "access is denied"),
         ("AWS Error PERMANENT_REDIRECT during PutObject", errno.EIO, "the bucket is in another region"),
         ("Unable to load libhdfs: ./libhdfs.so: cannot open", errno.EIO, "HDFS needs Hadoop's library"),
@@ -127,6 +195,7 @@ def test_a_server_that_is_not_there_is_given_up(monkeypatch: pytest.MonkeyPatch)
 def test_what_libraries_say_in_words(
     text: str, number: int, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     found = explained(OSError(text), url("s3://bucket/key"))
     assert found.errno == number and found.strerror.startswith(reason)

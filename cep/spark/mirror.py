@@ -149,7 +149,10 @@ class Mirror:
 
     def _publish(self) -> None:
         """Put what the manifest has of the output and of dead letters at their own addresses: files before the log that
-        says that they count."""
+        says that they count. Not where another run has gone on from the manifest: it has done so, and what it has put
+        since is newer; to put the next manifest is refused then."""
+        if files.found(_manifest(self.places[STATE], self.number + 1)) is not None:
+            return
         log = {name: one.digest for name, one in self._files.items() if name.startswith(_LOG)}
         for name in self._files:
             place, _, rest = name.partition("/")
@@ -257,7 +260,7 @@ class Mirror:
 def spark_address(address: str) -> str:
     """The address as Spark and Hadoop write it."""
     at = url(address)
-    return str(replace(at, scheme={"s3": "s3a"}.get(at.scheme, at.scheme))).rstrip("/")
+    return str(replace(at, scheme={"s3": "s3a", "gcs": "gs"}.get(at.scheme, at.scheme))).rstrip("/")
 
 
 def _name(number: int) -> bytes:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
+_PATIENCE = {"timeout": "25s", "retry_timeout": "20s"}
+"""How long a request to an object store may take, and for how long a failed one is tried again: else for 3 minutes."""
+
+
 def table(name: TableName) -> DeltaTable | None:
     """The table as it is now; None: there is none. CepError: it cannot be read, or the library is not installed."""
     with _explaining(name):
@@ -126,7 +130,7 @@ def _application(name: TableName) -> str:
 def _options(place: str) -> dict[str, str] | None:
     if not is_url(place):
         return None
-    found = {"conditional_put": "etag"}  # of two commits at once one fails
+    found = _PATIENCE | {"conditional_put": "etag"}  # of two commits at once one fails
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     return found | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
 

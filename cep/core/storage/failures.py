@@ -18,7 +18,8 @@ _LOGIN = {
 _REACHED = {
     "s3": "AWS_ENDPOINT_URL names another server than Amazon's, AWS_REGION the region",
     "gs": "STORAGE_EMULATOR_HOST names another server than Google's",
-    "abfs": "the address is `abfs://container@account.dfs.core.windows.net/...`",
+    "abfs": "the address is `abfs://container@account.dfs.core.windows.net/...`; "
+    "AZURE_STORAGE_ENDPOINT names another server than Azure's",
     "hdfs": "the address has the host and the port of the name node: `hdfs://namenode:8020/...`",
 }
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
@@ -34,9 +35,12 @@ _REGION = re.compile(
 )
 _UNREACHED = re.compile(
     r"NETWORK_CONNECTION|curlCode|could(n't| not) (connect|resolve)|connection (refused|reset|timed out)"
-    r"|timed? ?out|UnknownHostException",
+    r"|UnknownHostException|kind: Connect",
     re.IGNORECASE,
 )
+_SILENT = re.compile(r"kind: Timeout|timed ?out|timeout was|operation timeout|curlCode: 28", re.IGNORECASE)
+_BROKEN = re.compile(r"INTERNAL_FAILURE|SERVICE_UNAVAILABLE|(HTTP status|status code:) 50[0-4]")
+_AUTHORS = "Debug source"  # behind it is what is for those who write a library
 _FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
 
 
@@ -63,7 +67,7 @@ def explained(error: Exception, at: Url) -> StorageError:
     """Why a file system refuses an address, from what its library says."""
     if isinstance(error, StorageError):
         return error
-    text = str(error)
+    text = re.sub(r"retry_timeout:? \S+", "", str(error))
     if re.search(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound|bucket does not exist", text, re.IGNORECASE):
         return no_bucket(at)
     if re.search(r"libhdfs|libjvm|CLASSPATH", text):
@@ -73,11 +77,15 @@ def explained(error: Exception, at: Url) -> StorageError:
         return StorageError(errno.EIO, "the bucket is in another region", str(at), "AWS_REGION=eu-central-1 names it")
     if "OAuth2 access token" in text:  # Google's; why it has none is said behind it
         return StorageError(errno.EACCES, "there are no credentials", str(at), _LOGIN[at.kind])
+    if _SILENT.search(text):
+        return StorageError(errno.EIO, f"{_server(at)} does not answer in time", str(at), _REACHED[at.kind])
     if _UNREACHED.search(text):
         return StorageError(errno.EIO, f"{_server(at)} cannot be reached", str(at), _REACHED[at.kind])
     if _DENIED.search(text):
         who = "there are no credentials" if at.kind == "s3" and not _has_login() else "access is denied"
         return StorageError(errno.EACCES, who, str(at), _LOGIN[at.kind])
+    if _BROKEN.search(text):
+        return StorageError(errno.EIO, f"{_server(at)} answers with an error of its own: {_short(text)}", str(at))
     if isinstance(error, FileNotFoundError) or "does not exist" in text or "Not found" in text:
         return not_there(at)
     number = errno.ENOSPC if _FULL.search(text) else getattr(error, "errno", None) or errno.EIO
@@ -97,12 +105,14 @@ def _server(at: Url) -> str:
         return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "S3"
     if at.kind == "gs":
         return os.environ.get("STORAGE_EMULATOR_HOST") or "Google Cloud Storage"
+    if at.kind == "abfs":
+        return os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or at.place
     return at.place or "HDFS"
 
 
 def _short(text: str) -> str:
     """The end of a message of a library, which says most; in one line."""
-    line = " ".join(text.split())
+    line = " ".join(text.partition(_AUTHORS)[0].split())
     found = re.search(r"AWS Error \w+.*?: (.+)", line)
     said = (found[1] if found else line).rstrip(".")
     return said if len(said) <= 200 else said[:197] + "..."

@@ -6,15 +6,16 @@ import fnmatch
 import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, BinaryIO
 
+from cep.core.storage import stores
 from cep.core.storage.failures import StorageError, explained, no_bucket, not_there
-from cep.core.storage.urls import Url, url
+from cep.core.storage.urls import Url, joined, url
 
 _PIECE = 1 << 24
 """Bytes that are sent at once."""
@@ -56,12 +57,13 @@ def listed(address: str, deep: bool = False) -> list[Found]:
     from pyarrow.fs import FileSelector
 
     at = url(address)
+    cut = at.kind == "gs" and not deep  # where pyarrow knows no folders but those that have an object of their own
     with _explaining(at):
-        infos = filesystem(at).get_file_info(FileSelector(at.path, allow_not_found=True, recursive=deep))
+        infos = filesystem(at).get_file_info(FileSelector(at.path, allow_not_found=True, recursive=deep or cut))
     if not infos:
         _check_bucket(at)
-    every = [_found(at, info) for info in infos]
-    return sorted((one for one in every if one is not None), key=lambda one: one.address)
+    every = [one for one in (_found(at, info) for info in infos) if one is not None]
+    return sorted(_direct(at, every) if cut else every, key=lambda one: one.address)
 
 
 def matching(address: str) -> list[Found]:
@@ -87,10 +89,13 @@ def read(address: str) -> bytes:
 def put(address: str, content: bytes | BinaryIO) -> None:
     """Put a file there, whole or not at all; it replaces one of the same name. StorageError: it cannot be."""
     at = url(address)
+    if at.kind == "abfs":  # pyarrow would show there what is not whole, and renames only in some accounts
+        stores.put(at, content)
+        return
     pieces = iter([content]) if isinstance(content, bytes) else iter(lambda: content.read(_PIECE), b"")
     with _explaining(at):
         system = filesystem(at)
-        path = at.path if at.kind not in ("hdfs", "abfs") else f"{at.path}.{os.getpid()}.part"
+        path = at.path if at.kind != "hdfs" else f"{at.path}.{os.getpid()}.part"
         if at.kind == "hdfs":
             system.create_dir(path.rpartition("/")[0])
         with system.open_output_stream(path, compression=None) as out:
@@ -98,16 +103,6 @@ def put(address: str, content: bytes | BinaryIO) -> None:
                 out.write(piece)
         if path != at.path:  # written bit by bit there: it gets its name when it is whole
             system.move(path, at.path)
-
-
-def remove(address: str) -> None:
-    """Remove a file, if it is there. StorageError: it cannot be."""
-    at = url(address)
-    with _explaining(at):
-        try:
-            filesystem(at).delete_file(at.path)
-        except FileNotFoundError:
-            return
 
 
 def opened(address: str) -> Any:
@@ -167,9 +162,11 @@ class Upload:
     one, or none, until then. Without `close` nothing is put."""
 
     def __init__(self, address: str) -> None:
-        """StorageError: there is no such bucket, or no access."""
-        self.address = address
-        _check_bucket(url(address))
+        """StorageError: there is no such bucket, or no access; or a library is not installed."""
+        self.address, at = address, url(address)
+        if at.kind == "abfs":
+            stores.check_installed(at)
+        _check_bucket(at)
         self.file: BinaryIO = tempfile.TemporaryFile(prefix="semcep-")  # noqa: SIM115
 
     def write(self, piece: bytes | memoryview) -> int:
@@ -225,10 +222,20 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
             )
         return fs.GcsFileSystem(retry_time_limit=_PATIENCE)
     if kind == "abfs":
-        account = place.partition("@")[2].partition(".")[0]
-        return fs.AzureFileSystem(account, os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"))
+        return fs.AzureFileSystem(place.partition("@")[2].partition(".")[0], **_azure())
     host, _, port = place.partition(":")
     return fs.HadoopFileSystem(host or "default", int(port or 0))
+
+
+def _azure() -> dict[str, str]:
+    """Who asks, and of which server, as the environment says it."""
+    found = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
+    known = {name: os.environ[variable] for name, variable in found.items() if os.environ.get(variable)}
+    if (server := stores.endpoint()) is not None:
+        scheme, authority = server
+        for service in ("blob", "dfs"):
+            known |= {f"{service}_storage_scheme": scheme, f"{service}_storage_authority": authority}
+    return known
 
 
 def _check_bucket(at: Url) -> None:
@@ -259,6 +266,16 @@ def _found(at: Url, info: Any) -> Found | None:
     return Found(at.at(info.path), info.type == FileType.Directory, info.size or 0)
 
 
+def _direct(at: Url, every: Iterable[Found]) -> Iterable[Found]:
+    """What is in a folder, from all that is in it or in its folders."""
+    folder = joined(str(at), "") if at.key else at.root
+    direct: dict[str, Found] = {}
+    for one in every:
+        name, slash, _ = one.address.removeprefix(folder).partition("/")
+        direct[name] = Found(folder + name, True) if slash else direct.get(name, one)
+    return direct.values()
+
+
 def _fits(names: list[str], wanted: list[str]) -> bool:
     """Whether a path matches a pattern, part by part."""
     if not names or not wanted:
@@ -284,3 +301,4 @@ def _explaining(at: Url) -> Iterator[None]:
 def forget() -> None:
     """The environment says something else now."""
     _filesystem.cache_clear()
+    stores.forget()

@@ -1,0 +1,112 @@
+"""Object stores through the library obstore: what pyarrow's file systems cannot do there.
+
+That is a put on a condition, and on Azure one that is whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, BinaryIO, Literal
+from urllib.parse import urlsplit
+
+from cep.core.storage.failures import StorageError, explained, no_bucket
+from cep.core.storage.urls import Url
+
+INSTALL = "pip install 'semcep[storage]'"
+"""What to do where the library is not installed."""
+
+_REQUEST = timedelta(seconds=25)
+_PATIENCE = timedelta(seconds=20)
+"""How long one request may take, and for how long a failed one is tried again."""
+_AT_ONCE = 4  # parts of 5 MiB that are sent side by side
+
+
+def put(at: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"] = "overwrite") -> bool:
+    """Put a file there, whole or not at all; gives whether it was, and not only if there was none (`create`).
+    StorageError: it cannot be, or the library is not installed."""
+    with _explaining(at):
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            obstore.put(store(at), at.key, content, mode=mode, max_concurrency=_AT_ONCE)
+            return True
+        except AlreadyExistsError:
+            return False
+        except FileNotFoundError:
+            raise no_bucket(at) from None
+
+
+def remove(at: Url) -> None:
+    """Remove a file, if it is there. StorageError: it cannot be, or the library is not installed."""
+    with _explaining(at):
+        import obstore
+
+        try:
+            obstore.delete(store(at), at.key)
+        except FileNotFoundError:
+            return
+
+
+def check_installed(at: Url) -> None:
+    """StorageError: the library is not installed."""
+    try:
+        import obstore  # noqa: F401
+    except ImportError:
+        raise StorageError(errno.ENOSYS, "the library obstore is not installed", str(at), INSTALL) from None
+
+
+def store(at: Url) -> Any:
+    """The store of an address."""
+    return _store(at.kind, at.place, os.getpid())
+
+
+def endpoint() -> tuple[str, str] | None:
+    """The scheme and the authority of another server than Azure's, as AZURE_STORAGE_ENDPOINT says them with the account
+    as path, `http://127.0.0.1:10000/account`; None: it says none."""
+    found = urlsplit(os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or "")
+    return (found.scheme, found.netloc) if found.netloc else None
+
+
+@lru_cache(maxsize=8)
+def _store(kind: str, place: str, process: int) -> Any:
+    """`process`: connections do not outlive a fork."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    plain: dict[str, Any] = {
+        "client_options": {"allow_http": True, "timeout": _REQUEST},
+        "retry_config": {"retry_timeout": _PATIENCE},
+    }
+    if kind == "s3":
+        return S3Store(place, **plain)
+    if kind == "gs":
+        if emulator := os.environ.get("STORAGE_EMULATOR_HOST"):
+            nobody = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+            server = emulator if "://" in emulator else f"http://{emulator}"
+            plain["service_account_key"] = json.dumps(nobody | {"gcs_base_url": server.rstrip("/")})
+        return GCSStore(place, **plain)
+    container, _, account = place.partition("@")
+    return AzureStore(container, account_name=account.partition(".")[0], **plain)
+
+
+@contextmanager
+def _explaining(at: Url) -> Iterator[None]:
+    """What the library refuses while the block runs is a StorageError."""
+    check_installed(at)
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        raise explained(error, at) from None
+
+
+def forget() -> None:
+    """The environment says something else now."""
+    _store.cache_clear()
