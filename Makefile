@@ -115,7 +115,7 @@ bench: $(VENV)/.run
 
 fuzz: $(VENV)/.test
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py \
-	    tests/test_revision.py tests/test_revision_knowledge.py tests/test_revision_explain.py
+	    tests/test_revision.py tests/test_revision_knowledge.py tests/test_revision_explain.py tests/test_revision_by_changes.py
 	@SEMCEP_FUZZ=$(FUZZ) $(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 $(CHECKED_TESTS)
 
 soak: $(VENV)/.test

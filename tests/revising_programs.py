@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container
 from random import Random
 
 from cep.events import Event
@@ -35,6 +37,14 @@ def revising_program(rng: Random) -> str:
                 lines.append(f"{event}(K, {rng.choice(('V', 'V', 1))}) <- {_body(rng, known, made)}.")
             made.append(event)
     return "\n".join(lines)
+
+
+def with_keys(rng: Random, text: str) -> tuple[str, list[str]]:
+    """The program, and the events that have a KEY in it: none in half of all cases."""
+    keys = [event for event in "abc" if rng.random() < 0.6] if rng.random() < 0.5 else []
+    for event in keys:
+        text = re.sub(rf"(?m)^(event {event}\(.*\))\.$", r"\1 KEY k.", text)
+    return text, keys
 
 
 def _rule(rng: Random, name: str, known: list[str], made: list[str], verb: str) -> tuple[str, str]:
@@ -88,8 +98,9 @@ def _deadlines(rng: Random, name: str) -> list[str]:
     return []
 
 
-def revising_events(rng: Random, text: str) -> list[Event]:
-    """Events of such a program, in the order in which they come, some of them late."""
+def revising_events(rng: Random, text: str, keys: Container[str] = ()) -> list[Event]:
+    """Events of such a program, in the order in which they come, some of them late, and some put right by a later one,
+    of those that have `keys`."""
     optional = "event a(k: string?" in text
     count, span = rng.randint(1, rng.choice((40, 40, 160))), rng.choice((6, 30, 120))
     late = rng.choice((0, 5, 40))
@@ -101,4 +112,6 @@ def revising_events(rng: Random, text: str) -> list[Event]:
         key = rng.choice(KEYS[: rng.choice((1, 3))]) if rng.random() < 0.95 or type != "a" or not optional else None
         value = float(rng.randint(0, 2)) + (0.5 if rng.random() < 0.2 else 0.0) if type == "c" else rng.randint(0, 2)
         made.append(Event(type, (key, value), start, end))
+        if type in keys and rng.random() < 0.4:
+            made.append(Event(type, (key, value + rng.choice((0, 1, 1, 2))), start, end))
     return sorted(made, key=lambda event: event.end + (rng.randint(0, late) if rng.random() < 0.4 else 0))

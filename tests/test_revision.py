@@ -67,17 +67,19 @@ class Known:
         self.latest = -(2**62)
         self.there: dict[tuple[object, ...], tuple[int, Event]] = {}
 
-    def take(self, position: int, change: Change) -> None:
+    def take(self, position: int, change: Change) -> str | None:
+        """Why it is a dead letter, if it is one."""
         event, sign = change
         if event.end <= self.latest - self.length:
-            return  # a dead letter
+            return "late"
         self.latest = max(self.latest, event.end)
         args = event.args[:1] if event.type in self.keys else event.args
         key = (event.type, args, event.start, event.end)
         if sign < 0:
-            self.there.pop(key, None)
-        elif key not in self.there or self.there[key][1].args != event.args:
+            return None if self.there.pop(key, None) else "unknown-withdrawal"
+        if key not in self.there or self.there[key][1].args != event.args:
             self.there[key] = position, event
+        return None
 
     def in_order(self) -> list[Event]:
         return [event for _, event in self._sorted()]
@@ -107,7 +109,10 @@ def check(
     for number, event in enumerate(events):
         changes.append((event, 1))
         if rng.random() < 0.3:
-            changes.append((rng.choice(events[: number + 1]), -1))
+            gone = rng.choice(events[: number + 1])
+            if gone.type in keys and rng.random() < 0.5:  # its KEY and its times say which it is
+                gone = replace(gone, args=(gone.args[0], *[None] * (len(gone.args) - 1)))
+            changes.append((gone, -1))
         if rng.random() < 0.1:
             changes.append((event, 1))
     known, net, withdrawn, at = Known(length, keys), Rows(), 0, 0
@@ -115,15 +120,14 @@ def check(
     while at < len(changes):
         piece = list(enumerate(changes))[at : at + rng.choice((1, 1, 2, 3, 5))]
         at += len(piece)
-        for position, change in piece:
-            known.take(position, change)
+        reasons = Counter(filter(None, [known.take(position, change) for position, change in piece]))
         if rng.random() < 0.15:
             own = compiled(text, "<program>", compiling) if running.explain else program  # its codes are its own
             engine = Engine(own, running).restore(engine.snapshot())
         elif looks.random() < 0.1:
             engine.snapshot()  # and the same engine goes on
         made = engine.push(tables(engine, piece))
-        engine.take_dead()
+        assert Counter(row.code for row in engine.take_dead()) == reasons, (text, changes[:at], length)
         net.subtract(rows(made, -1))
         net.update(rows(made, 1))
         withdrawn += rows(made, -1).total()

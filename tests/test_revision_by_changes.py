@@ -22,7 +22,7 @@ from cep.operators.goals.reviser import Changed, no_change
 from cep.runtime.revision import incremental
 from cep.runtime.revision.incremental import Incremental
 from tests.long import seeds
-from tests.revising_programs import revising_events, revising_program
+from tests.revising_programs import revising_events, revising_program, with_keys
 from tests.test_revision import check
 
 
@@ -38,9 +38,10 @@ def test_the_law_where_all_operators_revise(seed: int, monkeypatch: pytest.Monke
     rng = random.Random(f"revising {seed}")
     if seed % 4:
         monkeypatch.setattr(incremental, "A_PUSH", 10**6)
-    text = revising_program(rng)
+    text, keys = with_keys(rng, revising_program(rng))
     incremental_of(Engine.from_text(text, revise=10))
-    check(text, revising_events(rng, text), rng, rng.choice((3, 10, 30, 100, 1000)), changes=seed % 3 == 0)
+    events = revising_events(rng, text, keys)
+    check(text, events, rng, rng.choice((3, 10, 30, 100, 1000)), keys, changes=seed % 3 == 0)
 
 
 FLUENT = """

@@ -288,7 +288,7 @@ class KeyedRows:
     def _pack(self) -> None:
         """The rows of all keys in another array, as large as their rooms need."""
         whole = int(self.spans[:, ROOM].sum())
-        made = np.empty((roomy(whole, 2 * whole), self.rows.shape[1]), np.int64)
+        made = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
         self.used = _packed(self.rows, self.spans, made)
         self.rows = made
 
