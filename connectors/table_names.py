@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cep.core.errors import CepError
 from cep.core.storage.urls import is_url, local_path, url
 from cep.core.suggest import did_you_mean
+from connectors.message_sender import UNREACHABLE
 
 KINDS = ("delta", "iceberg")
 OPTIONS = ("append", "compact")
@@ -27,8 +28,9 @@ class TableName:
     def text(self) -> str:
         return f"{self.kind}:{self.place}"
 
-    def refused(self, reason: str, hint: str | None = None) -> CepError:
-        return CepError(f"--output {self.text}: {reason}", hint=hint, code="output")
+    def refused(self, reason: str, hint: str | None = None, passing: bool = False) -> CepError:
+        """The error that something is wrong with it; `passing`: it may be gone when it is tried again."""
+        return CepError(f"--output {self.text}: {reason}", hint=hint, code=UNREACHABLE if passing else "output")
 
     def added_meanwhile(self) -> CepError:
         return self.refused(f"another run has added what is to be added as `{self.append}`", "nothing is added twice")

@@ -20,10 +20,14 @@ from cep.engine import Engine
 from cep.spark.disk import OUTGOING
 from cep.spark.sink import table_relay
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
+from cep.spark.sink.relay import relaying
 from cep.spark.sink.table_relay import TableRelay, check_table
 from connectors.table_names import TableName, table_name
+from connectors.tables import delta
 from connectors.tables import iceberg as iceberg_table
 from connectors.tables.kinds import KINDS
+from tests.object_store import reached
+from tests.waiting import Received, until
 
 SCHEMAS = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.\ncold(N) <- reading(N) WHERE N < 0.").outputs
 
@@ -219,6 +223,60 @@ def test_a_commit_of_which_the_answer_is_lost_is_done(tmp_path: Path, monkeypatc
         else:
             TableRelay(folder, name).move()
     assert numbers(name) == [str(n) for n in range(4) for _ in range(4)]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_store_that_is_away_for_a_while_stops_nothing(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a query runs; where it is away at the end, the next run adds what waits."""
+    with reached(monkeypatch) as bucket:
+        monkeypatch.setenv("PYICEBERG_CATALOG__HERE__WAREHOUSE", "s3://bucket/warehouse")
+        monkeypatch.setenv("PYICEBERG_CATALOG__HERE__S3__ENDPOINT", bucket.env["AWS_ENDPOINT_URL"])
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        text = "delta:s3://bucket/table" if kind == "delta" else "iceberg:here/plant.hot"
+        folder, told = tmp_path / "state" / OUTGOING, Received[str]()
+        folder.mkdir(parents=True)
+        schemas = {"hot": SCHEMAS["hot"]}
+
+        def away() -> None:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+            monkeypatch.setenv("PYICEBERG_CATALOG__HERE__S3__ENDPOINT", "http://127.0.0.1:1")
+            monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+
+        def back() -> None:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.env["AWS_ENDPOINT_URL"])
+            monkeypatch.setenv("PYICEBERG_CATALOG__HERE__S3__ENDPOINT", bucket.env["AWS_ENDPOINT_URL"])
+            monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+
+        monkeypatch.setattr(delta, "_PATIENCE", {"timeout": "1s", "retry_timeout": "1s"})
+        with relaying(folder.parent, text, schemas, told.append):
+            commit(folder, 0, ("hot",))
+            until(lambda: not list(folder.glob("part-*")), "the first are added")
+            away()
+            commit(folder, 1, ("hot",))
+            told.at_least(1)
+            assert "what is derived waits" in told[0]
+            back()
+            until(lambda: not list(folder.glob("part-*")), "the second are added")
+            away()
+        assert len(told) == 1
+        commit(folder, 2, ("hot",))
+        with (
+            pytest.raises(CepError, match="the same command sends them") as failed,
+            relaying(folder.parent, f"{text}?compact=2", schemas, told.append),
+        ):
+            pass
+        assert "small files stay as they are" in told[-1]
+        assert failed.value.code == "failed"
+        back()
+        with relaying(folder.parent, text, schemas, told.append):
+            pass
+        if kind == "delta":
+            there = deltalake.DeltaTable("s3://bucket/table", storage_options={"allow_http": "true"}).to_pyarrow_table()
+        else:
+            there = iceberg().scan().to_arrow()
+        assert sorted(there["n"].to_pylist(), key=int) == [str(n) for n in range(3) for _ in range(2)]
 
 
 @pytest.mark.parametrize(("events", "pattern"), [(("hot",), "*.parquet"), (("hot", "cold"), "type=*/*.parquet")])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from cep.core.storage.failures import explained
+from cep.core.storage.failures import explained, is_passing
 from cep.core.storage.urls import is_url, url
 from connectors.table_names import TableName
 
@@ -117,7 +117,7 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 def compact(name: TableName) -> None:
     """Put small files together, if there are as many as the name says."""
-    there = table(name)
+    there = None if name.compact is None else table(name)
     if there is not None and name.compact is not None and len(there.file_uris()) >= name.compact:
         with _explaining(name):
             there.optimize.compact()
@@ -149,5 +149,5 @@ def _explaining(name: TableName) -> Iterator[None]:
         first = str(error).partition("\n")[0]
         if is_url(name.place):
             why = explained(OSError(str(error)), url(name.place))
-            raise name.refused(why.strerror or first, why.hint) from None
+            raise name.refused(why.strerror or first, why.hint, is_passing(str(error))) from None
         raise name.refused(first) from None

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from cep.core.storage.failures import is_passing
 from connectors.table_names import TableName
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 def compact(name: TableName) -> None:
     """Put small files together, if there are as many as the name says, by a commit that changes no row: of a table
     without partitions, unless others change it at the same time. CepError: it cannot be done."""
-    there = table(name)
+    there = None if name.compact is None else table(name)
     if there is None or name.compact is None or not there.spec().is_unpartitioned():
         return
     with _explaining(name):
@@ -156,15 +157,18 @@ def _catalog(name: TableName) -> tuple[Any, str]:
 def _explaining(name: TableName) -> Iterator[None]:
     """What the library refuses while the block runs is a CepError."""
     try:
-        import pyiceberg.exceptions
+        import pyiceberg.exceptions as raised
         from sqlalchemy.exc import SQLAlchemyError
     except ModuleNotFoundError as error:
         raise name.refused(f"no module {error.name}", "pip install 'semcep[iceberg]'") from None
-    known = [one for one in vars(pyiceberg.exceptions).values() if isinstance(one, type) and issubclass(one, Exception)]
+    known = [one for one in vars(raised).values() if isinstance(one, type) and issubclass(one, Exception)]
     try:
         yield
     except (*known, SQLAlchemyError, OSError, ValueError, pa.ArrowException) as error:
         first = str(error).partition("\n")[0]
+        later = raised.CommitFailedException, raised.CommitStateUnknownException
+        if is_passing(str(error)) or isinstance(error, (*later, raised.ServerError, raised.ServiceUnavailableError)):
+            raise name.refused(first, passing=True) from None
         catalog = name.place.rpartition("/")[0]
         variable = f"PYICEBERG_CATALOG__{catalog.upper()}__URI"
         places = f"`{variable}=sqlite:////data/catalog.db` and `..__WAREHOUSE=file:///data`"

@@ -41,6 +41,7 @@ _UNREACHED = re.compile(
 _SILENT = re.compile(r"kind: Timeout|timed ?out|timeout was|operation timeout|curlCode: 28", re.IGNORECASE)
 _BROKEN = re.compile(r"INTERNAL_FAILURE|SERVICE_UNAVAILABLE|(HTTP status|status code:) 50[0-4]")
 _AUTHORS = "Debug source"  # behind it is what is for those who write a library
+_BUSY = re.compile(r"SLOW_DOWN|SlowDown|TooManyRequests|status code: 429", re.IGNORECASE)
 _FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
 
 
@@ -63,11 +64,17 @@ def not_there(at: Url) -> StorageError:
     return StorageError(errno.ENOENT, "no such file", str(at))
 
 
+def is_passing(text: str) -> bool:
+    """Whether a library says of a server that it is away, silent, busy or in trouble, so that it may answer later."""
+    said = _bare(text)
+    return any(words.search(said) for words in (_SILENT, _UNREACHED, _BROKEN, _BUSY))
+
+
 def explained(error: Exception, at: Url) -> StorageError:
     """Why a file system refuses an address, from what its library says."""
     if isinstance(error, StorageError):
         return error
-    text = re.sub(r"retry_timeout:? \S+", "", str(error))
+    text = _bare(str(error))
     if re.search(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound|bucket does not exist", text, re.IGNORECASE):
         return no_bucket(at)
     if re.search(r"libhdfs|libjvm|CLASSPATH", text):
@@ -90,6 +97,11 @@ def explained(error: Exception, at: Url) -> StorageError:
         return not_there(at)
     number = errno.ENOSPC if _FULL.search(text) else getattr(error, "errno", None) or errno.EIO
     return StorageError(number, _short(text), str(at))
+
+
+def _bare(text: str) -> str:
+    """Without the settings, in which words of failures stand."""
+    return re.sub(r"retry_timeout:? \S+", "", text)
 
 
 def _has_login() -> bool:
