@@ -29,7 +29,7 @@ class DeadLetter:
 
 
 _CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in lines of Influx
-_CHANGE = CHANGE.encode()
+_CHANGE, _AT = CHANGE.encode(), CHANGE[:1].encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Block:
     @property
     def says_changes(self) -> bool:
         """Whether a record, as it is written, may have `@change`."""
-        if self.said or self.data is None or _CHANGE not in self.data:  # that it is not is soon seen
+        if self.said or self.data is None or _AT not in self.data or _CHANGE not in self.data:  # soon seen of one byte
             return self.said
         return any(each in self.data for each in _CHANGES)
 

@@ -79,22 +79,27 @@ def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> Text
 
 
 def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
-    """All the texts, those of the first part before those of the second, taken in an
-    order; it may leave some out, and take some twice."""
+    """All the texts, those of the first part before those of the second, taken in an order; it may leave some out, and
+    take some twice."""
+    if len(parts) == 1 and len(order) == len(parts[0].ends) - 1 and (np.diff(order) > 0).all():
+        return parts[0].data.tobytes()
+    if not len(order):
+        return b""
+    _, stops, taken = one_array(parts).take(pa.array(order)).buffers()  # of each text it copies all bytes at once
+    size = int(np.frombuffer(stops, np.int64)[len(order)])
+    return b"" if taken is None else taken[:size].to_pybytes()
+
+
+def one_array(parts: Sequence[TextPieces]) -> pa.LargeBinaryArray:
+    """All the texts, those of the first part before those of the second."""
     if len(parts) == 1:
         data, ends = parts[0].data, parts[0].ends
     else:
         data = np.concatenate([part.data for part in parts])
         bases = np.cumsum([0] + [len(part.data) for part in parts[:-1]])
         ends = np.concatenate([np.zeros(1, np.int64)] + [part.ends[1:] + base for part, base in zip(parts, bases)])
-    if len(order) == len(ends) - 1 and (np.diff(order) > 0).all():
-        return data.tobytes()
-    texts = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(data)]
-    )
-    _, _, taken = texts.take(pa.array(order)).buffers()  # of each text it copies all bytes at once
-    size = int((ends[order + 1] - ends[order]).sum())
-    return b"" if taken is None else taken[:size].to_pybytes()
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, buffers)
 
 
 def _buffers(column: pl.Series) -> tuple[Bytes, Ints, NDArray[np.bool_]]:

@@ -27,10 +27,10 @@ class Sending:
         self._revised = any(each.name == CHANGE for schema in schemas.values() for each in schema.attributes)
         self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes | memoryview) -> None:
         """Whole lines, each perhaps `named`. CepError: the broker does not take them; with the code `UNREACHABLE`, not
         now."""
-        self._sender.send([self._message(line) for line in piece.splitlines()])
+        self._sender.send([self._message(line) for line in bytes(piece).splitlines()])
 
     def close(self) -> None:
         self._sender.close()

@@ -40,7 +40,7 @@ class Sink:
         if path.endswith(".gz"):
             self._compressed = gzip.GzipFile(filename="", fileobj=self._file, mode="wb", compresslevel=6, mtime=0)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes | memoryview) -> None:
         with _uninterrupted(), writing(self._path):
             if self._compressed is not None:
                 self._compressed.write(piece)

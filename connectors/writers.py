@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.fluents import CHANGES, EDGE
 from cep.core.schema import CHANGE, Attribute, Schema
-from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url, local_path
 from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.inputs import known_format
 from connectors.lineage import BECAUSE, because
 from connectors.lines import TextPieces, as_is, as_json, lines, merged, ticks_text
+from connectors.parquet_groups import ParquetGroups
 from connectors.revised import WITHDRAW
 from connectors.sending import Sending, with_ids
-from connectors.sinks import Sink, writing
+from connectors.sinks import Sink
 from connectors.times import SECOND
+from connectors.written import WrittenRows
+from connectors.written import in_order as texts_in_order
 
 WRITTEN = ("jsonl", "csv", "tsv", "parquet")
 """The formats of derived events."""
 FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
 """These, and those that others write: RDF, and RTEC's clauses."""
 
-LINE = "@line"
-"""The column of rows that are written already: what stands in the output for each, beside its times."""
-
-_GROUP = 1 << 17  # rows of a Parquet row group
 _ARROW: Mapping[str, Any] = {
     "int": pa.int64(),
     "float": pa.float64(),
@@ -91,7 +88,7 @@ class Writer:
             for place in dict.fromkeys(self.paths.values()):
                 opening(place)
         if self.format == "parquet":
-            self._groups = {type: _Groups(place, self._arrow(type)) for type, place in self.paths.items()}
+            self._groups = {type: ParquetGroups(place, self._arrow(type)) for type, place in self.paths.items()}
             self._sinks: dict[str, Sink | Sending] = {}
         elif live(path):
             self._sinks = {path: Sending(path, schemas)}
@@ -107,6 +104,10 @@ class Writer:
             self.counts[type] += table.height
         if self._single and tables:
             ((place, sink),) = self._sinks.items()
+            if any(isinstance(table, WrittenRows) for table in tables.values()):
+                for piece in self._merged(tables):
+                    sink.write(piece)
+                return sum(table.height for table in tables.values())
             written = self._lines(tables)
             if live(place) and self.times != "iso":
                 written = with_ids(written, self._lines(tables, "iso"))
@@ -116,6 +117,10 @@ class Writer:
                 self._groups[type].add(self._typed(type, self._timed(table)))
         else:
             for type, table in tables.items():
+                if isinstance(table, WrittenRows):
+                    for piece in self._merged({type: table}):
+                        self._sinks[self.paths[type]].write(piece)
+                    continue
                 text = self._lines({type: table}) if self.format == "jsonl" else self._delimited(type, table)
                 self._sinks[self.paths[type]].write(text)
         return sum(table.height for table in tables.values())
@@ -125,6 +130,11 @@ class Writer:
         """The format in which others may write the rows (`written_rows`); None: they may not."""
         plain = self.format != "parquet" and self._inputs is None
         return self.format if plain and not any(isinstance(each, Sending) for each in self._sinks.values()) else None
+
+    def write_beside(self) -> None:
+        """From now on threads write row groups of Parquet, each file's in their order, while others are made."""
+        for group in self._groups.values() if self.format == "parquet" else ():
+            group.write_beside()
 
     def close(self) -> None:
         for sink in self._sinks.values():
@@ -173,6 +183,17 @@ class Writer:
         timed = {type: self._timed(table, times) for type, table in tables.items()}
         return json_lines(timed, self._schemas, calendar, self._inputs is not None)
 
+    def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
+        """The lines of tables without lineage some of whose rows are written, in their order, piece by piece."""
+        each: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
+        for type, table in tables.items():
+            if isinstance(table, WrittenRows):
+                each.append((table.parts, table.order))
+            else:
+                made = _json_rows(type, table, self._schemas[type], self.times == "iso", False)
+                each.append(([made], np.arange(table.height)))
+        return texts_in_order(each, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
+
     def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
         """The table, with what its rows come from as text."""
         if self._inputs is None:
@@ -183,8 +204,6 @@ class Writer:
         """The rows as text fields; of no table the header."""
         schema = self._schemas[type]
         if table is not None:
-            if LINE in table.columns:
-                return as_is(table[LINE]).data.tobytes()
             return _delimited_rows(
                 self._timed(table), schema, self.format, self.times == "iso", self._inputs is not None
             )
@@ -204,7 +223,7 @@ class Writer:
 
 
 def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, calendar: bool) -> TextPieces:
-    """Rows of an event without lineage as a writer writes them, each with its end of a line, for the column LINE;
+    """Rows of an event without lineage as a writer writes them, each with its end of a line (`WrittenRows`);
     `format`: `jsonl`, `csv` or `tsv`."""
     if format == "jsonl":
         return _json_rows(type, table, schema, calendar, False)
@@ -246,19 +265,20 @@ def json_lines(
 ) -> bytes:
     """Tables of derived events (not none) as lines of JSON, by (end, start, type); what is withdrawn comes first.
     `calendar`: times are ISO 8601, else seconds; `lineage`: they have it."""
-    parts: list[TextPieces] = []
-    schemas_of = [schemas[type] for type in tables]
-    for (type, table), schema in zip(tables.items(), schemas_of):
-        written = LINE in table.columns
-        parts.append(as_is(table[LINE]) if written else _json_rows(type, table, schema, calendar, lineage))
-    times = [[key for key in time_columns(schema) if key != EDGE] for schema in schemas_of]
+    parts = [_json_rows(type, table, schemas[type], calendar, lineage) for type, table in tables.items()]
+    return merged(parts, _line_order(tables, schemas))
+
+
+def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
+    """The rows of tables, those of the first before those of the second, in the order of their lines."""
+    times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
     each = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
     end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in each])
     if not any(CHANGE in table.columns for table, _ in each):
-        return merged(parts, _by_time(start, end))
+        return _by_time(start, end)
     added = np.concatenate([(table[CHANGE] != WITHDRAW).to_numpy() for table, _ in each])
-    return merged(parts, np.lexsort((start, end, added)))
+    return np.lexsort((start, end, added))
 
 
 def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -301,47 +321,6 @@ def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
             column = _field(column, attribute, True)
         columns.append(column)
     return pl.DataFrame([*columns, *(table[key] for key in _more(schema))])
-
-
-class _Groups:
-    """A Parquet file that grows by row groups."""
-
-    def __init__(self, path: str, schema: pa.Schema) -> None:
-        self._path = path
-        with writing(path):
-            self._upload = Upload(path) if is_url(path) else None
-            to = path if self._upload is None else self._upload.file
-            self._writer = pq.ParquetWriter(to, schema, compression="zstd")
-        self._schema = schema
-        self._waiting: list[pl.DataFrame] = []
-        self._rows = 0
-
-    def add(self, table: pl.DataFrame) -> None:
-        self._waiting.append(table)
-        self._rows += table.height
-        if self._rows >= _GROUP:
-            self._out()
-
-    def close(self) -> None:
-        self._out()
-        with writing(self._path):
-            self._writer.close()
-            if self._upload is not None:
-                self._upload.close()
-
-    def discard(self) -> None:
-        if self._upload is None:
-            self.close()
-        else:
-            self._writer.close()
-            self._upload.discard()
-
-    def _out(self) -> None:
-        if self._waiting:
-            table = pl.concat(self._waiting).to_arrow().cast(self._schema)
-            self._waiting, self._rows = [], 0
-            with writing(self._path):
-                self._writer.write_table(table)
 
 
 def _format(path: str) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import polars as pl
 import pytest
 
 from cep.core.schema import Attribute, Schema
-from connectors.lines import as_texts
-from connectors.writers import LINE, Writer, written_rows
+from connectors import written as written_module
+from connectors.lines import TextPieces
+from connectors.writers import Writer, written_rows
+from connectors.written import WrittenRows, stacked_rows
 from tests.long import seeds
 
 SCHEMAS = {
@@ -29,11 +32,34 @@ COLUMNS = {
 TYPES = {"because": pl.String, "f": pl.Float64}
 
 
+def cut_and_mixed(random: Random, table: pl.DataFrame, texts: TextPieces) -> WrittenRows:
+    """Rows whose texts stand in several parts, in another order, some of them in no row."""
+    data, ends = texts.data.tobytes(), texts.ends.tolist()
+    each = [data[first:stop] for first, stop in zip(ends, ends[1:])] + [b"nobody's\n"]
+    orders = sorted(range(len(each)), key=lambda text: random.random())
+    cut = random.randrange(len(each) + 1)
+    parts = []
+    for some in (orders[:cut], orders[cut:]):
+        if random.random() < 0.7:
+            some.sort()
+        marks = np.cumsum([0, *(len(each[text]) for text in some)])
+        parts.append((some, TextPieces(np.frombuffer(b"".join(each[text] for text in some), np.uint8), marks)))
+    place = {text: at for at, text in enumerate(text for some, _ in parts for text in some)}
+    order = np.array([place[text] for text in range(table.height)], np.int64)
+    times, cut = table.select("start", "end"), random.randrange(table.height + 1)
+    pieces = [piece for _, piece in parts]
+    rows = [WrittenRows.of(times[:cut], pieces, order[:cut]), WrittenRows.of(times[cut:], pieces, order[cut:])]
+    return stacked_rows(rows)
+
+
 @pytest.mark.parametrize("format", ["jsonl", "csv", "tsv"])
 @pytest.mark.parametrize("times", ["iso", "seconds"])
 @pytest.mark.parametrize("seed", seeds(24))
-def test_rows_written_before_are_those_of_the_writer(seed: int, format: str, times: str, tmp_path: Path) -> None:
+def test_rows_written_before_are_those_of_the_writer(
+    seed: int, format: str, times: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = Random(seed)
+    monkeypatch.setattr(written_module, "PIECE", random.choice((1, 3, 20, 1 << 14)))
     batches = []
     for _ in range(3):
         tables = {}
@@ -54,8 +80,8 @@ def test_rows_written_before_are_those_of_the_writer(seed: int, format: str, tim
                 if folder == "before":
                     chosen = {name: table for name, table in tables.items() if name != "b" or random.random() < 0.5}
                     tables |= {
-                        name: table.select("start", "end").with_columns(
-                            as_texts(written_rows(name, table, SCHEMAS[name], format, times == "iso")).alias(LINE)
+                        name: cut_and_mixed(
+                            random, table, written_rows(name, table, SCHEMAS[name], format, times == "iso")
                         )
                         for name, table in chosen.items()
                     }

@@ -73,6 +73,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.app.watch import Watch
     from cep.runtime.held import clipped
     from cep.runtime.run_stats import RunStats
+    from cep.workers.partitioned_engine import PartitionedEngine
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
     from connectors.revised import RowVersions, cut, worded
@@ -100,8 +101,10 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     ):
         times = form(source.found, engine.inputs)
         writer.times = times or ISO
-        if times is not None and source.rows is None and isinstance(writer, Writer):
-            _write_apart(source, writer)
+        if isinstance(writer, Writer) and isinstance(engine, PartitionedEngine):
+            writer.write_beside()
+            if times is not None and source.rows is None and stretch == (None, None) and writer.of_rows is not None:
+                engine.write_rows(source.shown, writer.of_rows, writer.times == "iso")
 
         schemas, versions = engine.outputs, RowVersions()
         meanings = engine.meanings() if engine.withdraws else {}
@@ -177,14 +180,6 @@ class _Sourced:
     changes: KnowledgeUpdates
     found: Sequence[Input]
     rows: AnswerRows | None = None
-
-
-def _write_apart(source: _Sourced, writer: Writer) -> None:
-    """Have workers write rows, if there are any."""
-    from cep.workers.partitioned_engine import PartitionedEngine
-
-    if isinstance(source.engine, PartitionedEngine) and (format := writer.of_rows) is not None:
-        source.engine.write_rows(source.shown, format, writer.times == "iso")
 
 
 def _done(options: RunOptions) -> bool:

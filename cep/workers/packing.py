@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from cep.workers.shared_memory import aligned
 from connectors.arrow_bytes import stream, unpack
+from connectors.lines import TextPieces
+from connectors.written import WrittenRows
 
 Tables = dict[str, pl.DataFrame]
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 NUMBERS: Mapping[pl.DataType, str] = {pl.Int64(): "int64", pl.Float64(): "double"}
-TEXTS, OTHERS = "texts", "others"
+TEXTS, LINES, OTHERS = "texts", "lines", "others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ Buffer = Sequence[Piece]
 
 @dataclass(frozen=True, slots=True)
 class PackedColumn:
-    """`kind`: int64, double, texts (their ends, then their bytes) or others, which are a table."""
+    """`kind`: int64, double, texts (their ends, then their bytes), lines (such texts, of `WrittenRows`), or others: a
+    table."""
 
     name: str
     kind: str
@@ -111,9 +114,13 @@ class PackedTable:
         made.add_others(rest)
         return made
 
-    def add_texts(self, name: str, ends: Ints, data: Bytes) -> None:
+    def add_texts(self, name: str, ends: Ints, data: Bytes, kind: str = TEXTS) -> None:
         """A column of texts, of which text i ends at ends[i + 1]."""
-        self.columns.append(PackedColumn(name, TEXTS, [[Copied(ends)], [Copied(data)]]))
+        self.columns.append(PackedColumn(name, kind, [[Copied(ends)], [Copied(data)]]))
+
+    def add_lines(self, lines: TextPieces) -> None:
+        """What stands in the output for each row."""
+        self.add_texts("", lines.ends, lines.data, LINES)
 
     def add_others(self, columns: Sequence[pl.Series]) -> None:
         if columns:
@@ -160,10 +167,14 @@ def read(layout: Layout, memory: pa.Buffer) -> Tables:
     for name, rows, names, columns in layout:
         found: list[pl.Series] = []
         plain: dict[str, pa.Array] = {}
+        lines: TextPieces | None = None
         for column, kind, sizes in columns:
             buffers = [next(slices) for _ in sizes]
             if kind == OTHERS:
                 found += unpack(buffers[0]).get_columns()
+            elif kind == LINES:
+                ends, data = (np.frombuffer(each, type) for each, type in zip(buffers, (np.int64, np.uint8)))
+                lines = TextPieces(data, ends)
             elif kind == TEXTS:
                 plain[column] = pa.LargeStringArray.from_buffers(rows, *buffers)
             else:
@@ -174,7 +185,8 @@ def read(layout: Layout, memory: pa.Buffer) -> Tables:
             assert isinstance(whole, pl.DataFrame), "columns are a table"
             found += whole.get_columns()
         table = pl.DataFrame(found)
-        tables[name] = table if table.columns == list(names) else table.select(names)
+        table = table if table.columns == list(names) else table.select(names)
+        tables[name] = table if lines is None else WrittenRows.of(table, [lines])
     return tables
 
 

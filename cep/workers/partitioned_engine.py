@@ -36,6 +36,7 @@ from cep.workers.chunk_readers import WorkerReaders
 from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved, WriteRows
 from cep.workers.processes import WorkerProcesses
 from cep.workers.rounds import Placement, Rounds
+from connectors.written import WrittenRows, stacked_rows
 
 PER_CORE, LEAST = 8, 16
 """How many workers a machine may have for each of its cores, and how many any machine may have."""
@@ -198,7 +199,11 @@ class PartitionedEngine(Engine):
         if len(given) < 2:
             return given[0] if given else {}
         names = dict.fromkeys(name for each in given for name in each)
-        return {name: stacked([each[name] for each in given if name in each]) for name in names}
+        found = {name: [each[name] for each in given if name in each] for name in names}
+        return {
+            name: stacked_rows(each) if isinstance(each[0], WrittenRows) else stacked(each)
+            for name, each in found.items()
+        }
 
     def _as_given(self, made: Frames) -> Frames:
         """What stages made, as the program gives it."""

@@ -23,6 +23,7 @@ from cep.core.errors import CepError
 from cep.core.logs import RunWarning
 from cep.core.schema import ARRIVAL, TIE
 from cep.engine import Engine
+from cep.plan.partition import partition
 from cep.runtime.options import EngineOptions
 from cep.workers.chunk_readers import WorkerChunks
 from cep.workers.messages import (
@@ -42,7 +43,7 @@ from cep.workers.messages import (
     WriteRows,
 )
 from cep.workers.packing import PackedTable, Tables
-from connectors.writers import LINE, written_rows
+from connectors.writers import written_rows
 
 Sent = Mapping[str, pl.DataFrame | PackedTable]
 
@@ -56,6 +57,8 @@ class Worker:
         self.rows: WriteRows | None = None
         self.chunks = WorkerChunks()
         self.engines = {stage: self.engine(stage) for stage in stages}
+        stages_of = partition(program.plan)
+        self.handed = frozenset[str]().union(*(each.inputs.keys() | each.merged for each in stages_of))
 
     def engine(self, stage: int) -> Engine:
         made = Engine(self.program, replace(self.running, stage=stage, lateness=None))
@@ -91,12 +94,11 @@ class Worker:
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
         """What was made, as it is asked for."""
         if self.rows is None or event not in self.rows.schemas:
-            return table
+            return table if event in self.handed else table.drop(TIE)
         asked = self.rows
         rows = written_rows(event, table, asked.schemas[event], asked.format, asked.calendar)
-        made = PackedTable.of(table.select("start", "end", ARRIVAL, TIE))
-        made.names = [*made.names, LINE]
-        made.add_texts(LINE, rows.ends, rows.data)
+        made = PackedTable.of(table.select("start", "end", ARRIVAL))
+        made.add_lines(rows)
         return made
 
     def restore(self, asked: Restore) -> None:
