@@ -152,17 +152,18 @@ def check(
     keys: Iterable[str] = (),
     revise: bool = True,
     updates: Sequence[Update] = (),
+    kind: type[Query] | None = None,
     **options: object,
 ) -> int:
     """Events in any order, some twice, some withdrawn, in micro-batches; gives how many rows were withdrawn. Without
-    `revise` the watermark is as far behind, and records are replaced while they wait for it."""
+    `revise` the watermark is as far behind, and records are replaced while they wait for it. `kind`: of the query."""
     compiling, running = divided(options)
     made = compiled(text, "<program>", compiling)
     running = replace(running, revise=length if revise else None)
     engine = Engine(made, running)
     pickled = None if compiling.knowledge is None else pickle.dumps(compiling.knowledge)
     shipped = ProgramOptions.of(compiling, pickled, replace(running, changes=False))
-    query = Query(ShippedProgram.of(engine, text, "<program>", shipped, buckets), folder, rng)
+    query = (kind or Query)(ShippedProgram.of(engine, text, "<program>", shipped, buckets), folder, rng)
     events = [event for event in events if event.type in engine.inputs]
     if rng.random() < 0.5:
         events = rng.sample(events, len(events))

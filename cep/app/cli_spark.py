@@ -113,10 +113,11 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
             lambda: watch.meter.batches,
             options.log,
         )
-        settle_on_spark(spark, query, lambda text: options.log("log", text, "warning"))
+        if not query.apart:
+            settle_on_spark(spark, query, lambda text: options.log("log", text, "warning"))
     file_sink.finish_batches(output)
-    if query.shipped is not None:
-        query.shipped()
+    if query.mirror is not None:
+        query.mirror.ship()
     if options.spark.compact is not None:
         compact(output, query.format, request.schemas, Path(options.spark.compact))
     status = _report(watch, written.totals() - earlier, options, stop.signal)

@@ -29,9 +29,12 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
     if checkpoint is None or not is_url(checkpoint):
         yield options, None
         return
-    _on_one_machine(options)
+    apart = _apart(options)
+    if apart and dead is not None and not is_url(dead):
+        hint = f"an address beside {checkpoint}"
+        raise refuse(f"--dead-letter: {dead} is a folder of this machine, and there are others", hint)
     with TemporaryDirectory(prefix="semcep-", ignore_cleanup_errors=True) as folder:
-        mirror = Mirror(Path(folder), checkpoint, options.sink.output, dead if dead and is_url(dead) else None)
+        mirror = Mirror(Path(folder), checkpoint, options.sink.output, dead if dead and is_url(dead) else None, apart)
         here = {name: str(mirror.folder(name)) for name in mirror.places}
         conf = options.spark.conf
         if not any(one.startswith(f"{RETAINED}=") for one in conf):
@@ -50,11 +53,10 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
                 raise
 
 
-def _on_one_machine(options: RunOptions) -> None:
+def _apart(options: RunOptions) -> bool:
+    """Whether there are several machines, which share no folder."""
     known = session.inherited() | options.spark.settings
     named = options.spark.master or known.get(session.MASTER)
-    if named is None and session.master_configured():
-        named = "the master of spark-defaults.conf"
-    if named is not None and re.match(r"local(\[|$)", named) is None:
-        hint = "`--master 'local[*]'`, or folders that all machines have"
-        raise refuse(f"--checkpoint {options.spark.checkpoint}: {named} is several machines", hint)
+    if named is None:
+        return session.master_configured()
+    return re.match(r"local(\[|$)", named) is None

@@ -25,7 +25,7 @@ from cep.spark.dead_letters import remove_uncounted
 from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, remove_hidden
 from cep.spark.driver import session
 from cep.spark.job import Job
-from cep.spark.mirror import OUTPUT, STATE, Mirror, spark_address
+from cep.spark.mirror import STATE, Mirror
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.settling import logged, settle
 from cep.spark.sink import file_sink
@@ -49,6 +49,9 @@ FILES_AT_ONCE = 4096
 """Files of a micro-batch, at most, where more follow: each is a task, of which the driver keeps some kilobytes."""
 MESSAGES = 500_000
 """About how many messages of a live input a micro-batch holds at most."""
+
+
+_ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on from there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +197,7 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         options.knowledge.updates,
         beside=reads.beside,
         stretch=options.sink.stretch(),
-        address=None if request.mirror is None else spark_address(request.mirror.places[OUTPUT]),
-        shipped=None if request.mirror is None else request.mirror.ship,
+        mirror=request.mirror,
     )
 
 
@@ -204,6 +206,8 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     CepError: the checkpoint belongs to another program or is in use, there is nothing to go on with, or no disk
     space."""
     options, query, folder = request.options, planned(request, reads), request.checkpoint
+    if query.apart and options.spark.migrate:
+        raise refuse("--migrate: the states are on no machine of the cluster", _ALONE)
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
     with checkpoints.checkpoint_errors(folder):
@@ -225,10 +229,12 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
             mine,
             options.spark.migrate,
             query.lateness or 0,
-            migratable=not (reads.beside or request.engine.beginning),
+            migratable=not (reads.beside or request.engine.beginning or query.apart),
             unsplit=lambda: _unsplit(request.program),
             settle=lambda *logs: _settle(request.program, *logs),
         )
+    if query.apart and state.generation.start is not None and not state.generation.begun(folder):
+        raise refuse(f"--checkpoint: {folder} is being carried over to another program", _ALONE)
     check_writable("--checkpoint", folder)
     _agrees(request, reads, query, state)
     if moved is not None:

@@ -1,7 +1,9 @@
 """What a job of a micro-batch hands to the next one: small blocks go through the driver, larger ones as a file.
 
 Such a file is in a folder of the checkpoint, which all workers share. It is read within the micro-batch alone, so
-nobody waits until it is on disk; a micro-batch that is done again makes it anew.
+nobody waits until it is on disk; a micro-batch that is done again makes it anew. Where workers share no folder, all
+blocks go through Spark's shuffle (`cep.spark.shuffled_batch`), and what a task of a source makes is a row for each
+`ROW` bytes.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 from uuid import uuid4
 from zlib import crc32
@@ -30,6 +33,9 @@ FEW = 1 << 16
 
 ALL = 1 << 28
 """Bytes that all tasks of a source may, of a micro-batch: Spark gives up where they send a gigabyte."""
+
+ROW = 1 << 23
+"""Bytes of a row, about, where no folder is shared."""
 
 COLUMNS = "blocks binary, time timestamp"
 """Those of a source: the blocks of a task, and the `time` that the watermark follows."""
@@ -79,32 +85,32 @@ class HandedBlock:
 class Outbox:
     """The blocks that a task hands on."""
 
-    def __init__(self, folder: str, few: int = FEW) -> None:
-        """`folder`: for the file, if they are more bytes than `few`."""
+    def __init__(self, folder: str | None, few: int = FEW) -> None:
+        """`folder`: for the file, if they are more bytes than `few`; None: there is none."""
         self._folder, self._few = folder, few
         self._here: list[ShuffleBlock] = []
-        self._size = 0
+        self.size = 0
         self._handed: list[HandedBlock] = []
         self._file: BinaryIO | None = None
 
     def add(self, block: ShuffleBlock) -> None:
         """CepError: the file cannot be written."""
         self._here.append(block)
-        self._size += len(block.rows)
-        if self._file is not None or self._size > self._few:
-            self._write()
+        self.size += len(block.rows)
+        if self._folder is not None and (self._file is not None or self.size > self._few):
+            self._write(self._folder)
 
     def close(self) -> list[HandedBlock]:
         """All blocks as they are handed on."""
         if self._file is not None:
-            with writing_to("--checkpoint", Path(self._folder)):
+            with writing_to("--checkpoint", Path(self._file.name).parent):
                 self._file.close()
         return [*self._handed, *(handed(one, one.rows) for one in self._here)]
 
-    def _write(self) -> None:
-        with writing_to("--checkpoint", Path(self._folder)):
+    def _write(self, folder: str) -> None:
+        with writing_to("--checkpoint", Path(folder)):
             if self._file is None:
-                self._file = open(os.path.join(self._folder, uuid4().hex), "wb")  # noqa: SIM115 - closed by `close`
+                self._file = open(os.path.join(folder, uuid4().hex), "wb")  # noqa: SIM115 - closed by `close`
             for one in self._here:
                 part = FilePart(self._file.name, self._file.tell(), len(one.rows), crc32(one.rows))
                 self._file.write(one.rows)
@@ -131,11 +137,9 @@ def share(tasks: int) -> int:
     return min(FEW, ALL // max(tasks, 1))
 
 
-def as_row(blocks: Iterable[ShuffleBlock], folder: str, few: int = FEW) -> Iterator[pa.RecordBatch]:
+def as_row(blocks: Iterable[ShuffleBlock], folder: str | None, few: int = FEW) -> Iterator[pa.RecordBatch]:
     """What a task of a source makes, as the row that Spark takes of it; the folder is for a file, where that would be
-    more bytes than `few`."""
-    import pyarrow as pa
-
+    more bytes than `few`. Without one, as rows."""
     from cep.spark.shuffle_blocks import TIME
 
     outbox, latest = Outbox(folder, few), 0
@@ -143,8 +147,35 @@ def as_row(blocks: Iterable[ShuffleBlock], folder: str, few: int = FEW) -> Itera
         latest = max(latest, one.latest)
         if one.stage != TIME:
             outbox.add(one)
+        if folder is None and outbox.size > ROW:
+            yield _row(outbox, latest)
+            outbox = Outbox(None)
+    yield _row(outbox, latest)
+
+
+def _row(outbox: Outbox, latest: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
     row = [pa.array([pickle.dumps(outbox.close())], pa.binary()), pa.array([latest], pa.timestamp("us", "UTC"))]
-    yield pa.RecordBatch.from_arrays(row, ["blocks", "time"])
+    return pa.RecordBatch.from_arrays(row, ["blocks", "time"])
+
+
+def with_dead_letters(
+    read: Callable[[str | None], Iterable[ShuffleBlock]], begin: str | None
+) -> Iterator[ShuffleBlock]:
+    """What a source reads, and the files of dead letters that it writes meanwhile, as blocks: where it reads, nobody
+    looks for them. `begin`: the prefix of the paths of such files; None: dead letters are dropped."""
+    from cep.spark.shuffle_blocks import DEAD, ShuffleBlock
+
+    if begin is None:
+        yield from read(None)
+        return
+    with TemporaryDirectory(prefix="semcep-") as folder:
+        yield from read(os.path.join(folder, os.path.basename(begin)))
+        for path in sorted(Path(folder).iterdir()):
+            with path.open("rb") as file:
+                while piece := file.read(ROW):
+                    yield ShuffleBlock(DEAD, 0, path.name, file.tell() - len(piece), None, piece, 0)
 
 
 def of_rows(rows: Iterable[bytes]) -> list[HandedBlock]:

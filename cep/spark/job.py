@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cep.spark import handover
 from cep.spark.disk import FILES, HANDED, OUTGOING, holder
 from cep.spark.micro_batch import MicroBatches
+from cep.spark.mirror import OUTPUT, Mirror, spark_address
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import Stretch
 from cep.spark.sink.file_sink import FileSinkOptions
@@ -40,8 +41,7 @@ class Job:
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: how they are written,
     `iso` or `seconds`. `stretch`: what is written lies there.
-    `address`: where readers have the output, None: they have the folder; `shipped`: called when a micro-batch counts
-    here, to make it count elsewhere."""
+    `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not."""
 
     program: ShippedProgram
     inputs: tuple[str, ...]
@@ -64,8 +64,12 @@ class Job:
     beside: Mapping[int, Input] = field(default_factory=dict)
     times: str = "iso"
     stretch: Stretch = (None, None)
-    address: str | None = None
-    shipped: Callable[[], None] | None = None
+    mirror: Mirror | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether workers share no folder."""
+        return self.mirror is not None and self.mirror.apart
 
     @property
     def dead(self) -> str | None:
@@ -76,8 +80,9 @@ class Job:
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """Start the query: over what is there, or until it is stopped."""
     closing, folder = job.closing and not follow, Path(job.checkpoint)
-    handed = folder / HANDED
-    handover.begin(handed)
+    handed = None if job.apart else str(folder / HANDED)
+    if handed is not None:
+        handover.begin(Path(handed))
     files = SparkSourceOptions.of(
         job.program,
         job.inputs,
@@ -92,11 +97,12 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
         job.updates,
         job.generation,
         job.beside,
+        job.apart,
     )
     found = source(files)
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
-    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead, str(handed))
+    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead, handed)
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
     late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
@@ -104,16 +110,15 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
     notes = BatchNotes(states, earlier=put_aside_state(own))
-    writer = stream.writeStream.foreachBatch(
-        MicroBatches(spark, _work(job, states, str(handed)), own, notes, job.shipped)
-    )
+    batches = MicroBatches(spark, _work(job, states, handed), own, notes, job.mirror)
+    writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
     if follow:
         return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
     return writer.trigger(availableNow=True).start()
 
 
-def _work(job: Job, states: Path, handed: str) -> QueryWork:
+def _work(job: Job, states: Path, handed: str | None) -> QueryWork:
     """What the tasks of the query do."""
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)
     run, start = uuid.uuid4().hex, generation.start
@@ -131,5 +136,6 @@ def _work(job: Job, states: Path, handed: str) -> QueryWork:
     passing = Path(job.output) == folder / OUTGOING
     meanings = None if program.window is None else program.meanings
     places = job.checkpoint, holder(folder), passing, generation.spark(folder).name, generation.first
-    sink = FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings, job.address)
+    address = None if job.mirror is None else spark_address(job.mirror.places[OUTPUT])
+    sink = FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings, address)
     return QueryWork(stages, ways, sink, handed)

@@ -17,15 +17,18 @@ from cep.spark.claims import Claims
 from cep.spark.driver.reports import tell
 from cep.spark.handover import HandedBlock, of_rows
 from cep.spark.shuffle_blocks import REPORT
+from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.file_sink import FileWriter, TaskFiles
 from cep.spark.spark_files import planned_at
 from cep.spark.state.batch_notes import BatchNotes
-from cep.spark.state.bucket_states import state_name
+from cep.spark.state.bucket_states import RUN, state_name
 from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskOutput, is_for_world, run_task
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
+
+    from cep.spark.mirror import Mirror
 
 TRIES = 3
 """Jobs in which tasks that were lost are done again."""
@@ -36,7 +39,7 @@ QUERY = "sql.streaming.queryId"
 
 class MicroBatches:
     """Called with each micro-batch of a query, in its thread. `spark`: the folder of Spark's own files, which has the
-    watermark of each; `shipped`: called when one counts, None: nobody is to know."""
+    watermark of each; `mirror`: by which one counts elsewhere, None: it does not have to."""
 
     def __init__(
         self,
@@ -44,32 +47,50 @@ class MicroBatches:
         work: QueryWork,
         spark: Path,
         notes: BatchNotes,
-        shipped: Callable[[], None] | None = None,
+        mirror: Mirror | None = None,
     ) -> None:
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
-        self.shipped = shipped
+        self.mirror = mirror
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
 
     def __call__(self, stream: DataFrame, batch: int) -> None:
-        rows = of_rows(row[0] for row in stream.select("blocks").collect())
         if self.writer.counts(batch):
+            stream.select("time").collect()  # what the watermark follows
             self.writer.commit([], batch)
             self._tell(batch, self.notes.after(batch).reports)
             self._ship()
             return
-        done = MicroBatch(self, batch, planned_at(self.spark, batch), rows)
-        done.run()
+        done = self._shuffled(stream, batch) if self.work.handed is None else self._handed(stream, batch)
         note = self.notes.after(batch - 1).after(done.versions, done.calls, done.reports)
         self.notes.write(batch, note)
         self.writer.commit(done.files, batch)
         self._tell(batch, done.reports)
-        handover.clear(Path(self.work.handed))
+        if self.work.handed is not None:
+            handover.clear(Path(self.work.handed))
         self._ship()
 
+    def _handed(self, stream: DataFrame, batch: int) -> MicroBatch:
+        """One whose tasks hand on files."""
+        rows = of_rows(row[0] for row in stream.select("blocks").collect())
+        done = MicroBatch(self, batch, planned_at(self.spark, batch), rows)
+        done.run()
+        return done
+
+    def _shuffled(self, stream: DataFrame, batch: int) -> ShuffledBatch:
+        """One whose tasks share no folder."""
+        mirror, folder = self.mirror, Path(self.work.stages[0].states.folder)
+        assert mirror is not None, "what they make is to be found somewhere"
+        place = Place(mirror.packs, mirror.number + 1, mirror.run, (folder / RUN).read_text(), mirror.states(folder))
+        done = ShuffledBatch(self.work, batch, planned_at(self.spark, batch), self.notes.after(batch - 1), place)
+        done.run(self.context, self.sent, stream)
+        self.writer.stand_in(done.files)
+        mirror.coming(folder, done.states, done.written)
+        return done
+
     def _ship(self) -> None:
-        if self.shipped is not None:
-            self.shipped()
+        if self.mirror is not None:
+            self.mirror.ship()
 
     def _tell(self, batch: int, lines: Iterable[str]) -> None:
         query = self.context.getLocalProperty(QUERY) or ""
@@ -152,7 +173,9 @@ class MicroBatch:
     def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
         """What tasks make. Where Spark runs one twice at once, as when it has lost sight of a machine, each of the two
         may have claimed another task input, and what one of them makes is lost."""
-        sent, claims, count = self._query.sent, Claims.put(self._query.work.handed, tasks), len(tasks)
+        handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
+        assert handed is not None, "tasks share a folder"
+        claims = Claims.put(handed, tasks)
         jobs = self._query.context.parallelize(range(count), count)
         found: list[TaskOutput] = jobs.mapPartitions(lambda some: _done(sent, claims, some)).collect()
         return found

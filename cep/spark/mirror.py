@@ -5,7 +5,9 @@ which pack it is. It is put where there is none yet. So a micro-batch counts as 
 one manifest the later one ends. Files of the output and dead letters are in the pack, too, and get their own addresses
 once the manifest counts: the next run does so for one that was killed in between, and they are the same.
 
-A run begins with the files of the last manifest, in new folders.
+A run begins with the files of the last manifest, in new folders. Where workers share no folder (`apart`), states are
+read and put by them (`cep.spark.home`), and have no files here: the manifest says where they are, and so it does of
+what tasks have put of the output and of dead letters.
 """
 
 from __future__ import annotations
@@ -16,20 +18,22 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.core.storage import files
-from cep.core.storage.creation import check_creating, create, remove
+from cep.core.storage import files, objects
+from cep.core.storage.creation import KINDS, check_creating, create, remove
 from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import joined, url
-from cep.spark.disk import BACK, CHECKPOINT, HANDED, LOCK, SINK_LOG, SPARK_LOG, STOP, TURN
+from cep.spark.disk import CHECKPOINT, HANDED, LOCK, SINK_LOG, SPARK_LOG, STOP, TURN
+from cep.spark.packs import Packed, Packs, damaged, storing
 from cep.spark.sink.commit_log import COMING
 from cep.spark.state.checkpoint import CheckpointInfo
+from cep.spark.state.segment_files import PREFIX
 
 MANIFESTS, PACKS = "manifests", "packs"
 """Folders at the address of the checkpoint."""
@@ -41,6 +45,9 @@ STATE, OUTPUT, DEAD = "checkpoint", "output", "dead"
 """The folders here."""
 
 _LOG = f"{OUTPUT}/{SINK_LOG}/"
+_STATES = re.compile(rf"{STATE}/[^/]+/w?\d+-\d{{4}}-\d{{8}}(-[0-9a-f]+)?")
+"""The names of files of states (`cep.spark.state.bucket_states`, `cep.spark.state.segment_files`)."""
+
 _OWN = {HANDED, LOCK, TURN, STOP, SPARK_LOG, f"{SPARK_LOG}.1"}
 """Of the checkpoint what is of this machine."""
 
@@ -48,23 +55,14 @@ Mark = tuple[int, int, int]
 """By which a file is known to be what it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Where the content of a file is: in the pack of a name, from an offset on, so many bytes; and a hash of it."""
-
-    pack: str
-    offset: int
-    length: int
-    digest: str
-
-
 class Mirror:
     """The folders in `root`, a folder that is empty, and the addresses of checkpoint, output and dead letters (None:
-    they are kept elsewhere, or not)."""
+    they are kept elsewhere, or not). `apart`: workers share no folder."""
 
-    def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None) -> None:
+    def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None, apart: bool = False) -> None:
         """CepError: there is something else, or it cannot be read."""
-        self.root, self.run = root, uuid4().hex
+        self.root, self.run, self.apart = root, uuid4().hex, apart
+        self.packs = Packs(joined(checkpoint.rstrip("/"), PACKS))
         self.places = {STATE: checkpoint.rstrip("/"), OUTPUT: output.rstrip("/")}
         if dead is not None:
             self.places[DEAD] = dead.rstrip("/")
@@ -72,9 +70,12 @@ class Mirror:
         self._files: dict[str, Packed] = {}
         self._marks: dict[str, Mark] = {}
         self._packs: list[set[str]] = []
+        self._away: dict[str, Packed] = {}
+        self._coming: dict[str, Packed] = {}
+        self._put: dict[str, Packed] = {}
         self._told: dict[str, str] = {}
         check_creating(checkpoint)
-        with self.naming(), _storing("option"):
+        with self.naming(), storing("option"):
             self._restore()
 
     def folder(self, name: str) -> Path:
@@ -96,15 +97,43 @@ class Mirror:
             text = text.replace(str(self.folder(name)), address)
         return text
 
+    def states(self, folder: Path) -> dict[str, dict[str, Packed]]:
+        """Where the files of states are, of a folder here, by bucket, as `1-0003`."""
+        found, below = dict[str, dict[str, Packed]](), os.path.relpath(folder, self.root)
+        for name, one in self._away.items():
+            place, _, file = name.rpartition("/")
+            if place == below:
+                found.setdefault(bucket_of(file), {})[file] = one
+        return found
+
+    def coming(
+        self, folder: Path, states: Mapping[str, Mapping[str, Packed]], written: Mapping[str, Mapping[str, Packed]]
+    ) -> None:
+        """What tasks have put, with which the next manifest is: the states of buckets, in place of those before, in a
+        folder here; and, by the place, what they have `written`, of which each has an object of its own, or a part."""
+        below = os.path.relpath(folder, self.root)
+        gone = {f"{below}/{bucket}" for bucket in states}
+        self._coming = {
+            name: one
+            for name, one in self._away.items()
+            if f"{os.path.dirname(name)}/{bucket_of(os.path.basename(name))}" not in gone
+        }
+        self._coming |= {f"{below}/{name}": one for files in states.values() for name, one in files.items()}
+        self._put = {name: one for name, one in self._put.items() if name in self._files}  # has no address yet
+        self._put |= {f"{place}/{name}": one for place, files in written.items() for name, one in files.items()}
+
     def ship(self) -> None:
         """Put what has changed here since the last time. Not while tasks run. CepError: it cannot be put; another run
         has gone on from where this one is."""
-        with _storing():
+        with storing():
             there, content = dict[str, Packed](), list[bytes]()
             number, size = self.number + 1, 0
             pack = f"{number:012}-{self.run[:12]}"
             poor = self._poor()
+            away = {name: one for name, one in self._coming.items() if (self.root / name).parent.is_dir()}
             for name, path in sorted(self._present()):
+                if name in self._put:
+                    continue
                 try:
                     mark, known = _mark(path), self._files.get(name)
                     if known is not None and self._marks.get(name) == mark and known.pack not in poor:
@@ -117,11 +146,16 @@ class Mirror:
                 there[name] = Packed(pack, size, len(data), checksum.digest(data).hex())
                 content.append(data)
                 size += len(data)
+            there |= away
+            there |= {name: one for name, one in self._put.items() if self._counts(name)}
             if there == self._files:
+                if self._put:
+                    self._publish()
                 return
             if content:
                 files.put(joined(self.places[STATE], f"{PACKS}/{pack}"), b"".join(content))
             self._enter(number, there)
+            self._away = self._coming = away
             self._publish()
 
     def leave_log(self) -> None:
@@ -142,8 +176,7 @@ class Mirror:
         self._packs.append({one.pack for one in there.values()})
         before = set[str]().union(*self._packs)
         del self._packs[:-KEPT]
-        for pack in sorted(before.difference(*self._packs)):
-            remove(joined(self.places[STATE], f"{PACKS}/{pack}"))
+        objects.remove([self.packs.place(pack) for pack in sorted(before.difference(*self._packs))])
         if number >= KEPT:
             remove(_manifest(self.places[STATE], number - KEPT))
 
@@ -154,6 +187,7 @@ class Mirror:
         if files.found(_manifest(self.places[STATE], self.number + 1)) is not None:
             return
         log = {name: one.digest for name, one in self._files.items() if name.startswith(_LOG)}
+        objects.at_once(self._copied, [name for name in self._put if name in self._files])
         for name in self._files:
             place, _, rest = name.partition("/")
             if place != STATE and name not in log and place in self.places and (self.root / name).exists():
@@ -167,6 +201,21 @@ class Mirror:
         for name in sorted(self._told.keys() - log.keys()):
             remove(joined(self.places[OUTPUT], name.removeprefix(f"{OUTPUT}/")))
         self._told = log
+
+    def _copied(self, name: str) -> None:
+        """Have what a task has put at its own address, by the store itself where it can."""
+        place, _, rest = name.partition("/")
+        one, to = self._put[name], joined(self.places[place], rest)
+        if place == OUTPUT and url(to).place == url(self.places[STATE]).place and url(to).kind in KINDS:
+            objects.copy(self.packs.place(one.pack), to)
+        else:
+            files.put(to, self.packs.read(one))
+        (self.root / name).unlink(missing_ok=True)
+        del self._put[name]
+
+    def _counts(self, name: str) -> bool:
+        """Whether what a task has put counts in the log of the sink, which has an empty file in its place then."""
+        return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
         """Packs of which less than half is still in use: what is goes into the next one."""
@@ -207,6 +256,9 @@ class Mirror:
             raise CepError(message, hint="go on with the one before, or start anew with both", code="checkpoint")
         self._files = {name: Packed(*one) for name, one in found["files"].items()}
         self._packs = [{one.pack for one in self._files.values()}]
+        if self.apart:
+            self._away = {name: one for name, one in self._files.items() if _STATES.fullmatch(name)}
+            self._coming = self._away
         self._unpack()
         self._moved(Path(found["folder"]))
         log = joined(self.places[OUTPUT], SINK_LOG)
@@ -225,18 +277,19 @@ class Mirror:
             found: dict[str, Any] = json.loads(bytes(checksum.content(files.read(address), of=_name(number))))
             return found
         except ValueError:
-            raise _damaged(address) from None
+            raise damaged(address) from None
 
     def _unpack(self) -> None:
         """The files of the manifest, here."""
-        for pack in sorted(self._packs[0]):
-            address = joined(self.places[STATE], f"{PACKS}/{pack}")
+        here = {name: one for name, one in self._files.items() if name not in self._away}
+        for pack in sorted({one.pack for one in here.values()}):
+            address = self.packs.place(pack)
             content = memoryview(files.read(address))
-            for name, one in self._files.items():
+            for name, one in here.items():
                 if one.pack == pack:
                     data = content[one.offset : one.offset + one.length]
                     if checksum.digest(data).hex() != one.digest:
-                        raise _damaged(address)
+                        raise damaged(address)
                     path = self.root / name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(data)
@@ -255,6 +308,12 @@ class Mirror:
             if any(one.name != SPARK_LOG for one in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
                 raise CepError(message, hint="name one where nothing is", code="checkpoint")
+
+
+def bucket_of(file: str) -> str:
+    """The bucket of a file of a state, as `1-0003`."""
+    stage, bucket, _ = file.removeprefix(PREFIX).split("-", 2)
+    return f"{stage}-{bucket}"
 
 
 def spark_address(address: str) -> str:
@@ -280,17 +339,3 @@ def _manifest(checkpoint: str, number: int) -> str:
 def _mark(path: Path) -> Mark:
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _damaged(address: str) -> CepError:
-    return CepError(f"--checkpoint: {address} is damaged", hint=BACK, code="checkpoint")
-
-
-@contextmanager
-def _storing(code: str = "failed") -> Iterator[None]:
-    """What a file system refuses in the block is a CepError."""
-    try:
-        yield
-    except StorageError as error:
-        message = f"--checkpoint: {error.filename}: {error.strerror}"
-        raise CepError(message, hint=error.hint or "the same command goes on from there", code=code) from None

@@ -25,6 +25,10 @@ WORLD = 0
 REPORT = -2
 """The `stage` of a report on its way to the driver, which is its `source`."""
 
+DEAD = -3
+"""The `stage` of a piece of a file of dead letters, of which `event` is the name and `place` the offset, where workers
+share no folder."""
+
 TIME = -1
 """The `stage` of what only moves the watermark."""
 

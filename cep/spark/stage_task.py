@@ -55,6 +55,11 @@ def kept_version(run: str, stage: int, bucket: int) -> int | None:
     return None if known is None else known[0]
 
 
+def drop_engine(run: str, stage: int, bucket: int) -> None:
+    """This worker has none of a bucket of a stage any more."""
+    _engines.pop((run, stage, bucket), None)
+
+
 LATE = "is late: the watermark has passed it"
 FINAL = "is late: what ended so long ago is final"
 KNOWN = "the update is late: what it would change is final"

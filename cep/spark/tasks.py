@@ -24,16 +24,22 @@ _known: dict[bytes, QueryWork] = {}
 @dataclass(frozen=True, slots=True)
 class QueryWork:
     """All that the tasks of a query need: its `stages`; the `ways` that are counted behind them, None: they are not;
-    where its `sink` is; and the folder of what tasks hand on (`handed`)."""
+    where its `sink` is; and the folder of what tasks hand on (`handed`), None: they share none."""
 
     stages: Sequence[StageWork]
     ways: WaysWork | None
     sink: FileSinkOptions
-    handed: str
+    handed: str | None
 
     def keeps(self, stage: int, bucket: int) -> int | None:
         """The version of the engine that this worker has kept of a bucket of a stage; None: it has none."""
         return kept_version(self.stages[0].run, stage, bucket)
+
+    def states_of(self, stage: int) -> list[int]:
+        """The numbers under which the states are that a step of a bucket of a stage makes: its own, and that of the
+        ways that it counts."""
+        count = len(self.stages)
+        return [stage, count + stage] if 1 < stage <= count else [stage]
 
     def packed(self) -> PackedWork:
         """It as it is sent."""

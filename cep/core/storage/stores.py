@@ -30,7 +30,7 @@ _AT_ONCE = 4  # parts of 5 MiB that are sent side by side
 def put(at: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"] = "overwrite") -> bool:
     """Put a file there, whole or not at all; gives whether it was, and not only if there was none (`create`).
     StorageError: it cannot be, or the library is not installed."""
-    with _explaining(at):
+    with explaining(at):
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -45,7 +45,7 @@ def put(at: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"]
 
 def remove(at: Url) -> None:
     """Remove a file, if it is there. StorageError: it cannot be, or the library is not installed."""
-    with _explaining(at):
+    with explaining(at):
         import obstore
 
         try:
@@ -96,7 +96,7 @@ def _store(kind: str, place: str, process: int) -> Any:
 
 
 @contextmanager
-def _explaining(at: Url) -> Iterator[None]:
+def explaining(at: Url) -> Iterator[None]:
     """What the library refuses while the block runs is a StorageError."""
     check_installed(at)
     from obstore.exceptions import BaseError

@@ -17,7 +17,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 from cep.spark.disk import HANDED, INPUTS, STOP
-from cep.spark.handover import COLUMNS, FEW, as_row, share
+from cep.spark.handover import COLUMNS, FEW, as_row, share, with_dead_letters
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
@@ -42,7 +42,7 @@ class SparkSourceOptions:
     waking up. `journal`: the list of files. `limit`: files in a micro-batch. `closing`: the input ends when all files
     are read. `dead_letters`: the prefix of the paths of dead letters. `idle`: the time without input after which the
     watermark goes on by itself, None: it never does; `lateness`: that of the watermark (both microseconds).
-    `updates`: where changes of the knowledge are. `generation`: of the checkpoint.
+    `updates`: where changes of the knowledge are. `generation`: of the checkpoint. `apart`: workers share no folder.
     """
 
     program: bytes
@@ -61,6 +61,7 @@ class SparkSourceOptions:
     lateness: int = 0
     updates: tuple[str, ...] = ()
     generation: Generation = FIRST
+    apart: bool = False
 
     @classmethod
     def of(
@@ -78,6 +79,7 @@ class SparkSourceOptions:
         updates: tuple[str, ...] = (),
         generation: Generation = FIRST,
         beside: Container[int] = (),
+        apart: bool = False,
     ) -> SparkSourceOptions:
         """The files and live inputs of a program, without those at places that another source reads (`beside`)."""
         schemas = program.inputs
@@ -89,7 +91,7 @@ class SparkSourceOptions:
         mine = [(place, spec) for place, spec in enumerate(specs) if place not in beside]
         each = {place: one for place, spec in mine for one in alive(schemas, spec, format)}
         changing = tuple(map(os.path.abspath, updates))
-        options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation
+        options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation, apart
         return cls(carried, ticking, schemas, specs, here, format, *options)
 
 
@@ -221,23 +223,25 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return shared(found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return as_row(self.blocks(partition), str(self._folder / HANDED), vars(partition).get(_FEW, FEW))
+        dead_letters = self.files.dead_letters
+        if self.files.apart:
+            return as_row(with_dead_letters(lambda begin: self.blocks(partition, begin), dead_letters), None)
+        folder, few = str(self._folder / HANDED), vars(partition).get(_FEW, FEW)
+        return as_row(self.blocks(partition, dead_letters), folder, few)
 
-    def blocks(self, partition: InputPartition) -> Iterator[ShuffleBlock]:
-        """What a work item is, read and dealt to buckets."""
+    def blocks(self, partition: InputPartition, dead_letters: str | None) -> Iterator[ShuffleBlock]:
+        """What a work item is, read and dealt to buckets; `dead_letters`: the prefix of the paths of dead letters."""
         from cep.spark.source import reading
 
         program: ShippedProgram = pickle.loads(self.files.program)
         if isinstance(partition, ListedFile):
-            return reading.file_blocks(
-                program, partition.number, partition.input, self.files.dead_letters, partition.there
-            )
+            return reading.file_blocks(program, partition.number, partition.input, dead_letters, partition.there)
         if isinstance(partition, ControlMessage):
-            return partition.read(program, self.files.dead_letters)
+            return partition.read(program, dead_letters)
         from cep.spark.source.work_items import WorkItem
 
         assert isinstance(partition, WorkItem), "the partitions are those of this source"
-        return partition.read(program, self.files.dead_letters)
+        return partition.read(program, dead_letters)
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, each in self._live_inputs.items():

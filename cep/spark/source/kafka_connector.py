@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import pickle
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from cep.core.errors import CepError, reason_of
 from cep.spark import spark_files
 from cep.spark.disk import INPUTS, damaged_file, put, writing_to
 from cep.spark.driver.session import KAFKA, connector_artifact
-from cep.spark.handover import COLUMNS, as_row
+from cep.spark.handover import COLUMNS, as_row, with_dead_letters
 from cep.spark.source.file_list import FILE_BITS
 from connectors.addresses import Address
 from connectors.inputs import Input
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cep.spark.program import ShippedProgram
+    from cep.spark.shuffle_blocks import ShuffleBlock
 
 FORMAT = "kafka"
 """The name by which Spark knows it."""
@@ -257,10 +258,10 @@ def topic_blocks(
     inputs: Mapping[int, Input],
     most: int | None,
     dead_letters: str | None,
-    handed: str,
+    handed: str | None,
 ) -> DataFrame | None:
     """The messages of inputs, by their places, as shuffle blocks; None: there are no inputs. `dead_letters`: the prefix
-    of the paths of dead letters; `handed`: the folder of what tasks hand on."""
+    of the paths of dead letters; `handed`: the folder of what tasks hand on, None: they share none."""
     carried = pickle.dumps(program.bare())
     found = []
     for place, one in inputs.items():
@@ -275,22 +276,29 @@ RecordBatches = Iterator["pa.RecordBatch"]
 
 
 def reading(
-    program: bytes, number: int, input: Input, dead_letters: str | None, handed: str
+    program: bytes, number: int, input: Input, dead_letters: str | None, handed: str | None
 ) -> Callable[[RecordBatches], RecordBatches]:
     """The function by which a worker makes shuffle blocks of the rows of a task. `number`: of the first partition."""
 
     def taken(rows: RecordBatches) -> RecordBatches:
-        from cep.spark.source.reading import message_blocks
-
         known = pickle.loads(program)
         for partition, parts in groupby(message_runs(rows, input.path), key=lambda part: part[0]):
             run = (part for _, part in parts)
             first = next(run)
             mine, here = number + partition, replace(input, path=first.sources[0], address=None)
             name = f"read-{mine:08}-{first.numbers[0]:012}"
-            yield from as_row(message_blocks(known, mine, here, chain([first], run), dead_letters, name), handed)
+            read = partial(_blocks, known, mine, here, chain([first], run), name)
+            yield from as_row(with_dead_letters(read, dead_letters) if handed is None else read(dead_letters), handed)
 
     return taken
+
+
+def _blocks(
+    program: ShippedProgram, number: int, input: Input, run: Iterable[Messages], name: str, dead_letters: str | None
+) -> Iterator[ShuffleBlock]:
+    from cep.spark.source.reading import message_blocks
+
+    return message_blocks(program, number, input, run, dead_letters, name)
 
 
 def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, Messages]]:

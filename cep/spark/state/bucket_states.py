@@ -22,6 +22,7 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.spark.disk import BACK, damaged_file, put, remove_hidden, writing_to
 from cep.spark.state.came import HEAD, Came, LogPlace
+from cep.spark.state.remote import present
 from cep.spark.state.segment_files import PREFIX, Segments, missing_file
 
 if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
@@ -129,6 +130,15 @@ class BucketStates:
                         (path.parent / file).unlink(missing_ok=True)
             path.unlink(missing_ok=True)
 
+    def files(self, bucket: int, version: int) -> list[str]:
+        """The names of all files that a version lies on, itself among them; none: there is no such version."""
+        path = self._path(bucket, version)
+        place, segments = log_place(path), _segments(path)
+        if place is None:
+            return []
+        log = [self._path(bucket, number).name for number in range(place.whole, version + 1)]
+        return log + ([] if segments is None or place.whole < version else list(segments.sizes))
+
     def newest(self, bucket: int, version: int) -> bool:
         """Whether a version exists and is the newest."""
         return self._path(bucket, version).exists() and not self._path(bucket, version + 1).exists()
@@ -183,7 +193,7 @@ def _put(path: Path, content: bytes, batch: int) -> None:
 def log_place(path: Path) -> LogPlace | None:
     """Where a version is in the log of its bucket; None: it is missing, or no such file."""
     try:
-        with path.open("rb") as file:
+        with present(path).open("rb") as file:
             begins = file.read(_BEFORE + HEAD)
         content = begins[_BEFORE if checksum.is_sealed(begins) else _BATCH :]
         return LogPlace.of(content, path.stat().st_size, int(path.name.rpartition("-")[2]))
@@ -194,7 +204,7 @@ def log_place(path: Path) -> LogPlace | None:
 def batch_of(path: Path) -> int:
     """The micro-batch that made a version. CepError: it is missing or damaged."""
     try:
-        with path.open("rb") as file:
+        with present(path).open("rb") as file:
             return int.from_bytes(_known(path, file.read(_BEFORE))[:_BATCH], "little")
     except FileNotFoundError:
         raise missing_file(path) from None
@@ -203,7 +213,7 @@ def batch_of(path: Path) -> int:
 def _segments(path: Path) -> Segments | None:
     """The segments of a state; None: it is missing or damaged."""
     try:
-        with path.open("rb") as file:
+        with present(path).open("rb") as file:
             begins = file.read(_BEFORE)
             file.seek(_BEFORE if checksum.is_sealed(begins) else _BATCH)
             return Segments.of(path.parent, file)
@@ -214,7 +224,7 @@ def _segments(path: Path) -> Segments | None:
 def _read(path: Path) -> bytes:
     """What a file holds of a state and its segments. CepError: it is missing or damaged."""
     try:
-        data = path.read_bytes()
+        data = present(path).read_bytes()
     except FileNotFoundError:
         raise missing_file(path) from None
     if not checksum.is_sealed(data):  # an earlier version wrote it

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.spark.disk import damaged_file, put
+from cep.spark.state.remote import present
 
 if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
     from cep.runtime.segments import SegmentedState
@@ -71,7 +72,7 @@ class Segments:
         file, offset, length = self.places[name]
         path = self.folder / file
         try:
-            with path.open("rb") as opened:
+            with present(path).open("rb") as opened:
                 opened.seek(offset)
                 data = opened.read(length)
         except FileNotFoundError:

@@ -1,0 +1,74 @@
+"""Objects of a store that puts on a condition: parts of them read, one copied, many removed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from cep.core.storage import stores
+from cep.core.storage.failures import not_there
+from cep.core.storage.urls import url
+
+_AT_ONCE = 16
+"""Requests that wait for their answers."""
+
+Given = TypeVar("Given")
+
+
+def part(address: str, offset: int, length: int) -> bytes:
+    """Bytes of an object. StorageError: it is not there, is shorter, or cannot be read."""
+    at = url(address)
+    if not length:
+        return b""
+    with stores.explaining(at):
+        import obstore
+
+        try:
+            return bytes(obstore.get_range(stores.store(at), at.key, start=offset, length=length))
+        except FileNotFoundError:
+            raise not_there(at) from None
+
+
+def put(address: str, content: bytes) -> None:
+    """Put an object there, whole or not at all; it replaces one of the same name. StorageError: it cannot be."""
+    stores.put(url(address), content)
+
+
+def copy(address: str, to: str) -> None:
+    """Copy an object within its bucket, by the store itself. StorageError: it cannot be."""
+    at, there = url(address), url(to)
+    assert at.place == there.place, "a store copies within a bucket"
+    with stores.explaining(at):
+        import obstore
+
+        try:
+            obstore.copy(stores.store(at), at.key, there.key)
+        except FileNotFoundError:
+            raise not_there(at) from None
+
+
+def remove(addresses: Sequence[str]) -> None:
+    """Remove objects of one bucket, those that are there. StorageError: they cannot be."""
+    if not addresses:
+        return
+    at = url(addresses[0])
+    with stores.explaining(at):
+        import obstore
+
+        try:
+            obstore.delete(stores.store(at), [url(one).key for one in addresses])
+        except FileNotFoundError:
+            return
+
+
+def at_once(do: Callable[[Given], None], each: Iterable[Given]) -> None:
+    """Do something for each, several at a time. What one raises is raised once all have ended."""
+    some = list(each)
+    if len(some) < 2:
+        for one in some:
+            do(one)
+        return
+    with ThreadPoolExecutor(min(len(some), _AT_ONCE)) as threads:
+        for _ in threads.map(do, some):
+            pass

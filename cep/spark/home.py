@@ -1,0 +1,177 @@
+"""A worker's own folders, where workers share none: in them tasks run as in those of a checkpoint.
+
+A state comes there when a task asks for it; what a task has written is put into the object store, and where it is told
+to the driver, by which it counts. Files that this worker wrote or read last stay, so it reads a state once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+from cep.spark.handover import HandedBlock
+from cep.spark.packs import Packed, Packs, pack_name
+from cep.spark.sink.commit_log import CommitLog, OutputFile
+from cep.spark.sink.file_sink import TaskFiles
+from cep.spark.stage_task import drop_engine
+from cep.spark.state.bucket_states import BucketStates, begin, state_name
+from cep.spark.state.remote import bringing
+from cep.spark.tasks import PackedWork, QueryWork, TaskInput, TaskOutput, run_task
+
+Files = Mapping[str, Packed]
+"""Files by their names, and where each is."""
+
+_LOCAL = "SPARK_LOCAL_DIRS"
+"""Where Spark keeps files of an executor, and removes them when it ends."""
+
+_STATE = re.compile(r"w?(\d+-\d{4})-(\d{8})")
+
+_homes: dict[bytes, Home] = {}
+"""The last one of this worker, by the name of the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFound:
+    """What a task of a `stage` gives to the driver: its `output`, of whose blocks it has the reports; by bucket, as
+    `1-0003`, the files of its state now (`states`); and what it wrote of the output and of dead letters."""
+
+    stage: int
+    output: TaskOutput
+    states: Mapping[str, Files] = field(default_factory=dict)
+    written: Files = field(default_factory=dict)
+    letters: Files = field(default_factory=dict)
+
+    def telling(self, reports: Sequence[HandedBlock]) -> TaskFound:
+        """The same with these reports."""
+        return replace(self, output=replace(self.output, handed=reports))
+
+
+class Home:
+    """`mark`: the name of the checkpoint; `run`: of the run."""
+
+    def __init__(self, work: QueryWork, packs: Packs, mark: str) -> None:
+        local = os.environ.get(_LOCAL, "").split(",")[0]
+        self.root = Path(mkdtemp(prefix="semcep-", dir=local if os.path.isdir(local) else None))
+        self.states, self.output, self.dead = (self.root / name for name in ("states", "output", "dead"))
+        begin(self.states, mark)
+        self.output.mkdir()
+        self.packs, self._sink = packs, work.sink.folder
+        self.work = self._moved(work)
+        self._entries: dict[str, Packed] = {}
+        self._known: dict[str, Packed] = {}
+        bringing(self.states, self._bring)
+
+    def _moved(self, work: QueryWork) -> QueryWork:
+        """The work with these folders in place of those of the checkpoint."""
+
+        def own(states: BucketStates) -> BucketStates:
+            return replace(states, folder=str(self.states))
+
+        stages = []
+        for each in work.stages:
+            begin = each.dead_letters and os.path.join(self.dead, os.path.basename(each.dead_letters))
+            stages.append(replace(each, states=own(each.states), dead_letters=begin))
+        ways = work.ways and replace(work.ways, states=own(work.ways.states))
+        return QueryWork(stages, ways, replace(work.sink, folder=str(self.output)), None)
+
+    def run(
+        self,
+        asked: TaskInput,
+        entries: Files,
+        versions: Mapping[str, int],
+        letters: Iterable[HandedBlock],
+        number: int,
+        run: str,
+    ) -> tuple[TaskFound, list[HandedBlock]]:
+        """Do a task; gives what the driver is told, and what goes to other tasks. `entries`: of the states of its
+        buckets; `versions`: of all buckets; `letters`: pieces of files of dead letters; `number`: of the manifest by
+        which it counts; `run`: whose. CepError: see `run_task`; something cannot be read or put."""
+        self._entries = dict(entries)
+        self._sweep(versions)
+        self._forget(asked)
+        shutil.rmtree(self.dead, ignore_errors=True)
+        self.dead.mkdir()
+        for piece in sorted(letters, key=lambda piece: (piece.event, piece.place)):
+            with (self.dead / piece.event).open("ab") as file:
+                file.write(piece.block().rows)
+        made = run_task(self.work, asked)
+        return self._put(asked, made, number, run), list(made.handed)
+
+    def _put(self, asked: TaskInput, made: TaskOutput, number: int, run: str) -> TaskFound:
+        lies = {
+            state_name(stage, bucket): BucketStates(str(self.states), stage).files(bucket, version)
+            for bucket, version in made.versions.items()
+            for stage in self.work.states_of(asked.stage)
+        }
+        fresh = [name for names in lies.values() for name in names if name not in self._entries]
+        letters = sorted(path.name for path in self.dead.iterdir())
+        contents = {name: (self.states / name).read_bytes() for name in fresh}
+        contents |= {f"{self.dead.name}/{name}": (self.dead / name).read_bytes() for name in letters}
+        packed = self.packs.put(pack_name(number, run), contents)
+        self._entries |= (new := {name: packed[name] for name in fresh})
+        self._known |= new
+        written = dict[str, Packed]()
+        files = list[OutputFile]()
+        for one in made.files.files if made.files is not None else ():
+            name = str(Path(one.path).relative_to(self.output))
+            at = CommitLog(self.output).coming(name)
+            written |= self.packs.put(pack_name(number, run), {name: at.read_bytes()})
+            at.unlink()
+            files.append(replace(one, path=os.path.join(self._sink, name)))
+        told = replace(made, handed=(), files=None if made.files is None else TaskFiles(files))
+        states = {bucket: {name: self._entries[name] for name in names} for bucket, names in lies.items()}
+        return TaskFound(
+            asked.stage, told, states, written, {name: packed[f"{self.dead.name}/{name}"] for name in letters}
+        )
+
+    def _sweep(self, versions: Mapping[str, int]) -> None:
+        """Remove the states that others have gone on with."""
+        newest = dict[str, int]()
+        found = [(match, path) for path in self.states.iterdir() if (match := _STATE.match(path.name))]
+        for match, _ in found:
+            newest[match[1]] = max(newest.get(match[1], 0), int(match[2]))
+        for match, path in found:
+            if newest[match[1]] < versions.get(self._stepped(match[1]), 0):
+                path.unlink()
+                self._known.pop(path.name, None)
+
+    def _forget(self, asked: TaskInput) -> None:
+        """Drop the engines of a task that did not count, where that of another did, and made something else."""
+        for bucket, one in asked.buckets.items():
+            name = f"{state_name(asked.stage, bucket)}-{one.version:08}"
+            mine, counts = self._known.get(name), self._entries.get(name)
+            if counts is None or mine is None or mine.digest != counts.digest:
+                drop_engine(self.work.stages[0].run, asked.stage, bucket)
+
+    def _stepped(self, name: str) -> str:
+        """The bucket of whose step a state is."""
+        stage, _, bucket = name.partition("-")
+        count = len(self.work.stages)
+        return f"{int(stage) - count}-{bucket}" if int(stage) > count + 1 else name
+
+    def _bring(self, name: str) -> None:
+        """Have a file of a state here, if it is one of what the task asks for. CepError: it cannot be read."""
+        one, path = self._entries.get(name), self.states / name
+        if one is None or (self._known.get(name) == one and path.exists()):
+            return
+        path.write_bytes(self.packs.read(one))
+        self._known[name] = one
+
+    def close(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def home_of(work: PackedWork, packs: Packs, mark: str) -> Home:
+    """That of this worker for a query."""
+    if work.name not in _homes:
+        for other in _homes.values():
+            other.close()
+        _homes.clear()
+        _homes[work.name] = Home(work.work(), packs, mark)
+    return _homes[work.name]
