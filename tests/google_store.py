@@ -1,5 +1,5 @@
 """A server that speaks Google Cloud Storage's protocols: the JSON one by fake-gcs-server, of the XML one what obstore
-asks for, which no server to be had does: a put, also on condition that nothing is there, and a removal.
+asks for, which no server to be had does: a put, also on condition that nothing is there, a removal and a list.
 
 `python -m tests.google_store PORT BEHIND` is what stands before the server at the port BEHIND.
 """
@@ -7,6 +7,7 @@ asks for, which no server to be had does: a put, also on condition that nothing 
 from __future__ import annotations
 
 import atexit
+import json
 import subprocess
 import sys
 import threading
@@ -15,7 +16,8 @@ from contextlib import contextmanager
 from functools import cache
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from xml.sax.saxutils import escape
 
 import httpx
 import pytest
@@ -40,8 +42,11 @@ class Before(BaseHTTPRequestHandler):
 
     def _any(self) -> None:
         body = self._body()
-        path = urlsplit(self.path).path
-        if self.path.startswith(_JSON) or self.command == "GET":
+        path, query = urlsplit(self.path).path, dict(parse_qsl(urlsplit(self.path).query))
+        if self.command == "GET" and "list-type" in query:
+            self._answer(*self._listed(path.strip("/"), query))
+            return
+        if self.path.startswith(_JSON):
             self._answer(*self._ask(self.command, self.path, body, dict(self.headers.items())))
             return
         bucket, _, key = path.lstrip("/").partition("/")
@@ -49,6 +54,12 @@ class Before(BaseHTTPRequestHandler):
         at = f"/storage/v1/b/{bucket}/o/{key}"
         if self.command == "DELETE":
             self._answer(*self._ask("DELETE", at, b"", {}))
+            return
+        if self.command in ("GET", "HEAD"):
+            status, headers, data = self._ask("GET", f"{at}?alt=media", b"", dict(self.headers.items()))
+            known = {name.lower() for name, _ in headers}
+            usual = {"ETag": '"1"', "Last-Modified": "Mon, 23 Nov 2026 00:00:00 GMT"}
+            self._answer(status, headers + [each for each in usual.items() if each[0].lower() not in known], data)
             return
         assert self.command == "PUT" and "?" not in self.path, f"{self.command} {self.path} is not known here"
         with self.turn:
@@ -60,6 +71,19 @@ class Before(BaseHTTPRequestHandler):
         self._answer(status, [("ETag", '"1"'), ("x-goog-generation", "1")], b"" if status == 200 else data)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = _any  # noqa: N815
+
+    def _listed(self, bucket: str, query: dict[str, str]) -> tuple[int, list[tuple[str, str]], bytes]:
+        """What is there, all at once."""
+        at = f"/storage/v1/b/{bucket}/o?prefix={quote(query.get('prefix', ''), safe='')}&maxResults=100000"
+        status, _, data = self._ask("GET", at, b"", {})
+        found = json.loads(data).get("items", ()) if status == 200 else ()
+        here = [one for one in found if one["name"] > query.get("start-after", "")]
+        each = (
+            f"<Contents><Key>{escape(one['name'])}</Key><Size>{one['size']}</Size>"
+            f"<LastModified>{one['updated']}</LastModified><ETag>1</ETag></Contents>"
+            for one in here
+        )
+        return status, [], f"<ListBucketResult>{''.join(each)}</ListBucketResult>".encode()
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):

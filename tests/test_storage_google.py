@@ -9,6 +9,8 @@ import pytest
 
 from cep.core.storage import creation, files
 from cep.core.storage.failures import StorageError
+from connectors.table_names import table_name
+from connectors.tables import delta
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
 from tests.google_store import Bucket, reached
 
@@ -53,6 +55,19 @@ def test_one_of_two_creates(bucket: Bucket) -> None:
     assert bucket.keys() == [] and creation.create(at, b"two")
     with pytest.raises(StorageError, match="there is no bucket `bukket`"):
         creation.create("gs://bukket/a", b"")
+
+
+def test_a_delta_table_there(bucket: Bucket) -> None:
+    given = bucket.put("in.jsonl", jsonl(EVENTS))
+    for name in ("a", "b", "a"):
+        done = cep("run", "fire.cep", "--input", given, "--output", f"delta:gs://bucket/fires?append={name}")
+        assert done.exit_code == 0, done.output
+    log = [key for key in bucket.keys("fires/_delta_log/") if key.endswith(".json")]
+    assert log == [f"fires/_delta_log/{number:020}.json" for number in range(2)]
+    assert delta.is_added(table_name("delta:gs://bucket/fires?append=b"))
+    assert sum(key.endswith(".parquet") for key in bucket.keys("fires/")) == 2
+    done = cep("run", "fire.cep", "--input", given, "--output", "delta:gs://bukket/fires")
+    assert done.exit_code == 2 and "bukket" in done.output
 
 
 def test_a_run_reads_and_writes_there(bucket: Bucket) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from cep.core.storage import stores
 from cep.core.storage.failures import explained, is_passing
 from cep.core.storage.urls import is_url, url
 from connectors.table_names import TableName
@@ -130,8 +131,16 @@ def _application(name: TableName) -> str:
 def _options(place: str) -> dict[str, str] | None:
     if not is_url(place):
         return None
-    found = _PATIENCE | {"conditional_put": "etag"}  # of two commits at once one fails
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    found = dict(_PATIENCE)
+    kind = url(place).kind
+    if kind == "s3":
+        found["conditional_put"] = "etag"  # of two commits at once one fails
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    elif kind == "gs":
+        found |= stores.of_emulator()
+        endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")
+    else:
+        endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or ""
     return found | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
 
 

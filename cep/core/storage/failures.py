@@ -100,8 +100,8 @@ def explained(error: Exception, at: Url) -> StorageError:
 
 
 def _bare(text: str) -> str:
-    """Without the settings, in which words of failures stand."""
-    return re.sub(r"retry_timeout:? \S+", "", text)
+    """Without settings, in which words of failures stand, and colours."""
+    return re.sub(r"retry_timeout:? \S+|\x1b\[[0-9;]*m", "", text)
 
 
 def _has_login() -> bool:

@@ -74,6 +74,17 @@ def endpoint() -> tuple[str, str] | None:
     return (found.scheme, found.netloc) if found.netloc else None
 
 
+def of_emulator() -> dict[str, str]:
+    """What the environment says for other programs and not for this library of Rust, where another server than Google's
+    is asked."""
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    if not emulator:
+        return {}
+    nobody = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+    server = emulator if "://" in emulator else f"http://{emulator}"
+    return {"service_account_key": json.dumps(nobody | {"gcs_base_url": server.rstrip("/")})}
+
+
 @lru_cache(maxsize=8)
 def _store(kind: str, place: str, process: int) -> Any:
     """`process`: connections do not outlive a fork."""
@@ -86,11 +97,7 @@ def _store(kind: str, place: str, process: int) -> Any:
     if kind == "s3":
         return S3Store(place, **plain)
     if kind == "gs":
-        if emulator := os.environ.get("STORAGE_EMULATOR_HOST"):
-            nobody = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-            server = emulator if "://" in emulator else f"http://{emulator}"
-            plain["service_account_key"] = json.dumps(nobody | {"gcs_base_url": server.rstrip("/")})
-        return GCSStore(place, **plain)
+        return GCSStore(place, **plain | of_emulator())
     container, _, account = place.partition("@")
     return AzureStore(container, account_name=account.partition(".")[0], **plain)
 
