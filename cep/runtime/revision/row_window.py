@@ -181,7 +181,7 @@ def _alike(run, table, words, most, places):  # type: ignore[no-untyped-def]
     """The places in a run of the rows that a table has, both sorted by end, by these words; None: so many pairs of
     rows of one end would have to be looked at. `places` has room for some, and grows."""
     count, ends = 0, run[END]
-    i, last = np.searchsorted(table[END], ends[0]), ends[-1]
+    i, last = np.searchsorted(table[END], ends[0]), ends[ends.shape[0] - 1]
     while i < table.shape[1] and table[END, i] <= last:
         place = np.searchsorted(ends, table[END, i])
         while place < run.shape[1] and ends[place] == table[END, i]:

@@ -104,22 +104,26 @@ def _emptied(lists, places):  # type: ignore[no-untyped-def]
 
 
 @bare_linear
-def _held(edges, at, before, lists, places):  # type: ignore[no-untyped-def]
+def _held(edges, at, before, most, lists, places):  # type: ignore[no-untyped-def]
     """The tuples of a key that hold behind the edges from `at` to `before`, held and hold: the last edges of so many
-    are beginnings."""
+    are beginnings. Gives whether they are among so many edges at `most`; else the lists stay."""
     count = edges[before - 1, E_HELD] if before > at else 0
-    i = before
-    while count > 0:
-        i -= 1
+    first = before
+    while count > 0 and before - first < most:
+        first -= 1
+        if places[edges[first, E_TUPLE], SEEN] == 0:
+            places[edges[first, E_TUPLE], SEEN] = 1
+            count -= edges[first, E_BEGINS]
+    if count == 0:
+        _emptied(lists, places)
+    for i in range(before - 1, first - 1, -1):
         tuple_ = edges[i, E_TUPLE]
-        if places[tuple_, SEEN] == 0:
-            places[tuple_, SEEN] = 1
-            if edges[i, E_BEGINS] == 1:
+        if places[tuple_, SEEN] == 1:  # it is its last edge
+            places[tuple_, SEEN] = 0
+            if count == 0 and edges[i, E_BEGINS] == 1:
                 _into(lists, places, OLD, tuple_)
                 _into(lists, places, NEW, tuple_)
-                count -= 1
-    for j in range(i, before):
-        places[edges[j, E_TUPLE], SEEN] = 0
+    return count == 0
 
 
 @inside
@@ -171,7 +175,7 @@ def sweep(  # type: ignore[no-untyped-def]
         moved(edges, y, last, x - y)
         moved(left, j, beyond, i - j)
         last, beyond = last + x - y, beyond + i - j
-        _held(edges, at, y, lists, places)
+        wrong += not _held(edges, at, y, y - at, lists, places)
         while True:
             if lists[OTHER, 0] == 0:  # up to the next change all is as it was
                 if c == stop and d == until:
@@ -181,15 +185,13 @@ def sweep(  # type: ignore[no-untyped-def]
                 moved(left, i, following, j - i)
                 i, j = following, j + following - i
                 following = first_from(edges, x, last, since)
-                if following - x > lists[NEW, 0]:
-                    moved(edges, x, following, y - x)
-                    x, y = following, y + following - x
-                    _emptied(lists, places)
-                    _held(edges, at, y, lists, places)
-                while x < following:
-                    _passed(edges, x, lists, places, OLD)
-                    _passed(edges, x, lists, places, NEW)
-                    x, y, c, _ = put(edges, x, y, edge_changes, c, -1, 3, False)
+                most = following - x
+                moved(edges, x, following, y - x)
+                x, y = following, y + most
+                if most <= lists[NEW, 0] or not _held(edges, at, y, most, lists, places):
+                    for passed in range(y - most, y):
+                        _passed(edges, passed, lists, places, OLD)
+                        _passed(edges, passed, lists, places, NEW)
             edge_end = _next_end(edges, x, last, edge_changes, c, stop)
             left_end = _next_end(left, i, beyond, left_changes, d, until)
             if edge_end == END_OF_TIME and left_end == END_OF_TIME:
