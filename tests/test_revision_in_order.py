@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,8 +20,9 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
 from cep.events import Event
+from cep.runtime.machine import Machine
 from cep.runtime.revision import row_window
-from cep.runtime.revision.latest_instant import LatestInstant
+from cep.runtime.revision.going_back import GoingBack
 from cep.runtime.revision.row_window import RowWindow
 from tests.keyed_programs import keyed
 from tests.long import seeds
@@ -86,8 +88,9 @@ fluent high(k: int).
 initiate high(K) <- reading(K, V) WHERE V > 0.9.
 terminate high(K) <- reading(K, V) WHERE V < 0.1.
 rise(K, A, B) <- (reading(K, A) SEQ reading(K, B)) WHERE A < 0.2, B > 0.8 WITHIN 10 s.
-many(K, N) <- (reading(K, _) AGGREGATE N = count() OVER LAST 3 s BY K) WHERE N > 3.
 """
+MANY = "many(K, N) <- (reading(K, _) AGGREGATE N = count() OVER LAST 3 s BY K) WHERE N > 3.\n"
+TEXT += MANY
 
 
 def readings(number: int, keys: int) -> pl.DataFrame:
@@ -109,28 +112,37 @@ def net_of(engine: Engine, frame: pl.DataFrame, cuts: list[int]) -> Rows:
     return +found
 
 
-def plain_of(frame: pl.DataFrame) -> Rows:
-    engine = Engine.from_text(TEXT)
+def plain_of(frame: pl.DataFrame, text: str = TEXT) -> Rows:
+    engine = Engine.from_text(text)
     found = rows(engine.push({"reading": frame}))
     found.update(rows(engine.close()))
     return found
 
 
+@pytest.mark.parametrize("text", [TEXT, TEXT.replace(MANY, "")], ids=["with a count", "all goals take steps back"])
 @pytest.mark.parametrize("size", [7, 120, 1020])
-def test_an_instant_in_pieces_is_run_again_from_the_state_before_it(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    back = []
-    asked = LatestInstant.state_before
+def test_an_instant_in_pieces_is_run_again_from_just_before_it(
+    size: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = Counter[str]()
+    undone, revised = Machine.undo, GoingBack.revise
 
-    def state_before(self: LatestInstant, end: int, changed: int, every: int) -> object:
-        state = asked(self, end, changed, every)
-        back.append(state is not None)
-        return state
+    def undo(self: Machine) -> None:
+        done["undo"] += 1
+        undone(self)
 
-    monkeypatch.setattr(LatestInstant, "state_before", state_before)
+    def revise(self: GoingBack, *of: Any) -> Any:
+        done["revise"] += 1
+        return revised(self, *of)
+
+    monkeypatch.setattr(Machine, "undo", undo)
+    monkeypatch.setattr(GoingBack, "revise", revise)
     frame = readings(3000, 40)[: 120 * size]
-    engine = Engine.from_text(TEXT, revise=20 * SECOND)
-    assert net_of(engine, frame, list(range(size, frame.height, size))) == plain_of(frame)
-    assert back.count(False) <= 8 and any(back), "but of the first instant that is cut the state is not kept"
+    engine = Engine.from_text(text, revise=20 * SECOND)
+    assert engine._machine.attempts.in_one == (text != TEXT)
+    assert net_of(engine, frame, list(range(size, frame.height, size))) == plain_of(frame, text)
+    assert done["revise"] <= 50 // size + 1, "but of the first instant that is cut the machine can take each back"
+    assert done["undo"] >= 2 * frame.height // max(size, 50) // 3
 
 
 def test_rows_out_of_order_within_a_push_are_none_that_are_late() -> None:

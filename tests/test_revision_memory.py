@@ -44,28 +44,44 @@ def held(engine: Engine) -> tuple[int, int, int]:
     return *revised.size, revised.going_back.numbered
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_what_is_held_is_by_the_window(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("come", ["in order", "late", "cut"])
+def test_what_is_held_is_by_the_window(come: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revision, "KEPT", 16)
     pushes = readings(120)
     every = pl.concat(pushes).sort("time", maintain_order=True)
-    if not late:
-        pushes = [every[at : at + 40] for at in range(0, every.height, 40)]
+    if come == "cut":  # whole half seconds, of which a push ends in the midst
+        every = every.with_columns(pl.col("time") // STEP * STEP)
+    if come != "late":
+        first = 40 if come == "in order" else 25
+        pushes = [every[:first], *(every[at : at + 40] for at in range(first, every.height, 40))]
     engine, sizes, net = Engine.from_text(TEXT, revise=WINDOW), [], Rows()
     for table in pushes:
-        engine.forget()  # what steps leave for later, so that states are what they need to be
+        if come != "cut":
+            engine.forget()  # what steps leave for later, so that states are what they need to be
         made = engine.push({"reading": table})
         net.subtract(rows(made, -1))
         net.update(rows(made, 1))
         sizes.append(held(engine))
+    assert engine._machine.attempts.there == (come == "cut")
     made = engine.close()
     net.subtract(rows(made, -1))
     net.update(rows(made, 1))
     begun, later = (np.max(part, axis=0) for part in (sizes[:24], sizes[24:]))
     assert (later[:2] <= 1.5 * begun[:2]).all(), (begun, later)
-    assert late == bool(later[2]), "only what comes late gets numbers"
+    assert (come != "in order") == bool(later[2]), "only what comes late gets numbers"
     assert later[2] <= 16 + later[0], "of 1,200 keys that come"
     plain = Engine.from_text(TEXT)
     expected = rows(plain.push({"reading": every}))
     expected.update(rows(plain.close()))
     assert +net == expected
+
+
+def test_goals_hold_what_their_keys_need_where_each_key_comes_seldom() -> None:
+    rng = np.random.default_rng(9)
+    keys, engine, sizes = 1000, Engine.from_text(TEXT, revise=WINDOW), []
+    for at in range(0, 12_000, 500):
+        values, of = rng.random(500).round(3), rng.integers(0, keys, 500)
+        engine.push({"reading": pl.DataFrame({"time": (at + np.arange(500)) * SECOND // 1000, "k": of, "v": values})})
+        sizes.append((engine.state_rows, engine.state_bytes))
+    begun, later = (np.max(part, axis=0) for part in (sizes[8:16], sizes[16:]))
+    assert (later <= 1.1 * begun).all(), (begun, later)

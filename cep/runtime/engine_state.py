@@ -19,7 +19,7 @@ from cep.operators.goals.contract import Translation, demand, from_arrow, to_arr
 from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import EngineParts, coded
 from cep.runtime.prior_state import SnapshotParts
-from cep.runtime.revision import window_segments
+from cep.runtime.revision import window_segments, window_snapshot
 from cep.runtime.revision.carried_window import begin_window, resize
 from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import recode, translation
@@ -35,7 +35,7 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
     if parts.history is not None:
         batches += parts.history.snapshot(parts.names())
     if parts.revision is not None:
-        header["revision"], window = parts.revision.snapshot()
+        header["revision"], window = window_snapshot.save(parts.revision)
         header["window"], header["revised"] = len(window), parts.revision.length
         batches += window
     return snapshot.save(header, batches, program)
@@ -132,7 +132,7 @@ def take_on(
         demand(0 < header["window"] < len(batches))
         window = batches[-header["window"] :]
         if segments is None:
-            parts.revision.restore(header["revision"], window)
+            window_snapshot.restore(parts.revision, header["revision"], window)
         else:
             window_segments.restore(parts.revision, header["revision"], window, segments)
         if header.get("revised", parts.revision.length) != parts.revision.length:

@@ -11,11 +11,17 @@ from cep.runtime.machine import Machine
 
 
 def stepped(
-    machine: Machine, changes: KnowledgeChanges | None, inputs: Mapping[str, Table], frontier: Frontier
+    machine: Machine,
+    changes: KnowledgeChanges | None,
+    inputs: Mapping[str, Table],
+    frontier: Frontier,
+    back: Frontier | None = None,
+    kept: bool = False,
 ) -> dict[str, list[Table]]:
-    """What a machine makes up to a frontier; changes whose time comes are known from then on."""
+    """What a machine makes up to a frontier; changes whose time comes are known from then on. `back`: where none comes,
+    the step may be taken back to there; `kept`: the states there are kept (`Machine.attempt`)."""
     if changes is None or not (times := changes.due(frontier.watermark)):
-        return machine.step(inputs, frontier)
+        return machine.step(inputs, frontier) if back is None else machine.attempt(inputs, frontier, back, kept)
     if changes.over is not None:
         with changes.as_they_come():
             found = machine.step(inputs, frontier)

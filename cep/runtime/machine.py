@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter_ns
 from typing import cast
 
-import numpy as np
 import pyarrow as pa
 
 from cep.core.components import components
 from cep.core.errors import NOWHERE, CepError
 from cep.core.fluents import EDGES, OWN_END, RECORDS, TRANSITIONS
-from cep.core.relation import END, Table, empty, rows, slice_until
+from cep.core.relation import Table, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
 from cep.operators.goals.contract import Arrays, FixpointGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
@@ -25,16 +24,15 @@ from cep.plan import order
 from cep.plan.lagged import Lagging, lagging, wholes_of_formulas
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
+from cep.runtime.attempts import Attempts
 from cep.runtime.counts import Count
 from cep.runtime.formula_recursion import FormulaCycle, FormulaRecursion
+from cep.runtime.input_slices import slices
 from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 from cep.runtime.recursion import CyclePart, Reader, Recursion
 from cep.runtime.schedule import Schedule
 from cep.runtime.stretch_recursion import StretchRecursion
-
-# Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
-SLICE = 65_536
 
 
 class Machine:
@@ -61,6 +59,7 @@ class Machine:
             self.parts.append(self._cycle(group, max_derivations) if compiled is None else compiled)
         self.same = self._passed_on()
         self.schedule = Schedule(self.parts, {unit for unit in self.widths if self.follows(unit)})
+        self.attempts = Attempts(self.parts)
         self.nothing = {unit: empty(width) for unit, width in self.widths.items()}
 
     @property
@@ -227,9 +226,31 @@ class Machine:
 
         Gives the new occurrences of every derived event that has any, a table a slice.
         """
+        return self._step(inputs, frontier, None)
+
+    def attempt(
+        self, inputs: Mapping[str, Table], frontier: Frontier, back: Frontier, kept: bool = False
+    ) -> dict[str, list[Table]]:
+        """The same, so that `undo` may take it back to an earlier frontier, after which all that comes is of one
+        instant. If not all goals take steps back (`attempts.in_one`) that is where the last step went. `kept`: the
+        states there are kept (`attempts.states`)."""
+        found = self._step(inputs, frontier, back, kept)
+        if kept:
+            self.attempts.keep_others()
+        return found
+
+    def undo(self) -> None:
+        """Take back what an attempt was that was the last step (`attempts.there`). What `watched` has of it stays."""
+        self.attempts.undo()
+        self.schedule.forget()
+
+    def _step(
+        self, inputs: Mapping[str, Table], frontier: Frontier, back: Frontier | None, kept: bool = False
+    ) -> dict[str, list[Table]]:
         collected: dict[str, list[Table]] = {}
         frontier = self._to_the_latest(inputs, frontier)
         for pieces, until in slices(inputs, frontier.watermark):
+            self.attempts.begin(back if until == frontier.watermark else None, kept)
             outputs = self._slice(pieces, frontier.until(until))
             ran = (event for event in outputs if isinstance(event, str) and event in self._places)
             for event in sorted(ran, key=self._places.__getitem__):
@@ -250,7 +271,8 @@ class Machine:
         schedule.begin(inputs, frontier.watermark)
         while (number := schedule.next()) is not None:
             part = self.parts[number]
-            worked = part.run(inputs, outputs, frontier, made)
+            run = partial(self.attempts.run, part) if self.attempts.there else part.run
+            worked = run(inputs, outputs, frontier, made)
             schedule.ran(number, outputs)
             if worked:
                 now = perf_counter_ns()
@@ -310,6 +332,7 @@ class Machine:
 
     def touched(self) -> None:
         """Somebody has changed what goals hold."""
+        self.attempts.begin(None)
         self.schedule.forget()
 
     def _goals(self) -> list[tuple[PlanUnit, Goal]]:
@@ -322,11 +345,11 @@ class Machine:
 
     def snapshot(self) -> list[pa.RecordBatch]:
         """The state of every goal, in that order."""
-        return [goal.snapshot() for _, goal in self._goals()]
+        return [goal.snapshot() for _, goal in self.goals()]
 
     def states(self) -> list[Arrays]:
         """The same as arrays, which the goals may change later."""
-        return [goal.as_arrays() for _, goal in self._goals()]
+        return [goal.as_arrays() for _, goal in self.goals()]
 
     def needed(self, frontier: Frontier) -> list[Arrays]:
         """The same without what nothing later than the frontier can need."""
@@ -371,23 +394,3 @@ class Machine:
         """Occurrences that wait anywhere, and the bytes they take."""
         sizes = [goal.size for _, goal in self._goals()]
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
-
-
-def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
-    """Sorted inputs cut at instants into slices of about SLICE rows, each with its watermark."""
-    total = sum(rows(table) for table in inputs.values())
-    if total <= 2 * SLICE:
-        return [(dict(inputs), watermark)]
-    largest = max(inputs.values(), key=rows)
-    stride = max(1, rows(largest) * SLICE // total)
-    cuts = np.unique(largest[END, stride - 1 :: stride])
-    made: list[tuple[dict[str, Table], int]] = []
-    done = dict.fromkeys(inputs, 0)
-    for cut in [*(int(c) for c in cuts if c < watermark), watermark]:
-        piece: dict[str, Table] = {}
-        for name, table in inputs.items():
-            stop = rows(table) if cut == watermark else slice_until(table, cut)
-            piece[name] = table[:, done[name] : stop]
-            done[name] = stop
-        made.append((piece, cut))
-    return made

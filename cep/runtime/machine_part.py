@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -118,22 +118,30 @@ class SingleGoal(GoalByGoal):
         made: dict[PlanUnit, int],
     ) -> bool:
         """See `MachinePart`."""
-        tables = [outputs[unit] for unit in self.reads]
-        if self.event is not None:
-            own = inputs.get(self.event)
-            tables.insert(0, empty(self.width) if own is None else own)
-        for table in tables:
-            if table.shape[1]:
-                break
-        else:
-            due = self.goal.due()
-            if due is None or due > frontier.watermark:
-                outputs[self.unit] = empty(self.width)
-                return False
+        tables = self.taken(inputs, outputs)
+        if not self.is_due(tables, frontier):
+            outputs[self.unit] = empty(self.width)
+            return False
         outputs[self.unit] = found = self.goal.step(tables, frontier)
         self.goal.evict(frontier)
         made[self.unit] += rows(found)
         return True
+
+    def taken(self, inputs: Mapping[str, Table], outputs: Mapping[PlanUnit, Table]) -> list[Table]:
+        """The inputs of the goal."""
+        tables = [outputs[unit] for unit in self.reads]
+        if self.event is not None:
+            own = inputs.get(self.event)
+            tables.insert(0, empty(self.width) if own is None else own)
+        return tables
+
+    def is_due(self, tables: Iterable[Table], frontier: Frontier) -> bool:
+        """Whether there is something to do with these inputs up to a frontier."""
+        for table in tables:
+            if table.shape[1]:
+                return True
+        due = self.goal.due()
+        return due is not None and due <= frontier.watermark
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
         """See `MachinePart`."""

@@ -278,6 +278,8 @@ def put_together(one: Arrays, other: Arrays) -> Arrays:
 
 def _named(keys: Ints, slots: Ints) -> tuple[Ints, Ints]:
     """The keys that these slots name, and their numbers among them; a negative slot names none."""
+    if not len(slots):
+        return keys[:0], slots
     used, numbers = np.unique(slots, return_inverse=True)
     none = int(np.searchsorted(used, 0))
     return keys[used[none:]], np.where(slots < 0, slots, numbers.reshape(-1) - none)

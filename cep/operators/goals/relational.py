@@ -56,7 +56,7 @@ class Memoryless(Untimed, ABC):
         """See `cep.operators.goals.contract`."""
 
     def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`. A time point, which is kept, reads nothing: it is on no cycle."""
+        """See `cep.operators.goals.contract`."""
         return self.step(inputs, frontier)
 
     def undo(self) -> None:
@@ -160,13 +160,22 @@ class TickGoal(Memoryless):
 
     def __init__(self, ticks: int) -> None:
         self.ticks = ticks
-        self.done = False
+        self.done = self.done_before = False
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         if self.done or frontier.watermark < self.ticks:
             return empty(0)
         self.done = True
         return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
+
+    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """See `cep.operators.goals.contract`."""
+        self.done_before = self.done
+        return self.step(inputs, frontier)
+
+    def undo(self) -> None:
+        """See `cep.operators.goals.contract`."""
+        self.done = self.done_before
 
     def due(self) -> int | None:
         """When it occurs, until it has."""

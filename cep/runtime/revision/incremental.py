@@ -54,7 +54,7 @@ class Incremental:
         self.spent = 0
         """What running keys again has cost."""
         self.used = 0
-        """When something came late last."""
+        """When something came late last, of before the latest instant."""
         self.pending: list[tuple[str, RowChanges]] = []
         """Changes of what was given that stretches do not know yet."""
         self.waiting = self.netted = 0
@@ -141,9 +141,11 @@ class Incremental:
                 self.pending.append((single.unit, RowChanges(made.going, made.coming)))
                 self.waiting += rows(made.going) + rows(made.coming)
         self.machine.touched()
-        self.used = frontier.watermark
-        ends = (table[END] for each in changes.values() for table in (each.going, each.coming) if rows(table))
-        self.since = min([self.since, *(int(table.min()) for table in ends)])
+        tables = [table for each in changes.values() for table in (each.going, each.coming) if rows(table)]
+        first = min((int(table[END].min()) for table in tables), default=END_OF_TIME)
+        self.since = min(self.since, first)
+        if first < frontier.watermark:  # not of the latest instant alone
+            self.used = frontier.watermark
         return found
 
     def went_on(self, stretches: Sequence[Stretch], watermark: int, length: int) -> bool:

@@ -1,18 +1,15 @@
 """The latest instant: events that come at the very time of the latest ones, as where times are whole seconds.
 
 Results are given up to and with the latest time, so such an event is late by a moment. Where this has happened lately,
-the state before that instant is kept. The instant is then run again from there, and not each key from further back.
+the machine steps so that this instant can be taken back. It is then run again with what follows, and not each key from
+further back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import pyarrow as pa
+from dataclasses import dataclass
 
 from cep.core.relation import Table
-from cep.operators.goals.contract import kept
-from cep.runtime.machine import Machine
 
 Given = dict[str, list[Table]]
 
@@ -24,37 +21,32 @@ SHORT, TIMES = 1 << 16, 8
 
 @dataclass(slots=True)
 class LatestInstant:
-    """`end`: the instant; `state`: of all goals just before it, None: it is not kept; `given`: what was given at it.
-    `expected`: of how many instants more the states are to be kept."""
+    """`end`: the instant that can be taken back; `given`: what was given of it, None: all that ends then. `expected`:
+    of how many instants more it is to be so. `stretch_ends`: a stretch is to end just before the next one. `goes_on`:
+    more of it has come, and waits to be run again with it."""
 
-    end: int = 0
-    state: list[pa.RecordBatch] | None = None
-    given: Given = field(default_factory=dict)
+    end: int | None = None
+    given: Given | None = None
     expected: int = 0
+    stretch_ends: bool = False
+    goes_on: bool = False
 
     def expect(self) -> None:
         """An instant has come in pieces: the next ones may, too."""
         self.expected = PATIENCE
 
-    def begin(self, machine: Machine, end: int) -> None:
-        """The machine is about to run this instant, and may have to run it again."""
-        if not self.expected:
-            self.forget()
-        elif self.state is None or self.end != end:
-            self.end, self.state = end, kept(machine.snapshot())
+    def begins(self, end: int, since: int) -> bool:
+        """The machine is about to step up to this instant so that it can be taken back; whether the stretch that began
+        at `since` is to end just before it."""
+        if self.end != end:
+            self.end = end
             self.expected -= 1
-
-    def made(self, end: int, made: Given) -> None:
-        """What the machine has given up to an instant."""
-        if self.state is None or self.end != end:
-            self.forget()
-        else:
-            self.given = made
+        return self.stretch_ends and since < end - 1
 
     def forget(self) -> None:
-        """It is another state now."""
-        self.state, self.given = None, {}
+        """There is nothing to be taken back."""
+        self.end, self.given = None, None
 
-    def state_before(self, end: int, changed: int, every: int) -> list[pa.RecordBatch] | None:
-        """The state just before this instant, of so many rows of which so many changed, if it is to be run again."""
-        return self.state if self.end == end and every <= max(SHORT, TIMES * changed) else None
+    def is_short(self, changed: int, every: int) -> bool:
+        """Whether the instant, of so many rows of which so many changed, is to be run again."""
+        return every <= max(SHORT, TIMES * changed)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from cep.core.fluents import HOLDS
 from cep.core.hashtable import KeySet
-from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguous, empty, rows, slice_until
 from cep.plan.plan import Plan
 from cep.runtime.revision.row_changes import RowChanges
 
@@ -23,9 +23,27 @@ def net_changes(
         if not any(map(rows, old.get(event, ()))):  # what comes in order was not there before
             change = RowChanges(none, concat([*new.get(event, ())] or [none]))
         else:
-            change = _difference(plan, event, concat(old[event]), concat([none, *new.get(event, ())]), ordered)
+            before = concat(old[event])
+            after, later = _parted(new.get(event, ()), int(before[END].max()))
+            change = _difference(plan, event, before, concat([none, *after]), ordered)
+            if later:
+                change = RowChanges(change.going, concat([change.coming, *later]))
         if rows(change.going) or rows(change.coming):
             yield event, change
+
+
+def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]]:
+    """The tables of which something ends at or before `end`, and the others: of one that is sorted by end its parts."""
+    before, later = list[Table](), list[Table]()
+    for table in tables:
+        ends = table[END]
+        if not rows(table) or int(ends[-1]) <= end or bool((ends[1:] < ends[:-1]).any()):
+            before.append(table)
+            continue
+        stop = slice_until(table, end)
+        before += [table[:, :stop]] if stop else []
+        later.append(table[:, stop:])
+    return before, later
 
 
 def all_changes(
@@ -44,8 +62,8 @@ def _difference(plan: Plan, event: str, before: Table, after: Table, ordered: bo
     bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
     words = [START, END, *([ORDER] if bounded or ordered else []), *range(FIRST, len(before))]
     kinds = KeySet(len(words))
-    was, _ = kinds.insert(np.ascontiguousarray(before[words].T))
-    is_, _ = kinds.insert(np.ascontiguousarray(after[words].T))
+    ids, _ = kinds.insert(np.concatenate([before, after], axis=1)[words].T)
+    was, is_ = ids[: rows(before)], ids[rows(before) :]
     had, has = np.zeros(kinds.count, np.bool_), np.zeros(kinds.count, np.bool_)
     had[was], has[is_] = True, True
     return RowChanges(contiguous(before[:, ~has[was]]), contiguous(after[:, ~had[is_]]))

@@ -11,16 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import END, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, Table, concat, contiguous, empty, rows, slice_until
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, to_arrow
+from cep.operators.goals.contract import Ints, Translation, from_arrow, to_arrow
 from cep.plan.plan import Plan
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
@@ -37,7 +36,7 @@ from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.revision.row_changes import RowChanges, joined
 from cep.runtime.revision.row_window import RowWindow, parted
-from cep.runtime.revision.stretch import Given, Stretch, Windows, cuts_between, extend, tables_of, window_of
+from cep.runtime.revision.stretch import Given, Stretch, Windows, cuts_between, extend, put, window_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +96,9 @@ class Revision:
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
         """The rows of an input event that are one of a table's by the words in these of its rows."""
-        order = np.argsort(table[END], kind="stable")
-        wanted = contiguous(table[:, order])
-        parts = [window.same(wanted, words) for window in self._taken(event)]
-        return np.concatenate([self._none(event), *parts], axis=1)
+        wanted = contiguous(table[:, np.argsort(table[END], kind="stable")])
+        windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
+        return np.concatenate([self._none(event), *(window.same(wanted, words) for window in windows)], axis=1)
 
     def last(self, event: str) -> int:
         """No row of an input event ends after it."""
@@ -111,9 +109,14 @@ class Revision:
         those that come, if it is known."""
         for follow in self.followers:
             follow(event, changes)
-        if span is not None and span[0] > self.watermark and not rows(changes.going):
-            self._window(self.waiting, event).add(changes.coming, span)
-            return
+        if span is not None and span[0] >= self.watermark and not rows(changes.going):
+            again = int(np.count_nonzero(changes.coming[END] == self.watermark)) if span[0] == self.watermark else 0
+            if not again or self._may_go_back:
+                self._window(self.waiting, event).add(changes.coming, span)
+                self._count(event, again)
+                self.latest.goes_on |= again > 0
+                return
+        self._sort_late()
         late = []
         for table, come in ((changes.going, False), (changes.coming, True)):
             before = table[END] <= self.watermark
@@ -124,46 +127,61 @@ class Revision:
             first, others = parted(table, before)
             late.append(first)
             self._window(self.waiting, event).change(others, come)
-            self._put([each.inputs for each in self.stretches], event, late[-1], come)
-        if rows(late[0]) or rows(late[1]):
-            self.stats += RevisionStats(late=rows(late[0]) + rows(late[1]))
-            self.late_rows[event] += rows(late[0]) + rows(late[1])
-            self.late.setdefault(event, []).append(RowChanges(*late))
+        self._take_late(event, RowChanges(*late))
+        self._count(event, rows(late[0]) + rows(late[1]))
+
+    def _take_late(self, event: str, late: RowChanges) -> None:
+        if not rows(late.going) and not rows(late.coming):
+            return
+        put(self.stretches, event, late.going, False)
+        put(self.stretches, event, late.coming, True)
+        self.late.setdefault(event, []).append(late)
+
+    def _sort_late(self) -> None:
+        """What waits of the latest instant is late, and comes to stretches: it is not run again from before that."""
+        if self.latest.goes_on:
+            self.latest.goes_on = False
+            for event, window in sorted(self.waiting.items()):
+                self._take_late(event, RowChanges(self._none(event), window.leaving(self.watermark)))
+
+    def _count(self, event: str, late: int) -> None:
+        if late:
+            self.stats += RevisionStats(late=late)
+            self.late_rows[event] += late
 
     def go_on(self, at: Frontier) -> dict[str, RowChanges]:
         """Put right what was derived, and go on to a frontier: what that changes, for each event that it does."""
         watermark = at.watermark
         old: Given = {}
         new: Given = {}
-        if self.late or self.going_back.knowledge.late:
+        if self.late or self.latest.goes_on or self.going_back.knowledge.late:
             began = perf_counter_ns()
-            if not self._change(old, new, at) and not self._go_back(old):
-                self._revise(old, new, at)
+            if not self._go_back(old):
+                self._sort_late()
                 self.latest.forget()
+                if not self._change(old, new, at):
+                    self._revise(old, new, at)
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
         since = self.watermark
         if since == BEGINNING:  # nothing is held, and all that comes ends later
             since = max(since, min(at.first, watermark) - 1)
-        for until in cuts_between(since, watermark, self.length, self.latest.expected > 0):
-            stretch = self.stretches[-1]
-            if self.watermark == until - 1:
-                self.latest.begin(self.machine, until)
-            inputs = {}
-            for event, window in sorted(self.waiting.items()):
-                inputs[event] = window.leaving(until)
-                self._window(stretch.inputs, event).add(inputs[event])
-            inputs = {event: table for event, table in inputs.items() if rows(table)}
-            made = stepped(self.machine, self.going_back.knowledge.changes, inputs, self._frontier(until, at))
+        tries = self.latest.expected > 0 and watermark < END_OF_TIME and not self._changes_begun
+        in_one = tries and self.machine.attempts.in_one
+        for until in cuts_between(since, watermark, self.length, tries and not in_one):
+            back, begins = None, False
+            if tries and until == watermark and (in_one or self.watermark == until - 1):
+                back = self._frontier(until - 1, at)
+                begins = self.latest.begins(until, self.stretches[-1].since) and in_one
+            waiting = sorted(self.waiting.items())
+            inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
+            known = self.going_back.knowledge.changes
+            made = stepped(self.machine, known, inputs, self._frontier(until, at), back, begins)
             if until >= END_OF_TIME and not self.plan.changes:
                 extend(made, self.machine.open())
-            for event in sorted(made) if self.length else ():
-                self._window(stretch.given, event).add(by_arrival(concat(made[event])))
+            self._keep(inputs, made, until)
             extend(new, made)
-            self.latest.made(until, made)
             self.watermark = until
-            again = self.incremental is None or not self.incremental.begun
-            if self.length and stretch.ends(until, watermark, self.length, lambda: self.machine.size[0], again):
-                self.stretches.append(Stretch(until, KeptState(copied(self.machine.needed(self._frontier(until, at))))))
+            self._begin_stretch(until, at, in_one, made)
         if not self.length:  # nothing goes back
             self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
@@ -180,45 +198,32 @@ class Revision:
         self.stats += RevisionStats(withdrawn=sum(rows(each.going) for each in found.values()))
         return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # of that it may change, too
 
+    def _keep(self, inputs: Mapping[str, Table], made: Given, until: int) -> None:
+        """Put into the last stretch what has come and what was given of it up to a time; where there are states of just
+        before that, another stretch begins with them."""
+        given = {event: by_arrival(concat(tables)) for event, tables in sorted(made.items())} if self.length else {}
+        stretch, states = self.stretches[-1], self.machine.attempts.states
+        if states is not None:
+            self.stretches.append(Stretch(until - 1, KeptState(states)))
+        for number, tables in enumerate((inputs, given)):
+            for event, table in tables.items():
+                if states is not None:
+                    stop = slice_until(table, until - 1)
+                    self._window(self.stretches[-1].held[number], event).add(table[:, stop:])
+                    table = table[:, :stop]
+                self._window(stretch.held[number], event).add(table)
+
+    def _begin_stretch(self, until: int, at: Frontier, in_one: bool, made: Given) -> None:
+        """Where it is time to, another stretch begins, at once or just before the next instant."""
+        stretch, held = self.stretches[-1], lambda: self.machine.size[0]
+        ends = stretch.ends(until, at.watermark, self.length, held, not self._changes_begun)
+        if self.machine.attempts.there:
+            self.latest.given = None if in_one else made
+            self.latest.stretch_ends = ends
+        elif self.length and ends:
+            self.stretches.append(Stretch(until, KeptState(copied(self.machine.needed(self._frontier(until, at))))))
+
     # --- state ---
-
-    def snapshot(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-        """What the window holds: numbers, and tables."""
-        self.settle()
-        since = [each.since for each in self.stretches]
-        numbers = {"watermark": self.watermark, "floor": self.floor, "since": since}
-        late = {event: joined(each) for event, each in self.late.items()}
-        batches = [
-            to_arrow(tables_of(self.waiting)),
-            to_arrow({event: each.going for event, each in late.items()}),
-            to_arrow({event: each.coming for event, each in late.items()}),
-        ]
-        for each in self.stretches:
-            batches += [to_arrow(tables_of(each.inputs)), to_arrow(tables_of(each.given))]
-            batches += [to_arrow(state) for state in each.state.base]
-        return numbers, batches
-
-    def restore(self, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
-        """Take on what a window held. CepError: it is none of this program."""
-        self.forget_changes()
-        goals = [goal for _, goal in self.machine.goals()]
-        begins = numbers["since"]
-        demand(bool(begins) and begins == sorted(set(begins)) and numbers["watermark"] >= begins[-1])
-        demand(len(batches) == 3 + len(begins) * (2 + len(goals)))
-        waiting, going, coming = map(from_arrow, batches[:3])
-        demand(going.keys() == coming.keys())
-        self.watermark, self.waiting = numbers["watermark"], self._windows(waiting)
-        self.floor = numbers.get("floor", BEGINNING)
-        self.latest = LatestInstant()
-        self.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
-        self.stretches = []
-        for number, since in enumerate(begins):
-            at = 3 + number * (2 + len(goals))
-            inputs, given = (self._windows(from_arrow(batch)) for batch in batches[at : at + 2])
-            state = list(batches[at + 2 : at + 2 + len(goals)])
-            for goal, each in zip(goals, state, strict=True):
-                goal.restore(each)  # it says what is wrong; the state of now is restored after it
-            self.stretches.append(Stretch(since, KeptState([from_arrow(each) for each in state]), inputs, given))
 
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """The pool codes in the rows of the window, given each event's rows of codes."""
@@ -241,7 +246,6 @@ class Revision:
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Put other pool codes in the place of those of the window and its states."""
         self.leave()
-        self.latest.forget()
         for event, table in self._tables():
             for place in places[event]:
                 table[place] = codes(table[place])
@@ -274,18 +278,10 @@ class Revision:
         found = [(event, run) for each in self._held() for event, window in each.items() for run in window.runs]
         for event, changes in self.late.items():
             found += [(event, table) for each in changes for table in (each.going, each.coming)]
-        return found + [(event, table) for event, tables in self.latest.given.items() for table in tables]
+        return found
 
     def _states(self) -> list[list[pa.RecordBatch]]:
-        found = [[to_arrow(state) for state in each.state.base] for each in self.stretches]
-        return [*found, *([self.latest.state] if self.latest.state else [])]
-
-    def _windows(self, tables: Mapping[str, Table]) -> Windows:
-        found: Windows = {}
-        for event, table in tables.items():
-            demand(event in self.plan.schemas and len(table) == len(self._none(event)) and table.ndim == 2)
-            self._window(found, event).add(table)
-        return found
+        return [[to_arrow(state) for state in each.state.base] for each in self.stretches]
 
     # --- what changes before the watermark ---
 
@@ -321,41 +317,54 @@ class Revision:
             extend(old, found.old)
             extend(new, found.new)
             self.stats += RevisionStats(keys_replayed=found.keys)
-        self.latest.forget()
         return True
 
     def _go_back(self, old: Given) -> bool:
         """To before the latest instant, where late changes are of that alone: it is run again with what follows."""
         changes = [table for each in self.late.values() for one in each for table in (one.going, one.coming)]
         earlier = any(bool((table[END] < self.watermark).any()) for table in changes)
-        if (
-            earlier
-            or self.lineage is not None
-            or self.window.handed is not None
-            or not self.going_back.knowledge.steady(self.watermark)
-        ):
+        if earlier or not self._goes_back or not self.going_back.knowledge.steady(self.watermark):
             return False
         self.latest.expect()
+        if not self._may_go_back:
+            return False
         number = max(number for number, each in enumerate(self.stretches) if each.since < self.watermark)
         stretch, before = self.stretches[number], self.watermark - 1
-        again = sum(rows(window.ending(before, self.watermark)) for window in stretch.inputs.values())
-        state = self.latest.state_before(self.watermark, sum(map(rows, changes)), again)
-        if state is None:
+        changed = sum(map(rows, changes)) + sum(window.until(self.watermark) for window in self.waiting.values())
+        if not self.latest.is_short(changed, sum(window.after(before) for window in stretch.inputs.values())):
             return False
-        self.machine.restore(state)
+        self.machine.undo()
         for event, window in stretch.inputs.items():
             self._window(self.waiting, event).add(window.since(before))
-        for event, tables in self.latest.given.items():
-            if event in stretch.given:
+        given = self.latest.given
+        if given is None:
+            extend(old, {event: [window.since(before)] for event, window in stretch.given.items()})
+        else:
+            for event, tables in given.items():
                 stretch.given[event].drop(contiguous(concat(tables)))
-        extend(old, self.latest.given)
-        self.late, self.watermark = {}, before
-        del self.stretches[number + 1 :]
+            extend(old, given)
+        self.late, self.latest.goes_on, self.watermark = {}, False, before
         return True
+
+    @property
+    def _goes_back(self) -> bool:
+        """Whether instants are taken back at all, where all late rows are of the latest."""
+        return not self._changes_begun and self.lineage is None and self.window.handed is None
+
+    @property
+    def _may_go_back(self) -> bool:
+        """Whether the machine can take the latest instant back."""
+        return self._goes_back and self.machine.attempts.there and self.latest.end == self.watermark
+
+    @property
+    def _changes_begun(self) -> bool:
+        """Whether late rows go through the program as changes."""
+        return self.incremental is not None and self.incremental.begun
 
     def leave(self) -> None:
         """What is kept by stretch is right, and nothing else is kept."""
         self.settle()
+        self.latest.forget()
         self.forget_changes()
 
     def forget_changes(self) -> None:
@@ -365,6 +374,7 @@ class Revision:
 
     def settle(self) -> None:
         """Put what late changes made of the states of some keys in their place, and forget the numbers of keys."""
+        self._sort_late()
         if self.incremental is not None:
             self.incremental.settle(self.stretches)
         for each in self.stretches:
@@ -379,13 +389,6 @@ class Revision:
     def _taken(self, event: str) -> list[RowWindow]:
         """The windows of an input event."""
         return [held[event] for held in (self.waiting, *(each.inputs for each in self.stretches)) if event in held]
-
-    def _put(self, held: Sequence[Windows], event: str, table: Table, come: bool) -> None:
-        """Take rows into or out of the stretches, of each the windows, in which they end."""
-        begins = np.array([each.since for each in self.stretches])
-        numbers = np.searchsorted(begins, table[END], "left") - 1
-        for number in np.unique(numbers).tolist():
-            self._window(held[number], event).change(table[:, numbers == number], come)
 
     def _window(self, held: Windows, event: str) -> RowWindow:
         return window_of(held, event, len(self.plan.schemas[event].attributes))

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from cep.core.hashtable import KeySet
+from cep.core.hashtable import KeySet, capacity_for, mix
 from cep.core.kernels import njit
 from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.keys import grow
-from cep.operators.goals.sorted_runs import found
 
-PAIRS = 4
-"""Times the rows: of so many pairs of one end each is looked at; of more, rows are looked up by their hashes."""
+FEW = 8
+"""Rows of one end: each of so many is compared; more are looked up by their hashes."""
 SMALL = 8192
 """Rows: tables of fewer are joined, so that there are never many tables."""
 
@@ -83,12 +82,22 @@ class RowWindow:
             run = self._run(number)
             first = int(np.searchsorted(run[END], after, "right"))
             if first:
-                self.runs[number] = contiguous(run[:, :first])
+                self.runs[number] = run[:, :first]
                 self._spans[number] = self._spans[number][0], int(run[END, first - 1])
             else:
                 del self.runs[number], self._spans[number], self._sorted[number]
         self.last = max((last for _, last in self._spans), default=BEGINNING)
         return gone
+
+    def after(self, end: int) -> int:
+        """How many end after `end`."""
+        runs = [self._run(number) for number in self._within(end + 1, END_OF_TIME)]
+        return sum(rows(run) - int(np.searchsorted(run[END], end, "right")) for run in runs)
+
+    def until(self, end: int) -> int:
+        """How many end at or before `end`."""
+        runs = [self._run(number) for number in self._within(BEGINNING, end)]
+        return sum(int(np.searchsorted(run[END], end, "right")) for run in runs)
 
     def clear(self) -> None:
         """Take out all."""
@@ -152,23 +161,15 @@ class RowWindow:
 
     def _same(self, number: int, table: Table, words: Ints) -> Ints:
         """The places in a table that is kept of the rows that one sorted by end has, by these words."""
-        run = self._run(number)
-        most, room = PAIRS * (rows(run) + rows(table)), np.empty((rows(table), 1), np.int64)
-        alike = _alike(run, table, words, most, room)
-        if alike is not None:
-            return np.unique(alike) if len(alike) > 1 else alike
-        low, high = self._spans[number]
-        first, last = np.searchsorted(table[END], low, "left"), np.searchsorted(table[END], high, "right")
-        mine = table[:, first:last]
-        wanted = KeySet(len(words))
-        wanted.insert(np.ascontiguousarray(mine[words].T))
-        places = found(run, np.unique(mine[END]), END)[1]
-        same: Ints = places[wanted.find(np.ascontiguousarray(run[words][:, places].T)) >= 0]
-        return same
+        count = rows(table)
+        buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
+        room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
+        found: Ints = _alike(self._run(number), table, words, buckets, *room)
+        return found
 
     def _run(self, number: int) -> Table:
-        """A table, sorted by end."""
-        run = self.runs[number]
+        """A table, sorted by end, and whole."""
+        run = self.runs[number] = contiguous(self.runs[number])
         if not self._sorted[number]:
             if bool((run[END, 1:] < run[END, :-1]).any()):
                 run = self.runs[number] = contiguous(run[:, np.argsort(run[END], kind="stable")])
@@ -177,28 +178,65 @@ class RowWindow:
 
 
 @njit(cache=True)
-def _alike(run, table, words, most, places):  # type: ignore[no-untyped-def]
-    """The places in a run of the rows that a table has, both sorted by end, by these words; None: so many pairs of
-    rows of one end would have to be looked at. `places` has room for some, and grows."""
+def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-untyped-def]
+    """The places in a run of the rows that a table has, both sorted by end, by these words. Of an end of more than FEW
+    rows of the table these are looked up by their hash: `buckets` has room for a power of two that is at least twice as
+    many, and `chained` for each row. `places` has room for some, and grows."""
     count, ends = 0, run[END]
     i, last = np.searchsorted(table[END], ends[0]), ends[ends.shape[0] - 1]
     while i < table.shape[1] and table[END, i] <= last:
-        place = np.searchsorted(ends, table[END, i])
-        while place < run.shape[1] and ends[place] == table[END, i]:
-            most -= 1
-            if most < 0:
-                return None
-            for word in words:
-                if run[word, place] != table[word, i]:
-                    break
+        end = table[END, i]
+        until = i + 1
+        while until < table.shape[1] and table[END, until] == end:
+            until += 1
+        mask = np.uint64(0)
+        if until - i > FEW:
+            size = 1
+            while size < 2 * (until - i):
+                size *= 2
+            mask = np.uint64(size - 1)
+            buckets[:size] = -1
+            for j in range(i, until):
+                bucket = np.int64(_hashed(table, j, words) & mask)
+                chained[j] = buckets[bucket]
+                buckets[bucket] = j
+        place = np.searchsorted(ends, end)
+        while place < run.shape[1] and ends[place] == end:
+            there = False
+            if mask:
+                j = buckets[np.int64(_hashed(run, place, words) & mask)]
+                while j >= 0 and not there:
+                    there = _equal(run, place, table, j, words)
+                    j = chained[j]
             else:
+                for j in range(i, until):
+                    there = there or _equal(run, place, table, j, words)
+            if there:
                 if count == places.shape[0]:
                     places = grow(places, count + 1)
                 places[count, 0] = place
                 count += 1
             place += 1
-        i += 1
+        i = until
     return places[:count, 0].copy()
+
+
+@njit(cache=True, _nrt=False)
+def _hashed(table, row, words):  # type: ignore[no-untyped-def]
+    """A hash of these words of a row."""
+    found = np.uint64(0)
+    for word in words:
+        found = mix(found, table[word, row])
+    return found
+
+
+@njit(cache=True, _nrt=False)
+def _equal(one, row, other, its, words):  # type: ignore[no-untyped-def]
+    """Whether a row of a table and one of another have these words alike."""
+    for word in words:
+        if one[word, row] != other[word, its]:
+            return False
+    return True
 
 
 def _telling(words: Sequence[int]) -> Ints:

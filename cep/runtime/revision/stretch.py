@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cep.core.relation import Table
+import numpy as np
+
+from cep.core.relation import END, FIRST, Table
 from cep.core.time import END_OF_TIME
 from cep.runtime.revision.kept_state import KeptState
 from cep.runtime.revision.row_window import RowWindow
@@ -27,6 +29,11 @@ class Stretch:
     state: KeptState
     inputs: Windows = field(default_factory=dict)
     given: Windows = field(default_factory=dict)
+
+    @property
+    def held(self) -> tuple[Windows, Windows]:
+        """What came in and what was given."""
+        return self.inputs, self.given
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], run_again: bool = True) -> bool:
         """Whether another one begins at `until`, on the way to a watermark, where the window is of this length and
@@ -57,6 +64,14 @@ def cuts_between(since: int, until: int, length: int, latest: bool) -> list[int]
     if latest and until - 1 > max([since, *cuts[-1:]]):
         cuts.append(until - 1)
     return [*cuts, until]
+
+
+def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> None:
+    """Take rows of an input event into or out of the stretches in which they end."""
+    begins = np.array([each.since for each in stretches])
+    numbers = np.searchsorted(begins, table[END], "left") - 1
+    for number in np.unique(numbers).tolist():
+        window_of(stretches[number].inputs, event, len(table) - FIRST).change(table[:, numbers == number], come)
 
 
 def tables_of(windows: Windows) -> dict[str, Table]:

@@ -221,7 +221,9 @@ class InertiaGoal(NumberedState):
         self.counts = np.array([len(heap), len(heap), 0], np.int64)
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        table = np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1)
+        columns = keys.columns[0] or ()
+        by_value = any(column >= self.spec.keys for column in columns)
+        table = state["keys"] if not by_value else np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1)
         going = keys.going(0, table)
         return Parts.chosen(partial(_chosen, state), keys, 0, going)
 
@@ -267,10 +269,14 @@ class InertiaGoal(NumberedState):
 
 def _chosen(state: Arrays, chosen: Bools) -> Arrays:
     """The state of these keys."""
+    places = np.flatnonzero(chosen)
+    keys, held = state["keys"].take(places, axis=0), state["held"].take(places, axis=0)
+    if not len(state["heap"]):
+        return {"keys": keys, "held": held, "heap": state["heap"]}
     place = np.where(chosen, np.cumsum(chosen) - 1, -1)
     heap = state["heap"][chosen[state["heap"][:, SLOT]]].copy()
     heap[:, SLOT] = place[heap[:, SLOT]]
-    return {"keys": state["keys"][chosen], "held": state["held"][chosen], "heap": heap}
+    return {"keys": keys, "held": held, "heap": heap}
 
 
 def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST
+from cep.core.room import roomy
 from cep.operators.goals.intrinsics import bare, inside
-from cep.operators.goals.keys import MISSING, id_of
+from cep.operators.goals.keys import MISSING, Keys, id_of
 from cep.operators.goals.pairs.pair_input import ABSENT_BOTH
-from cep.operators.goals.store import BEGIN, END, HEADER, OTHER, PREVIOUS, ask_ahead, note_absent
+from cep.operators.goals.store import (
+    BEGIN,
+    END,
+    FOREVER,
+    HEADER,
+    OTHER,
+    PREVIOUS,
+    SLOT,
+    ask_ahead,
+    kept,
+    live,
+    note_absent,
+    relink,
+    renumber,
+)
+
+Ints = NDArray[np.int64]
 
 
 @inside
@@ -54,3 +74,21 @@ def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignor
         else:
             key[k] = right[FIRST + columns[k, 1], row]
     return id_of(key, index, keys)
+
+
+def still_absent(
+    hot: Ints, cold: Ints, count: int, known: Keys, waiting: Ints, within: int, watermark: int
+) -> tuple[Ints, Ints, int, Keys, Ints]:
+    """Of what is to be absent (the store, how many rows, their keys) what may still be needed after a watermark, with
+    its keys and chains anew. `waiting`: the rows of the goal's own store, which get the new numbers of keys."""
+    hot, cold, count = kept(hot, cold, live(hot, cold, count, within, FOREVER, FOREVER, watermark))
+    watching = np.flatnonzero(waiting[:, OTHER] >= 0)
+    # A key stays for rows of the absent side, and for left sides that know it by number.
+    both = np.concatenate([cold[:count], waiting[watching][:, :HEADER]])
+    both[count:, SLOT] = both[count:, OTHER]
+    keys = renumber(both, len(both), known)
+    cold[:count, SLOT] = both[:count, SLOT]
+    chains = np.full((roomy(keys.count, 16), 2), -1, np.int64)
+    relink(hot, cold, count, chains, True)
+    waiting[watching, OTHER] = both[count:, SLOT]
+    return hot, cold, count, keys, chains

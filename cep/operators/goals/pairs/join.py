@@ -30,9 +30,11 @@ from cep.operators.goals.keyed_state import StoredState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.pairs import pair_input, pairing
+from cep.operators.goals.pairs.absence import still_absent
 from cep.operators.goals.pairs.bytecode import stack_cells
 from cep.operators.goals.pairs.found_pairs import assemble, consume
 from cep.operators.goals.pairs.join_spec import JoinSpec
+from cep.operators.goals.pairs.join_undo import JoinBefore
 from cep.operators.goals.pairs.pair_input import SideRows
 from cep.operators.goals.pairs.recent import latest
 from cep.operators.goals.pairs.rows_by_key import SharedRows, are_few, near
@@ -46,8 +48,6 @@ from cep.operators.goals.store import (
     OTHER,
     SIDE,
     SLOT,
-    kept,
-    live,
     more_chains,
     new_store,
     relink,
@@ -74,14 +74,14 @@ class JoinGoal(StoredState, Untimed):
         self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
         relation = intervals.relation_named(spec.relation, spec.gap)
         self.keep_right = not relation.right_completes
-        self.plain = relation == intervals.RELATIONS["SEQ"]
-        self.latest = spec.policy == "recent" and self.plain and not spec.absent
+        recent = spec.policy == "recent" and relation == intervals.RELATIONS["SEQ"]
+        self.latest = recent and not spec.absent
+        # Whether a newer left side is as good as an older for every right side that is still to come.
+        supersedes = recent and spec.point and spec.absence <= pair_input.ABSENT_RIGHT
         # How long after its end what waits can be needed.
         self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
         self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
-        self.numbers = spec.numbers(
-            self.external, self.keep_right, self._supersedes(), self.reach_left, self.reach_right
-        )
+        self.numbers = spec.numbers(self.external, self.keep_right, supersedes, self.reach_left, self.reach_right)
         self.left_key = np.array(spec.left_key, np.int64)
         self.right_key = np.array(spec.right_key, np.int64)
         self.absent_key = np.array(spec.absent_key, np.int64)
@@ -101,14 +101,20 @@ class JoinGoal(StoredState, Untimed):
         self.chains = np.full((roomy(0, 16), 4), -1, np.int64)
         self.absent_chains = np.full((roomy(0, 16), 2), -1, np.int64)
         self.watched = 1024
+        self.before: JoinBefore | None = None
         widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
         cells = (*widths, stack_cells(self.code), len(spec.absent_key))
         self.scratch = tuple(np.empty(n, np.int64) for n in cells)
 
-    def _supersedes(self) -> bool:
-        """Whether a newer left side is as good as an older for every right side that is still to come."""
-        latest = self.spec.policy == "recent" and self.plain and self.spec.point
-        return latest and self.spec.absence <= pair_input.ABSENT_RIGHT
+    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """See `cep.operators.goals.contract`."""
+        self.before = JoinBefore.of(self, inputs, self.external and rows(inputs[0]) + rows(inputs[1]) > CHUNK)
+        return self.step(inputs, frontier)
+
+    def undo(self) -> None:
+        """See `cep.operators.goals.contract`. Keys that no row has may stay."""
+        assert self.before is not None, "there was an attempt"
+        self.before.put_back(self)
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
@@ -309,19 +315,9 @@ class JoinGoal(StoredState, Untimed):
         return True
 
     def _compact_absent(self, watermark: int) -> None:
-        keep = live(self.absent_hot, self.absent_cold, self.absent_count, self.within, FOREVER, FOREVER, watermark)
-        hot, cold, count = kept(self.absent_hot, self.absent_cold, keep)
-        watching = np.flatnonzero(self.cold[: self.count, OTHER] >= 0)
-        # A key stays for rows of the absent side, and for left sides that know it by number.
-        both = np.concatenate([cold[:count], self.cold[watching][:, :HEADER]])
-        both[count:, SLOT] = both[count:, OTHER]
-        keys = renumber(both, len(both), self.absent_keys)
-        cold[:count, SLOT] = both[:count, SLOT]
-        chains = np.full((roomy(keys.count, 16), 2), -1, np.int64)
-        relink(hot, cold, count, chains, True)
-        self.cold[watching, OTHER] = both[count:, SLOT]
-        self.absent_hot, self.absent_cold, self.absent_count = hot, cold, count
-        self.absent_keys, self.absent_chains = keys, chains
+        store = self.absent_hot, self.absent_cold, self.absent_count, self.absent_keys
+        found = still_absent(*store, self.cold[: self.count], self.within, watermark)
+        self.absent_hot, self.absent_cold, self.absent_count, self.absent_keys, self.absent_chains = found
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         spec = self.spec
