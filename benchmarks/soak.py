@@ -1,22 +1,25 @@
 """`make soak`: `cep run --on spark --follow`, fed for half an hour to see that its memory and state stay as they are.
 
 A child process runs the command, as its users do; files come at a steady rate, and what it tells over `--metrics` and
-what its processes hold are noted. At the end it is stopped by SIGTERM.
+what its processes and its checkpoint hold are noted. At the end it is stopped by SIGTERM. Whether figures stay as they
+are is judged by least squares over the last two thirds of the time: what a run warms up to is there by then. Of a
+micro-batch it is the time of processors that is judged, since that by the clock depends on what else the machine does.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,31 +36,81 @@ quiet(I) <- a(I, _) UNLESS b(I, _) WITHIN {WITHIN} s.
 busy(I, N) <- a(I, _) AGGREGATE N = count() OVER LAST {WITHIN} s BY I.
 """
 GROWTH = 0.10
-"""How much more memory the last third of the time may take than the second one."""
+"""How much larger a figure may be at the end of the last two thirds of the time than at their beginning, by least
+squares; what is within two standard errors of nothing is no growth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """At a second of the run: `jvm` and `python` are bytes of memory of its processes; the rest is of its metrics."""
+    """At a second of the run: `jvm` and `python` are bytes of memory of its processes, which have so many files open
+    (`handles`) and have used so many seconds of `cpu`; `files` is how many the checkpoint has; `waits` how many records
+    are not yet read. The rest is of its metrics."""
 
     second: float
     jvm: int
     python: int
+    handles: int
+    cpu: float
+    files: int
+    waits: int
     rows: int
     bytes: int
     records: int
     batches: int
     took: float
 
-    def line(self) -> str:
-        took = self.took / max(self.batches, 1)
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A look, and what a micro-batch took since the one before it: by the clock, and of processors (seconds)."""
+
+    look: Look
+    latency: float
+    cpu: float
+
+    @classmethod
+    def all(cls, looks: Sequence[Look]) -> list[Line]:
+        """Those of looks, in their order; where no micro-batch has ended, it is what the look before has."""
+        found: list[Line] = []
+        for before, one in zip([None, *looks], looks):
+            batches = one.batches - (before.batches if before else 0)
+            if batches:
+                took, cpu = (one.took - before.took, one.cpu - before.cpu) if before else (one.took, one.cpu)
+                found.append(cls(one, took / batches, cpu / batches))
+            else:
+                found.append(cls(one, found[-1].latency, found[-1].cpu) if found else cls(one, 0.0, 0.0))
+        return found
+
+    def text(self) -> str:
+        one = self.look
         return (
-            f"| {self.second / 60:.1f} | {self.jvm / 1e6:,.0f} | {self.python / 1e6:,.0f} | {self.rows:,} | "
-            f"{self.bytes / 1e6:.1f} | {self.records:,} | {self.batches:,} | {took:.2f} |"
+            f"| {one.second / 60:.1f} | {one.jvm / 1e6:,.0f} | {one.python / 1e6:,.0f} | {one.handles:,} | "
+            f"{one.files:,} | {one.rows:,} | {one.bytes / 1e6:.1f} | {one.records:,} | {one.waits:,} | "
+            f"{one.batches:,} | {self.latency:.2f} | {self.cpu:.2f} |"
         )
 
 
-HEAD = "| minute | JVM MB | Python MB | state rows | state MB | records | micro-batches | s each |\n" + "|---" * 8 + "|"
+HEAD = (
+    "| minute | JVM MB | Python MB | open files | checkpoint's files | state rows | state MB | records | not yet read "
+    "| micro-batches | s each | s of CPU |\n" + "|---" * 12 + "|"
+)
+
+
+def least(values: Sequence[float], of: int = 5) -> list[float]:
+    """The least of each so many values, which what rises until rubbish is collected comes back to."""
+    return [min(values[at : at + of]) for at in range(0, len(values), of)]
+
+
+def growth(values: Sequence[float], seconds: Sequence[float]) -> float:
+    """By what part of its mean a figure has grown from the first of some seconds to the last, by least squares; 0 where
+    that is within two standard errors of nothing."""
+    x, y = np.asarray(seconds, float), np.asarray(values, float)
+    x, mean = x - x.mean(), y.mean()
+    if len(x) < 3 or not mean:
+        return 0.0
+    slope = float((x * (y - mean)).sum() / (x * x).sum())
+    error = float(np.sqrt(((y - mean - slope * x) ** 2).sum() / (len(x) - 2) / (x * x).sum()))
+    return 0.0 if abs(slope) <= 2 * error else slope * float(x[-1] - x[0]) / float(mean)
 
 
 def write(folder: Path, number: int, rows: int, keys: int, seconds: float) -> None:
@@ -76,21 +129,26 @@ def write(folder: Path, number: int, rows: int, keys: int, seconds: float) -> No
         made.replace(folder / event / f"{number:06}.parquet")
 
 
-def memory(root: int) -> tuple[int, int]:
-    """Bytes that a process and those below it hold: of Java, of all others."""
+def held(root: int) -> tuple[int, int, int, float]:
+    """Bytes that a process and those below it hold, of Java and of all others; how many files they have open; and the
+    seconds of processors that they have used."""
     output = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,rss=,comm="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 3) for line in output.stdout.splitlines()]
-    below, java, others = {root}, 0, 0
+    below, java, others, handles, ticks = {root}, 0, 0, 0, 0
     for _ in range(5):
         below |= {int(pid) for pid, parent, *_ in rows if int(parent) in below}
     for pid, _, size, name in rows:
         if int(pid) in below:
             java, others = (java + int(size), others) if "java" in name else (java, others + int(size))
-    return java * 1024, others * 1024
+            with suppress(OSError):  # it has ended
+                handles += len(os.listdir(f"/proc/{pid}/fd"))
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))  # with what processes that have ended have used
+    return java * 1024, others * 1024, handles, ticks / os.sysconf("SC_CLK_TCK")
 
 
-def look(url: str, process: int, began: float) -> Look:
-    """What there is to see now."""
+def look(url: str, process: int, began: float, checkpoint: Path, written: int) -> Look:
+    """What there is to see now, when so many records were written."""
     text = urllib.request.urlopen(url, timeout=30).read().decode()
     totals: dict[str, float] = {}
     for family in families(text):
@@ -98,7 +156,9 @@ def look(url: str, process: int, began: float) -> Look:
             totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
     return Look(
         time.monotonic() - began,
-        *memory(process),
+        *held(process),
+        sum(len(names) for _, _, names in os.walk(checkpoint)),
+        written - int(totals["semcep_records_total"]),
         int(totals["semcep_state_rows"]),
         int(totals["semcep_state_bytes"]),
         int(totals["semcep_records_total"]),
@@ -107,12 +167,13 @@ def look(url: str, process: int, began: float) -> Look:
     )
 
 
-def soak(folder: Path, minutes: float, rate: int, keys: int, every: float) -> Iterator[Look]:
-    """Looks at a run of so many minutes, `rate` events a second, files each `every` seconds."""
+def soak(folder: Path, minutes: float, rate: int, keys: int, every: float, looks: float) -> Iterator[Look]:
+    """Looks, each `looks` seconds, at a run of so many minutes: `rate` events a second, files each `every` seconds."""
     for event in "ab":
         (folder / "in" / event).mkdir(parents=True)
     (folder / "soak.cep").write_text(RULES)
-    write(folder / "in", 0, int(rate * every), keys, every)
+    each = int(rate * every) // 2 * 2
+    write(folder / "in", 0, each, keys, every)
     inputs = [f"--input={event}={folder / 'in' / event}" for event in "ab"]
     places = [f"--output={folder / 'out'}", f"--checkpoint={folder / 'state'}", f"--lateness={LATENESS} s"]
     options = ["--on", "spark", "--follow", "--master", "local[2]", "--log", "json", "--metrics", "0"]
@@ -128,14 +189,14 @@ def soak(folder: Path, minutes: float, rate: int, keys: int, every: float) -> It
             if child.poll() is not None:
                 raise SystemExit(f"the run has ended with {child.returncode}: {(folder / 'log').read_text()[-2000:]}")
             if now >= number * every:
-                write(folder / "in", number, int(rate * every), keys, every)
+                write(folder / "in", number, each, keys, every)
                 number += 1
-            elif now - noted >= 15:
+            elif now - noted >= looks:
                 noted = now
-                yield look(url, child.pid, began)
+                yield look(url, child.pid, began, folder / "state", number * each)
             else:
                 time.sleep(min(1.0, number * every - now))
-        yield look(url, child.pid, began)
+        yield look(url, child.pid, began, folder / "state", number * each)
         child.send_signal(signal.SIGTERM)
         status = child.wait(600)  # the micro-batch at hand is run to its end
         last = json.loads((folder / "log").read_text().splitlines()[-1])
@@ -157,16 +218,30 @@ def _urls(log: Path, child: subprocess.Popen[bytes]) -> Iterator[str]:
 
 def verdict(looks: list[Look], rate: int, every: float) -> Iterator[str]:
     """What is wrong."""
-    thirds = [looks[len(looks) * n // 3 : len(looks) * (n + 1) // 3] for n in range(3)]
-    for kind in ("jvm", "python"):
-        second, last = (statistics.median(getattr(one, kind) for one in part) for part in thirds[1:])
-        print(f"{kind}: {last / second - 1:+.1%} from the second third of the time to the last")
-        if last > second * (1 + GROWTH):
-            yield f"the memory of {kind} grows"
+    lines = Line.all(looks)
+    late = lines[len(lines) // 3 :]
+    seconds = [one.look.second for one in late]
+    figures: dict[str, Sequence[float]] = {
+        "the memory of Python": [one.look.python for one in late],
+        "the number of open files": [one.look.handles for one in late],
+        "the number of files of the checkpoint": [one.look.files for one in late],
+        "what was not yet read": [one.look.waits + rate * every for one in late],
+        "the state": [one.look.rows for one in late],
+        "the processors' time of a micro-batch": [one.cpu for one in late],
+    }
+    measured = {what: growth(values, seconds) for what, values in figures.items()}
+    lowest = least([one.look.jvm for one in late])
+    measured["the memory of Java"] = growth(lowest, seconds[: len(lowest)])
+    clock = growth([one.latency for one in late], seconds)
+    print(f"the time of a micro-batch by the clock: {clock:+.1%}, which goes with what else the machine does")
+    for what, grown in measured.items():
+        print(f"{what}: {grown:+.1%} over the last two thirds of the time, by least squares")
+        if grown > GROWTH:
+            yield f"{what} grows"
     if not any(one.batches for one in looks):
         yield "no micro-batch has ended: it takes more minutes"
         return
-    slowest = max(one.took / one.batches for one in looks if one.batches)
+    slowest = max(one.latency for one in lines)
     # Half of the events wait in the SEQ, in the UNLESS and in the window each, and all that are not due before them.
     bound = int(rate * (1.5 * WITHIN + LATENESS + 2 * every + 2 * slowest) * 1.1)
     most = max(one.rows for one in looks)
@@ -185,9 +260,10 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     looks = []
     print(HEAD, flush=True)
-    for one in soak(folder, asked.minutes, asked.rate, asked.keys, asked.every):
+    each = max(15.0, asked.minutes)
+    for one in soak(folder, asked.minutes, asked.rate, asked.keys, asked.every, each):
         looks.append(one)
-        print(one.line(), flush=True)
+        print(Line.all(looks)[-1].text(), flush=True)
     wrong = list(verdict(looks, asked.rate, asked.every))
     shutil.rmtree(folder)
     if wrong:

@@ -146,7 +146,8 @@ class LocalQuery:
             raise AssertionError("a task has failed") from error
         finally:
             self._reader.stop()
-            self._listener.onQueryTerminated(None)
+            if self._listener is not None:
+                self._listener.onQueryTerminated(None)
 
     def _planned(self, batch: int) -> bool:
         start = self._offset(batch - 1)
@@ -173,7 +174,8 @@ class LocalQuery:
                 (self._folder / log / name).unlink(missing_ok=True)
         ended = SimpleNamespace(endOffset=json.dumps(end))
         told = SimpleNamespace(batchId=batch, sources=[ended], durationMs={}, id=self._context.query)
-        self._listener.onQueryProgress(SimpleNamespace(progress=told))
+        if self._listener is not None:
+            self._listener.onQueryProgress(SimpleNamespace(progress=told))
 
     def _last(self, log: str) -> int:
         return max((int(path.name) for path in (self._folder / log).glob("[0-9]*")), default=-1)

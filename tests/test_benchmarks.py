@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import asked, fluents, processes
+from benchmarks import asked, fluents, processes, soak
 from benchmarks.__main__ import smaller
 from benchmarks.processes import programs
 from benchmarks.streams import Batch, Row, Stream, mixed
@@ -114,3 +114,17 @@ def test_a_line_says_what_it_missed() -> None:
     assert markdown([line]).splitlines()[2] == (
         "| seq | 2M | 100 | 6M | 3M | 2.0 |  |  | 64 | 5M, 5x, flat | no: 5x, flat |"
     )
+
+
+def test_a_soak_tells_what_grows_from_what_goes_up_and_down() -> None:
+    seconds = [15.0 * n for n in range(40)]
+    assert soak.growth([7.0] * 40, seconds) == 0.0 and soak.growth([1.0, 2.0], seconds[:2]) == 0.0
+    assert abs(soak.growth([100.0 + n for n in range(40)], seconds) - 39 / 119.5) < 1e-9
+    saw = [100.0 + n % 7 * 20 for n in range(40)]
+    assert abs(soak.growth(saw, seconds)) < soak.GROWTH and soak.least(saw, 10) == [100.0] * 4
+    assert soak.growth([one + 3 * n for n, one in enumerate(saw)], seconds) > soak.GROWTH
+    looks = [
+        soak.Look(60.0 * n, 1, 1, 1, cpu, 1, 0, 1, 1, 1, batches, took)
+        for n, (cpu, batches, took) in enumerate([(9.0, 3, 6.0), (9.5, 3, 6.0), (12.0, 8, 16.0)])
+    ]
+    assert [(line.latency, line.cpu) for line in soak.Line.all(looks)] == [(2.0, 3.0), (2.0, 3.0), (2.0, 0.5)]

@@ -20,6 +20,7 @@ from cep.core import checksum
 from cep.spark.row_runs import ROWS
 from cep.spark.state.bucket_states import KEPT, BucketStates, remove_leftovers
 from cep.spark.ways import Ways
+from tests.damage import flipped
 
 SECOND = 1_000_000
 TEXT = "event r(k: string, x: int).\nhot(K, X) <- r(K, X) WHERE X > 5.\nrise(K) <- r(K, X) SEQ r(K, Y) WHERE Y > X + 8."
@@ -61,6 +62,19 @@ def test_a_segment_is_there_while_a_state_that_is_kept_has_it(tmp_path: Path) ->
     (tmp_path / kept).unlink()
     with pytest.raises(CepError, match=f"{kept} is missing, a part of the state"):
         states.opened(0, 6, opened)
+
+
+def test_what_says_where_segments_are_may_be_damaged(tmp_path: Path) -> None:
+    """It is read before its hash is looked at: of whatever length it says it is, no more is read than there is."""
+    states = BucketStates(str(tmp_path), 1)
+    states.write(0, 1, state(b"segment" * 9), 1)
+    path = tmp_path / "1-0000-00000001"
+    data = path.read_bytes()
+    for _, damaged in flipped(data, 300, random.Random(1)):
+        path.write_bytes(damaged)
+        remove_leftovers(tmp_path)
+        with pytest.raises(CepError, match="1-0000-00000001"):
+            states.opened(0, 1, lambda head, segments: [segments.fetch(name) for name in segments.names])
 
 
 def test_what_is_written_is_what_changed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ again with what is new.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +53,12 @@ class Segments:
         if mark != MARK:
             state.seek(begins)
             return cls(folder)
-        found = json.loads(state.read(int.from_bytes(state.read(_LENGTH), "little")))
+        length = int.from_bytes(state.read(_LENGTH), "little")
+        at, end = state.tell(), state.seek(0, os.SEEK_END)
+        if length > end - at:  # nobody has looked at its hash yet
+            raise ValueError
+        state.seek(at)
+        found = json.loads(state.read(length))
         files = list(found["files"])
         names = [name for name, _, _, _ in found["segments"]]
         places = {name: (files[at], offset, length) for name, at, offset, length in found["segments"]}

@@ -1,0 +1,65 @@
+"""Loaded by each Python process of a run that a test kills (`tests/killing.py`): kills where a file is to change.
+
+`SEMCEP_KILL` says where, as JSON: `does` is `open`, `rename` (the path is the new name), `remove` or `rmtree`; `path` a
+pattern that is looked for in the path; `within` a function that is to be under way, null: any; `nth` how often it was
+so until then, in all processes together; `alone`: this process is killed, else all of its session; `told`: a file that
+is there then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+EVENTS = {"open": "open", "os.rename": "rename", "os.remove": "remove", "shutil.rmtree": "rmtree"}
+
+
+def install(at: dict[str, Any]) -> None:
+    pattern, told, busy = re.compile(at["path"]), at["told"], list[int]()
+
+    def under_way(name: str) -> bool:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_name != name:
+            frame = frame.f_back
+        return frame is not None
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if EVENTS.get(event) != at["does"] or busy:
+            return
+        place = arguments[1 if event == "os.rename" else 0]
+        if isinstance(place, int | bytes) or not pattern.search(os.fspath(place)):
+            return
+        if at["within"] is not None and not under_way(at["within"]):
+            return
+        busy.append(1)
+        try:
+            counter = os.open(f"{told}.count", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.write(counter, b".")
+            if os.lseek(counter, 0, os.SEEK_CUR) == at["nth"]:
+                os.close(os.open(told, os.O_WRONLY | os.O_CREAT))
+                kill(at["alone"])
+            os.close(counter)
+        finally:
+            busy.clear()
+
+    sys.addaudithook(look)
+
+
+def kill(alone: bool) -> None:
+    mine = os.getpid()
+    for pid in [] if alone else [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
+        try:
+            if pid != mine and os.getsid(pid) == os.getsid(0):
+                os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    os.kill(mine, signal.SIGKILL)
+
+
+if "SEMCEP_KILL" in os.environ:
+    install(json.loads(os.environ["SEMCEP_KILL"]))
