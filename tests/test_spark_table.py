@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import deltalake
@@ -95,17 +96,18 @@ def killed(command: list[str], folder: Path, env: Mapping[str, str], rng: random
         return 0 if there is None else len(there.snapshots())
 
     before = commits()
-    run = subprocess.Popen(
-        command, cwd=folder, env=env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        until(lambda: commits() > before or run.poll() is not None, "a micro-batch is in the table", 600)
-        pause(rng.random())
-        assert run.poll() in (None, 0)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+    with TemporaryFile() as said:
+        run = subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, stdout=said, stderr=said)
+        try:
+            until(lambda: commits() > before or run.poll() is not None, "a micro-batch is in the table", 600)
+            pause(rng.random())
+            if run.poll() is not None:
+                said.seek(0)
+                assert run.returncode == 0, said.read().decode()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
 
 
 def test_killed_runs_add_to_an_iceberg_table_what_one_process_derives(tmp_path: Path) -> None:

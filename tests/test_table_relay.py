@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from cep.spark.sink import table_relay
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
 from cep.spark.sink.relay import relaying
 from cep.spark.sink.table_relay import TableRelay, check_table
+from connectors.message_sender import UNREACHABLE
 from connectors.table_names import TableName, table_name
 from connectors.tables import delta
 from connectors.tables import iceberg as iceberg_table
@@ -300,3 +302,20 @@ def test_readers_of_the_folder_see_what_counts(tmp_path: Path, events: tuple[str
         assert sorted(each["n"].to_list(), key=int) == [str(n) for n in range(12) for _ in range(2 * len(events))]
         if len(events) > 1:
             assert set(each["type"].cast(pl.String)) == set(events)
+
+
+def test_a_catalog_that_others_hold_is_waited_for(tmp_path: Path) -> None:
+    """Of SQLite, which lets one write at a time."""
+    folder, name = tmp_path / "state" / OUTGOING, named("iceberg", tmp_path)
+    folder.mkdir(parents=True)
+    commit(folder, 0)
+    TableRelay(folder, name).move()
+    commit(folder, 1)
+    with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(CepError, match="database is locked") as waits:
+            TableRelay(folder, name).move()
+        assert waits.value.code == UNREACHABLE
+        other.execute("ROLLBACK")
+    TableRelay(folder, name).move()
+    assert numbers(name) == ["0"] * 4 + ["1"] * 4

@@ -28,6 +28,7 @@ _PAUSE, _LONGEST = 0.05, 2.0  # seconds between two tries
 _SMALL = 1 << 25  # bytes of a file that is put together with others
 _BEFORE = "added"  # what an earlier version wrote for the number 1
 _COMMIT = "semcep.commit"  # in the summary of a snapshot: a name that no other commit has
+_LOCKED = "database is locked"  # of a catalog in SQLite, by who else is at it
 _RETRIES = "commit.retry.num-retries"
 _NEW = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
 """Properties of a table that is made: a stream commits often, and what each commit leaves would add up."""
@@ -166,8 +167,9 @@ def _explaining(name: TableName) -> Iterator[None]:
         yield
     except (*known, SQLAlchemyError, OSError, ValueError, pa.ArrowException) as error:
         first = str(error).partition("\n")[0]
-        later = raised.CommitFailedException, raised.CommitStateUnknownException
-        if is_passing(str(error)) or isinstance(error, (*later, raised.ServerError, raised.ServiceUnavailableError)):
+        tried_again = raised.CommitFailedException, raised.CommitStateUnknownException
+        away = isinstance(error, (raised.ServerError, raised.ServiceUnavailableError)) or is_passing(str(error))
+        if away or _LOCKED in first or isinstance(error, tried_again):
             raise name.refused(first, passing=True) from None
         catalog = name.place.rpartition("/")[0]
         variable = f"PYICEBERG_CATALOG__{catalog.upper()}__URI"
