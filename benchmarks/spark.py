@@ -13,7 +13,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,10 @@ from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
 
 WARM = 6
-"""Micro-batches that are not counted: workers start, kernels load. Queries are run once before, for Java to compile."""
+"""Micro-batches that are not counted: workers start, kernels load."""
+TURNS = 3
+"""Queries are run by turns so often, and the last turn counts: Java compiles for as long as it runs, and what ran first
+would be measured with less of it compiled."""
 
 SETTINGS = {
     "spark.driver.memory": "4g",
@@ -150,22 +153,36 @@ class Measured:
     cpu: float
 
 
-def measured(run: Run, spark: SparkSession, load: Load, folder: Path) -> Measured:
-    """What a query takes; beside `folder` is what it writes."""
-    out = folder.parent / run.__name__
-    for _ in range(1 if run is join else 2):  # the join takes long enough to be compiled
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query of a `name`, which is that of the folder beside the input that it writes to."""
+
+    name: str
+    run: Run
+    load: Load
+
+    def measured(self, spark: SparkSession, folder: Path) -> Measured:
+        """What it takes; what it wrote before goes."""
+        out = folder.parent / self.name
         shutil.rmtree(out, ignore_errors=True)
         before = busy()
-        query = run(spark, load, folder, out)
+        query = self.run(spark, self.load, folder, out)
         query.awaitTermination()
         spent = busy() - before
-    done = [one["durationMs"] for one in query.recentProgress if "addBatch" in one["durationMs"]]
-    steady = [one["triggerExecution"] for one in done[: load.batches]][min(WARM, load.batches // 2) :]
-    there = any((out / "derived").glob("part-*"))
-    rows = spark.read.parquet(str(out / "derived")).count() if there else 0
-    return Measured(
-        load.events * len(steady) / sum(steady) * 1000, statistics.median(steady), rows, spent / max(1, len(done))
-    )
+        done = [one["durationMs"] for one in query.recentProgress if "addBatch" in one["durationMs"]]
+        batches = self.load.batches
+        steady = [one["triggerExecution"] for one in done[:batches]][min(WARM, batches // 2) :]
+        there = any((out / "derived").glob("part-*"))
+        rows = spark.read.parquet(str(out / "derived")).count() if there else 0
+        rate = self.load.events * len(steady) / sum(steady) * 1000
+        return Measured(rate, statistics.median(steady), rows, spent / max(1, len(done)))
+
+
+def by_turns(queries: Sequence[Query], spark: SparkSession, folder: Path) -> dict[str, Measured]:
+    """What each of the queries takes, by its name."""
+    for _ in range(TURNS):
+        found = {query.name: query.measured(spark, folder) for query in queries}
+    return found
 
 
 def busy() -> float:
@@ -198,17 +215,15 @@ def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
 
 
 def stored(load: Load, out: Path) -> tuple[int, int, int]:
-    """Bytes: the snapshot of one engine after the last micro-batch, the states of all buckets, all in the
-    checkpoint."""
+    """Bytes: the snapshot of one engine after the last micro-batch, the states of all buckets, those before and the log
+    since with them, all in the checkpoint."""
     engine = Engine.from_text(load.text, lateness=None)
     for number, found in enumerate(load.tables()):
         engine.push(found)
         engine.advance(((number + 1) * load.events - 1) * 1000 - 1)
-    newest: dict[str, int] = {}
-    for file in sorted((out / "state" / BUCKETS).glob("[0-9]*-*-*")):
-        newest[file.name.rpartition("-")[0]] = file.stat().st_size
+    states = sum(file.stat().st_size for file in (out / "state" / BUCKETS).glob("[0-9]*-*-*"))
     every = sum(file.stat().st_size for file in (out / "state").rglob("*") if file.is_file())
-    return len(engine.snapshot()), sum(newest.values()), every
+    return len(engine.snapshot()), states, every
 
 
 def lines(load: Load, spark: SparkSession, python: str | None) -> Iterator[str]:
@@ -217,20 +232,23 @@ def lines(load: Load, spark: SparkSession, python: str | None) -> Iterator[str]:
     try:
         (folder / "in").mkdir()
         load.write(folder / "in")
-        found = {run.__name__: measured(run, spark, load, folder / "in") for run in (scan, seq)}
-        for name, one in found.items():
+        many = replace(load, rules=MANY)
+        queries = Query("scan", scan, load), Query("seq", seq, load), Query("many", seq, many)
+        found = by_turns(queries, spark, folder / "in")
+        for name in ("scan", "seq"):
+            one = found[name]
             share = f"{one.rate / found['scan'].rate:.0%} of scan, {found['scan'].cpu / one.cpu:.0%} by CPU"
             yield row(name, size, one, "" if name == "scan" else share)
+        one = found["many"]
+        times = f"{one.median / found['seq'].median:.2f} times one rule, {one.cpu / found['seq'].cpu:.2f} by CPU"
+        yield row(f"seq, {MANY} rules", size, one, times)
         few = load.few
         (folder / "few").mkdir()
         few.write(folder / "few")
-        joined = measured(join, spark, few, folder / "few")
+        joined = Query("join", join, few).measured(spark, folder / "few")  # which takes long enough to be compiled
         yield row(
             "join", f"{few.events:,} | {load.keys:,}", joined, f"seq: {found['seq'].rate / joined.rate:.1f} of join"
         )
-        many = measured(seq, spark, replace(load, rules=MANY), folder / "in")
-        times = f"{many.median / found['seq'].median:.2f} times one rule, {many.cpu / found['seq'].cpu:.2f} by CPU"
-        yield row(f"seq, {MANY} rules", size, many, times)
         if python is not None:
             other = flink(python, load, folder)
             share = f"seq: {found['seq'].rate / other['match']:.1f} of Flink"
@@ -255,7 +273,7 @@ def empty(spark: SparkSession, batches: int) -> Iterator[str]:
     try:
         (folder / "in").mkdir()
         load.write(folder / "in")
-        found = {run.__name__: measured(run, spark, load, folder / "in") for run in (scan, seq)}
+        found = by_turns((Query("scan", scan, load), Query("seq", seq, load)), spark, folder / "in")
         own = f"{found['seq'].median - found['scan'].median:,.0f} ms more than scan"
         yield row("seq of nothing", "0 | ", found["seq"], f"{own}, {found['scan'].cpu:.2f} s of a core")
     finally:

@@ -7,8 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
@@ -19,7 +21,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.disk import locked
 from cep.spark.driver.failure import said
-from cep.spark.driver.session import checked, silent
+from cep.spark.driver.session import checked, java, silent
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
 from cep.spark.state.checkpoint import checkpoint_errors, claim
@@ -53,6 +55,34 @@ def test_a_master_that_does_not_answer() -> None:
         gone.close()
         assert silent(f"spark://{nowhere}") == "connection refused"
         assert silent(f"spark://{nowhere},{here}") is silent("yarn") is silent("local[2]") is None
+
+
+def test_the_version_of_java_stands_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"17.0.2\" 2022-01-18' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java() == 17
+    (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_RUNTIME_VERSION="21+35"\nJAVA_VERSION="21.0.1"\n')
+    assert java() == 21
+    (tmp_path / "release").write_bytes(b"\xff")
+    assert java() == 17
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    assert java() is None
+
+
+@needs_java
+@pytest.mark.long
+def test_tasks_that_read_and_tasks_that_step_share_processes() -> None:
+    spark = spark_runs.spark()
+
+    def begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"id": [os.getppid()]})
+
+    planned = {row[0] for row in spark.range(2, numPartitions=2).mapInArrow(begun, "id long").collect()}
+    assert planned == set(spark.sparkContext.parallelize(range(2), 2).map(lambda _: os.getppid()).collect())
 
 
 def test_who_plans_a_query_loads_no_engine() -> None:
