@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,12 @@ from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, loop, program, recursion, window
 from tests.test_equivalence import types
+from tests.waiting import until
 
 pytest.importorskip("pyspark")
 
+from cep.spark.slots import Slots
+from tests import spark_runs
 from tests.spark_apart import ApartQuery
 from tests.spark_operators import check, keyed_declarations
 
@@ -37,3 +43,26 @@ def test_the_law_on_random_programs(seed: int, tmp_path: Path, monkeypatch: pyte
         check(text, made.events, rng, length, tmp_path, (1, 2, 7)[seed % 3], keys, revise, **more)
     except CepError as error:
         assert error.code == "recursion", "some of what is drawn goes on for ever"
+
+
+def who(slot: int, partition: int, rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, int, int, str]]:
+    yield slot, partition, os.getpid(), sum(len(row) for _, row in rows), os.environ["SPARK_LOCAL_DIRS"]
+
+
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+@pytest.mark.xdist_group("spark")
+def test_a_task_comes_to_the_same_worker_again() -> None:
+    """Which no other task has; it takes the rows of its partition, and of no other. What came through the shuffle is
+    removed when nobody asks for it any more."""
+    context = spark_runs.spark().sparkContext
+    slots, seen = Slots(context), []
+    for _ in range(3):
+        rows = context.parallelize([(n % 4, b"x" * n) for n in range(8)], 2).partitionBy(4, int)
+        seen.append(sorted(slots.run(rows, lambda slot: partial(who, slot)).collect()))
+        (shuffle,), place = slots._shuffles, Path(seen[0][0][4])
+        assert any(place.rglob(f"shuffle_{shuffle}_*"))
+        slots.clear()
+        until(lambda place=place, shuffle=shuffle: not any(place.rglob(f"shuffle_{shuffle}_*")), "it is removed")  # type: ignore[misc]
+    assert seen[0] == seen[1] == seen[2]
+    assert [(slot, partition, size) for slot, partition, _, size, _ in seen[0]] == [(n, n, 2 * n + 4) for n in range(4)]
+    assert len({pid for _, _, pid, _, _ in seen[0]}) == 4

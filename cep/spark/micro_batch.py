@@ -19,6 +19,7 @@ from cep.spark.handover import HandedBlock, of_rows
 from cep.spark.shuffle_blocks import REPORT
 from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.file_sink import FileWriter, TaskFiles
+from cep.spark.slots import Slots
 from cep.spark.spark_files import planned_at
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import RUN, state_name
@@ -51,6 +52,7 @@ class MicroBatches:
     ) -> None:
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
         self.mirror = mirror
+        self.slots = Slots(self.context)
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
 
@@ -83,7 +85,7 @@ class MicroBatches:
         assert mirror is not None, "what they make is to be found somewhere"
         place = Place(mirror.packs, mirror.number + 1, mirror.run, (folder / RUN).read_text(), mirror.states(folder))
         done = ShuffledBatch(self.work, batch, planned_at(self.spark, batch), self.notes.after(batch - 1), place)
-        done.run(self.context, self.sent, stream)
+        done.run(self.slots, self.sent, stream)
         self.writer.stand_in(done.files)
         mirror.coming(folder, done.states, done.written)
         return done

@@ -1,16 +1,17 @@
 """A micro-batch where workers share no folder: one job, whose tasks hand rows on through Spark's shuffle, as bytes.
 
 Its stages are those of the program, each behind a shuffle: buckets are dealt to as many tasks as there are cores, and
-what goes to a bucket goes to its task. States, files of the output and dead letters are put into the object store by
-the tasks; the driver is told where each is, and puts the manifest by which they count. A task that is done twice, or
-whose machine is lost with what it handed on, is done again: of what it puts only that counts which the driver is told.
+what goes to a bucket goes to its task, which comes to the same worker again (`cep.spark.slots`). States, files of the
+output and dead letters are put into the object store by the tasks; the driver is told where each is, and puts the
+manifest by which they count. A task that is done twice, or whose machine is lost with what it handed on, is done again:
+of what it puts only that counts which the driver is told.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
@@ -25,8 +26,11 @@ from cep.spark.state.bucket_states import state_name
 from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, is_for_world
 
 if TYPE_CHECKING:
-    from pyspark import Broadcast, SparkContext
+    from pyspark import Broadcast
+    from pyspark.core.rdd import RDD
     from pyspark.sql import DataFrame
+
+    from cep.spark.slots import Slots
 
 Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
 """What goes to the task of a number: blocks, pickled, or what goes on to the driver."""
@@ -62,6 +66,13 @@ class StageJob:
     versions: Mapping[str, int]
     place: Place
     counted: frozenset[str] = field(default=frozenset())
+
+    def of(self, slot: int) -> StageJob:
+        """It with the files of one task alone."""
+        mine = {
+            name: files for name, files in self.place.files.items() if int(name.partition("-")[2]) % self.width == slot
+        }
+        return replace(self, place=replace(self.place, files=mine))
 
     def step(self, sent: Broadcast[PackedWork], slot: int, came: Iterable[Sent]) -> Iterator[Sent]:
         """A task, in a worker. CepError: see `Home.run`."""
@@ -116,6 +127,10 @@ def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
         yield from dealt(pickle.loads(row[0]), width)
 
 
+def _task(job: StageJob, sent: Broadcast[PackedWork], slot: int) -> Callable[[int, Iterable[Sent]], Iterator[Sent]]:
+    return partial(job.of(slot).step, sent)
+
+
 class ShuffledBatch:
     """One micro-batch: what its job has made. `before`: the note of the one before it."""
 
@@ -128,13 +143,16 @@ class ShuffledBatch:
         self.states: dict[str, Files] = {}
         self.written: dict[str, Files] = {"output": {}, "dead": {}}
 
-    def run(self, context: SparkContext, sent: Broadcast[PackedWork], stream: DataFrame) -> None:
+    def run(self, slots: Slots, sent: Broadcast[PackedWork], stream: DataFrame) -> None:
         """Its job. CepError: see `Home.run`; Spark's errors: the job has failed."""
-        width = max(1, context.defaultParallelism)
-        rows = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
-        for job in self.jobs(width):
-            rows = rows.partitionBy(width, int).mapPartitionsWithIndex(partial(job.step, sent))
-        found = [each for _, each in rows.collect() if isinstance(each, TaskFound)]
+        width = slots.count
+        rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
+        try:
+            for job in self.jobs(width):
+                rows = slots.run(rows.partitionBy(width, int), partial(_task, job, sent))
+            found = [each for _, each in rows.collect() if isinstance(each, TaskFound)]
+        finally:
+            slots.clear()
         for each in sorted(found, key=lambda each: (each.stage, each.output.number)):
             self.took(each)
 
