@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -19,9 +20,12 @@ from tests.test_equivalence import types
 from tests.waiting import until
 
 pytest.importorskip("pyspark")
+pytest.importorskip("obstore")
 
+from cep.command import app
 from cep.spark.slots import Slots
 from tests import spark_runs
+from tests.object_store import reached
 from tests.spark_apart import ApartQuery
 from tests.spark_operators import check, keyed_declarations
 
@@ -43,6 +47,26 @@ def test_the_law_on_random_programs(seed: int, tmp_path: Path, monkeypatch: pyte
         check(text, made.events, rng, length, tmp_path, (1, 2, 7)[seed % 3], keys, revise, **more)
     except CepError as error:
         assert error.code == "recursion", "some of what is drawn goes on for ever"
+
+
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        (["--migrate"], "--migrate: the states are on no machine of the cluster"),
+        (["--solve-limit", "1s"], "--solve-limit: what is lost with a machine is searched for again"),
+    ],
+)
+def test_what_wants_the_states_of_one_machine_is_refused(
+    options: list[str], refusal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules.lars").write_text("event a(n: int) TIME time.\nx(N) :- a(N) [2].\n")
+    (tmp_path / "in.jsonl").write_text("")
+    command = ["run", str(tmp_path / "rules.lars"), "--on", "spark", "--input", str(tmp_path / "in.jsonl"), "--master"]
+    command += ["spark://127.0.0.1:1", "--checkpoint", "s3://bucket/state", "--output", "s3://bucket/out", *options]
+    with reached(monkeypatch):
+        result = CliRunner().invoke(app, command, prog_name="cep")
+    assert refusal in result.stderr and result.exit_code == 2, result.stderr
 
 
 def who(slot: int, partition: int, rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, int, int, str]]:

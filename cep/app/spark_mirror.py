@@ -20,6 +20,10 @@ FEW = "10"
 """Micro-batches of which Spark keeps its logs, which are in each manifest."""
 
 
+ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on from there"
+"""What to do where states are wanted in one place."""
+
+
 @contextmanager
 def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
     """The options with folders of this machine while the block runs, and what mirrors them; where no address is named
@@ -30,9 +34,8 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
         yield options, None
         return
     apart = _apart(options)
-    if apart and dead is not None and not is_url(dead):
-        hint = f"an address beside {checkpoint}"
-        raise refuse(f"--dead-letter: {dead} is a folder of this machine, and there are others", hint)
+    if apart:
+        _refused(options)
     with TemporaryDirectory(prefix="semcep-", ignore_cleanup_errors=True) as folder:
         mirror = Mirror(Path(folder), checkpoint, options.sink.output, dead if dead and is_url(dead) else None, apart)
         here = {name: str(mirror.folder(name)) for name in mirror.places}
@@ -51,6 +54,19 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
             except BaseException:
                 mirror.leave_log()
                 raise
+
+
+def _refused(options: RunOptions) -> None:
+    """What is not done by several machines that share no folder."""
+    checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
+    if dead is not None and not is_url(dead):
+        hint = f"an address beside {checkpoint}"
+        raise refuse(f"--dead-letter: {dead} is a folder of this machine, and there are others", hint)
+    if options.spark.migrate:
+        raise refuse("--migrate: the states are on no machine of the cluster", ALONE)
+    if options.dialect.solve_limit is not None:
+        message = "--solve-limit: what is lost with a machine is searched for again, and may be another answer"
+        raise refuse(message, "a folder that all machines have as --checkpoint, or without it")
 
 
 def _apart(options: RunOptions) -> bool:

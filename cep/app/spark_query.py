@@ -14,6 +14,7 @@ from cep.app.answer_modes import CHANGES
 from cep.app.durations import duration, refuse, selected
 from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
+from cep.app.spark_mirror import ALONE
 from cep.app.terminal import announce_compiling, warn, warnings_of
 from cep.compile import compiled
 from cep.core.errors import CepError
@@ -49,9 +50,6 @@ FILES_AT_ONCE = 4096
 """Files of a micro-batch, at most, where more follow: each is a task, of which the driver keeps some kilobytes."""
 MESSAGES = 500_000
 """About how many messages of a live input a micro-batch holds at most."""
-
-
-_ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on from there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +204,6 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     CepError: the checkpoint belongs to another program or is in use, there is nothing to go on with, or no disk
     space."""
     options, query, folder = request.options, planned(request, reads), request.checkpoint
-    if query.apart and options.spark.migrate:
-        raise refuse("--migrate: the states are on no machine of the cluster", _ALONE)
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
     with checkpoints.checkpoint_errors(folder):
@@ -234,7 +230,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
             settle=lambda *logs: _settle(request.program, *logs),
         )
     if query.apart and state.generation.start is not None and not state.generation.begun(folder):
-        raise refuse(f"--checkpoint: {folder} is being carried over to another program", _ALONE)
+        raise refuse(f"--checkpoint: {folder} is being carried over to another program", ALONE)
     check_writable("--checkpoint", folder)
     _agrees(request, reads, query, state)
     if moved is not None:
