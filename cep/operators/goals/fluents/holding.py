@@ -231,7 +231,7 @@ class HoldingGoal(NumberedState, Untimed):
 
     def _state(self) -> Arrays:
         """What holds, key by key in the order in which it began there."""
-        held = np.flatnonzero(self.state[: self.tuples.count, HOLDS])
+        held = np.flatnonzero(self.state[: self.tuples.count, HOLDS] == 1)
         rank = np.empty(self.tuples.count, np.int64)
         count = 0
         for slot in np.unique(self.state[held, KEY]).tolist():
