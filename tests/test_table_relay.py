@@ -29,7 +29,7 @@ from connectors.tables import delta
 from connectors.tables import iceberg as iceberg_table
 from connectors.tables.kinds import KINDS
 from tests.object_store import reached
-from tests.waiting import Received, until
+from tests.waiting import Received, pause, until
 
 SCHEMAS = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.\ncold(N) <- reading(N) WHERE N < 0.").outputs
 
@@ -302,6 +302,27 @@ def test_readers_of_the_folder_see_what_counts(tmp_path: Path, events: tuple[str
         assert sorted(each["n"].to_list(), key=int) == [str(n) for n in range(12) for _ in range(2 * len(events))]
         if len(events) > 1:
             assert set(each["type"].cast(pl.String)) == set(events)
+
+
+def test_slow_commits_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is derived while a table is left alone is one commit, at the latest when the query ends: of five
+    micro-batches there are two commits, three on a busy machine."""
+    folder, name, write, made = tmp_path / "state" / OUTGOING, named("delta", tmp_path), KINDS["delta"].write, [0]
+    folder.mkdir(parents=True)
+
+    def slow(*given: Any) -> None:
+        made[0] += 1
+        pause(1.0)
+        write(*given)
+
+    monkeypatch.setattr(KINDS["delta"], "write", slow)
+    with relaying(folder.parent, name.text, {"hot": SCHEMAS["hot"]}, print):
+        commit(folder, 0, ("hot",))
+        until(lambda: not list(folder.glob("part-*")), "the first are added")
+        for batch in range(1, 5):
+            commit(folder, batch, ("hot",))
+            pause(0.2)
+    assert made[0] <= 3 and numbers(name) == [str(n) for n in range(5) for _ in range(2)]
 
 
 def test_a_catalog_that_others_hold_is_waited_for(tmp_path: Path) -> None:

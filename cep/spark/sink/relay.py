@@ -7,6 +7,7 @@ again, with the same ids.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,9 @@ _BYTES = 1 << 22  # bytes that are sent at once
 
 class BrokerRelay:
     """Sends the files of a folder one by one, in the order of its log."""
+
+    rest = 0.0
+    """How often the time that it took passes before it sends more."""
 
     def __init__(self, folder: Path, to: Callable[[], Sending]) -> None:
         self._folder, self._to = folder, to
@@ -88,19 +92,20 @@ def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: W
     failure: list[CepError] = []
 
     def run() -> None:
-        pause = _PAUSE
+        pause, waits = _PAUSE, False
         while not over.wait(pause):
+            began = time.monotonic()
             try:
                 relay.move()
-                pause = _PAUSE
+                pause, waits = min(max(_PAUSE, relay.rest * (time.monotonic() - began)), _LONGEST), False
             except CepError as error:
                 if error.code != UNREACHABLE:
                     failure.append(error)
                     (checkpoint / STOP).touch()
                     return
-                if pause == _PAUSE:
+                if not waits:
                     warn(f"{error.message}; what is derived waits in {checkpoint / OUTGOING}")
-                pause = min(max(2 * pause, 1.0), _LONGEST)
+                pause, waits = min(max(2 * pause, 1.0), _LONGEST) if waits else 1.0, True
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

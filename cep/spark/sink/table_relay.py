@@ -33,6 +33,9 @@ _TYPE = "type"
 class TableRelay:
     """Adds the files of a folder in the order of its log, all that count at once."""
 
+    rest = 9.0
+    """How often the time that it took passes before it adds more: a commit takes longer, the more there were."""
+
     def __init__(self, folder: Path, name: TableName) -> None:
         self._folder, self._note = folder, folder.parent / NOTE
         self._log = CommitLog(folder)
