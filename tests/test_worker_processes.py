@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import polars as pl
 import pytest
 
 from cep import Engine
@@ -126,6 +127,35 @@ def test_the_command_writes_what_it_writes_in_one_process(more: list[str], monke
     assert outputs[0] == outputs[1] and bool(asked) == ("--batch" in more)
     assert len(outputs[0][0]) == (4 if more[:1] == ["--output-format"] else 1)
     assert all(len(text) > 100 for text in outputs[0][0].values()) and outputs[0][1]
+
+
+INPUTS = {
+    "none": [],
+    "one": records(1),
+    "refused": [{**each, "value": 500} for each in records(30)],
+    "hot": [{**each, "station": "hot" if number % 20 else "cold"} for number, each in enumerate(records(300))],
+}
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_the_command_writes_the_same_of_nothing_and_of_one_key(given: list[dict[str, object]], suffix: str) -> None:
+    """Whatever of the input comes to a worker, also where it is of one key, or nothing is taken."""
+    Path("in.jsonl").write_text(jsonl(given))
+    outputs = []
+    for workers in ("1", "2"):
+        Path(workers).mkdir()
+        output = [f"--output={workers}/out.{suffix}", "--dead-letter", f"dead{workers}.jsonl", "--workers", workers]
+        result = cep("run", "rules.cep", "--input", "in.jsonl", "--lateness", "2s", *output)
+        assert result.exit_code == 0, result.output
+        read = pl.read_parquet if suffix == "parquet" else pl.read_ndjson
+        written = {
+            each.name: read(each).rows() if each.stat().st_size else [] for each in sorted(Path(workers).iterdir())
+        }
+        outputs.append((written, Path(f"dead{workers}.jsonl").read_text()))
+    assert outputs[0] == outputs[1] and len(outputs[0][0]) == (4 if suffix == "parquet" else 1)
+    assert bool(outputs[0][1]) == any(int(str(each["value"])) > 99 for each in given)
 
 
 def test_the_command_says_what_workers_do_not_do() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import assume, given
@@ -16,12 +17,15 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event, types_of
 from cep.runtime.options import EngineOptions
+from cep.workers import partitioned_engine
 from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
+from connectors.writers import written_rows
+from connectors.written import WrittenRows, in_order
 from tests.keyed_programs import keyed_programs
 from tests.local_workers import LocalWorkers
 from tests.long import examples, seeds
 from tests.programs import Program
-from tests.test_equivalence import in_order
+from tests.test_equivalence import in_order as events_in_order
 
 Frames = dict[str, pl.DataFrame]
 
@@ -49,7 +53,7 @@ def rows(frames: Frames) -> dict[str, list[tuple[Any, ...]]]:
 @examples(200, few=10)
 @given(keyed_programs(), st.data())
 def test_workers_derive_what_one_engine_derives(program: Program, data: st.DataObject) -> None:
-    events = in_order(program.events)
+    events = events_in_order(program.events)
     random, types = Random(data.draw(st.integers(0, 999))), types_of(events)
     lateness = random.choice((0, 0, 2_000_000))
     try:
@@ -229,6 +233,53 @@ def test_what_is_given_may_come_with_later_calls() -> None:
     assert many.state_rows == one.state_rows and many.state_bytes > 0
     sums = [{c.unit: (c.made, c.rows) for c in each.take_counts()} for each in (one, many)]
     assert sums[0] == sums[1] and all(not count.made for count in many.take_counts())
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_rounds_of_many_batches_give_what_batches_give(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a round waits for; also where one key has nearly all, and where a batch has nothing."""
+    random = Random(seed)
+    monkeypatch.setattr(partitioned_engine, "ROUND", random.choice((1, 20, 200)))
+    text = RISE + "mean(S, M) <- reading(S, V) AGGREGATE M = avg(V) OVER LAST 3 EVENTS BY S.\n"
+    text += "many(N) <- rise(_, _, _) AGGREGATE N = count() OVER LAST 50.\n"
+    lateness, count = random.choice((0, 3, 40)), random.choice((2, 3, 5))
+    one, many = Engine.from_text(text, lateness=lateness), engine(text, count, lateness=lateness)
+    many.run_ahead(random.randrange(1, 4))
+    if random.random() < 0.5:
+        many.write_rows({"mean": one.outputs["mean"], "many": one.outputs["many"]}, "jsonl", True)
+    written = [dict[str, list[Any]]() for _ in range(2)]
+
+    def take(number: int, made: Frames) -> None:
+        for name, table in made.items():
+            if isinstance(table, WrittenRows):
+                lines = b"".join(in_order([(table.parts, table.order)])).decode().splitlines(keepends=True)
+                found = [*zip(table["start"], table["end"], lines, strict=True)]
+            elif number == 0 and name in ("mean", "many") and many_writes:
+                texts = written_rows(name, table, one.outputs[name], "jsonl", True)
+                lines = b"".join(in_order([([texts], np.arange(table.height))])).decode().splitlines(keepends=True)
+                found = [*zip(table["start"], table["end"], lines, strict=True)]
+            else:
+                found = table.rows()
+            written[number].setdefault(name, []).extend(found)
+
+    many_writes = bool(many._processes.workers[0].rows)  # type: ignore[attr-defined]
+    time = 0
+    for _ in range(random.randrange(1, 12)):
+        batch = []
+        for _ in range(random.choice((0, 1, 30))):
+            time += random.randrange(2)
+            station = "hot" if random.random() < 0.8 else f"s{random.randrange(20)}"
+            at = time - random.randrange(6)
+            batch.append(Event("reading", (station, random.randrange(110)), at, at))
+        for number, each in enumerate((one, many)):
+            take(number, each.push(batch))
+        assert one.take_dead() == many.take_dead() and one.watermark == many.watermark
+        if random.random() < 0.2:
+            take(1, many.outstanding())
+            assert written[0] == written[1] and many.state_rows == one.state_rows
+    for number, each in enumerate((one, many)):
+        take(number, each.close())
+    assert written[0] == written[1]
 
 
 @pytest.mark.parametrize(
