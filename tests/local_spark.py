@@ -26,6 +26,10 @@ KEPT = 100
 """Micro-batches of which the logs are kept."""
 
 
+class SparkFailed(Exception):
+    """A file of Spark's own cannot be read or written, or a task did not say which of ours cannot."""
+
+
 class Jobs:
     """Items that a function is run over, in so many parts."""
 
@@ -104,7 +108,10 @@ class LocalSpark:
         return self
 
     def start(self) -> LocalQuery:
-        return LocalQuery(self.sparkContext, self._listener, **self._made)
+        try:
+            return LocalQuery(self.sparkContext, self._listener, **self._made)
+        except OSError as error:
+            raise SparkFailed from error
 
     def addListener(self, listener: Any) -> None:  # noqa: N802
         self._listener = listener
@@ -143,7 +150,7 @@ class LocalQuery:
                 self._batch(self._last("commits") + 1)
             return True
         except OSError as error:  # which would be taken for Java's end
-            raise AssertionError("a task has failed") from error
+            raise SparkFailed from error
         finally:
             self._reader.stop()
             if self._listener is not None:

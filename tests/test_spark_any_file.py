@@ -6,6 +6,7 @@ Without Java (`tests/local_spark.py`): so hundreds of kills take as long as one 
 from __future__ import annotations
 
 import builtins
+import errno
 import gc
 import io
 import json
@@ -23,6 +24,7 @@ from cep.app import progress
 from cep.command import app
 from tests import local_spark
 from tests.cli_runs import jsonl, lines_of
+from tests.local_spark import SparkFailed
 from tests.long import seeds
 
 pytest.importorskip("pyspark")
@@ -60,26 +62,28 @@ BLOCK = 4096
 
 
 class Files:
-    """What changes files of a folder; after `left` changes nothing does, as in a process that was killed. `dirty`: the
-    files, by inode, that are not known to be on disk, but for so many bytes."""
+    """What changes files of a folder; after `left` changes nothing does, as in a process that was killed, or, where the
+    disk is `full`, nothing that takes room. `dirty`: the files, by inode, that are not known to be on disk, but for so
+    many bytes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, random: Random) -> None:
         self.folder, self.random = str(folder), random
         self.left: int | None = None
+        self.full = False
         self.dirty: dict[int, int] = {}
         for name in ("replace", "rename", "unlink", "mkdir", "rmdir", "truncate"):
             monkeypatch.setattr(os, name, self.counting(getattr(os, name)))
         fsync, opened = os.fsync, io.open
 
         def synced(file: int) -> None:
-            self.change()
+            self.change(grows=True)
             fsync(file)
             self.dirty.pop(os.fstat(file).st_ino, None)
 
         def opening(path: Any, mode: str = "r", *more: Any, **named: Any) -> Any:
             if isinstance(path, int) or not set(mode) & set("wax+") or self.elsewhere(path):
                 return opened(path, mode, *more, **named)
-            self.change()
+            self.change(grows=True)
             file = opened(path, mode, *more, **named)
             status = os.fstat(file.fileno())
             if status.st_size == 0 or status.st_ino not in self.dirty:
@@ -101,11 +105,13 @@ class Files:
 
         return counted
 
-    def change(self) -> None:
-        """One is about to be made."""
+    def change(self, grows: bool = False) -> None:
+        """One is about to be made, which takes room or does not."""
         if self.left is not None:
             self.left -= 1
-            if self.left < 0:
+            if self.left < 0 and self.full and grows:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            if self.left < 0 and not self.full:
                 raise Killed
 
     def cut_power(self) -> None:
@@ -162,16 +168,24 @@ class Story:
             raise done.exception
         return done
 
-    def killed(self, changed: Files, *more: str) -> bool:
-        """Whether such a run was killed; what it knew is gone with it, else it has come to its end."""
+    def ended(self, changed: Files, *more: str) -> Result | None:
+        """Such a run, None: it was killed, or Spark could not write; what it knew is gone with it."""
         try:
             done = self.run(*more)
         except Killed:
+            done = None
+        except SparkFailed:
+            assert changed.full, "else nothing keeps it from its files"
             done = None
         changed.left = None
         for known in (stage_task._engines, ways_task._known, tasks._known):
             known.clear()
         gc.collect()  # files that are still open
+        return done
+
+    def killed(self, changed: Files, *more: str) -> bool:
+        """Whether such a run was killed; else it has come to its end."""
+        done = self.ended(changed, *more)
         assert done is None or done.exit_code == 0, done.stderr
         return done is None
 
@@ -223,6 +237,29 @@ def test_killed_before_any_change_of_a_file(seed: int, here: Path, monkeypatch: 
         json.loads(line)["code"] for file in Path("dead").glob("*.jsonl") for line in file.read_text().splitlines()
     ]
     assert letters == ["json"] * 4
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_a_disk_that_is_full_from_any_change_on_is_told(seed: int, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does no harm: with room again the same command goes on."""
+    random = Random(f"full {seed}")
+    story = Story(PROGRAM, random, 8, "--lateness", "4 s", "--buckets", "3")
+    expected = one_process("4 s")
+    changed = Files(monkeypatch, here, random)
+    changed.full, told = True, 0
+    story.come(1)
+    while story.waiting or told < 4:
+        story.come(random.choice((0, 1, 1, 2)))
+        changed.left = int(random.expovariate(1 / 60))
+        done = story.ended(changed, "--once")
+        if done is None or done.exit_code:
+            told += 1
+            assert done is None or "o space left on device" in done.stderr, done.stderr
+        found = there()
+        assert found <= expected
+    done = story.run()
+    assert done.exit_code == 0, done.stderr
+    assert there() == expected
 
 
 @pytest.mark.parametrize("seed", seeds(12))

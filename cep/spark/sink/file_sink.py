@@ -119,11 +119,13 @@ def _files(messages: Sequence[TaskFiles]) -> list[OutputFile]:
 
 def finish_batches(folder: Path) -> list[Path]:
     """Finish the micro-batches that count, and remove all files of others, so that a reader of the folder finds each
-    event once. Not while tasks write. Gives what was removed. CepError: a file that counts is missing."""
+    event once. Not while tasks write. Gives what was removed. CepError: a file that counts is missing, or the log
+    cannot be written."""
     if not folder.is_dir():
         return []
     log = CommitLog(folder)
-    log.settle()
+    with writing_to("--output", folder):
+        log.settle()
     listed = {file_name(line) for line in log.lines()}
     listed.update(log.leaving())
     gone = [folder / name for name in sorted(set(_written(folder)) - listed)]

@@ -148,11 +148,13 @@ class BucketStates:
 
 
 def begin(folder: Path, run: str) -> None:
-    """Make the folder of the states; `run`: the name of the checkpoint. CepError: it belongs to another checkpoint."""
-    folder.mkdir(exist_ok=True)
+    """Make the folder of the states; `run`: the name of the checkpoint. CepError: it belongs to another checkpoint, or
+    cannot be made."""
     file = folder / RUN
     if not file.exists():
-        put(file, run.encode())
+        with writing_to("--checkpoint", folder):
+            folder.mkdir(exist_ok=True)
+            put(file, run.encode())
     elif file.read_bytes() != run.encode():
         raise damaged_file(file, what="is damaged, or of another checkpoint")
 
