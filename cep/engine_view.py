@@ -36,8 +36,9 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.output import EngineOutput
 from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
-from cep.runtime.revision.revision import Revision, RevisionWindow
+from cep.runtime.revision.revision import Revision
 from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.revision.revision_window import RevisionWindow
 from cep.runtime.revision.row_changes import RowChanges
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.fluents import BEGINS
-from cep.core.relation import END, FIRST, START
+from cep.core.relation import END, FIRST, IDENTITY, START, Table, empty
 from cep.core.time import Frontier
 from cep.engine import Engine
 from cep.events import Event
 from cep.operators.goals.fluents.holding_reviser import HoldingReviser
 from cep.operators.goals.fluents.inertia_reviser import InertiaReviser
-from cep.operators.goals.keyed_rows import COMES, GOES, KEY, ROW, TIMES, KeyedRows, changes_of
-from cep.operators.goals.reviser import Changed, no_change
+from cep.operators.goals.keyed_changes import COMES, GOES, KEY, ROW, TIMES, changes_of, words_of
+from cep.operators.goals.keyed_rows import KeyedRows
 from cep.runtime.revision import incremental
 from cep.runtime.revision.incremental import Incremental
 from tests.long import seeds
@@ -183,6 +183,13 @@ def test_programs_with_other_operators_are_run_again_by_key() -> None:
     assert revision is not None and revision.incremental is None
 
 
+def table_of(rows: Any, sign: int) -> Table:
+    """Rows of keys, a column each, as a table of changes."""
+    table: Table = rows[[1, 0, 2, 2, *range(3, len(rows))]].copy()
+    table[IDENTITY] = sign
+    return table
+
+
 @pytest.mark.parametrize("seed", seeds(24))
 def test_rows_of_keys_are_what_has_come_and_not_gone(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -206,7 +213,10 @@ def test_rows_of_keys_are_what_has_come_and_not_gone(seed: int) -> None:
                 elif key >= 0:
                     model.setdefault(key, []).append(tuple(row))
             parts.append((keys, rows, sign))
-        changes = changes_of(parts)
+        table = np.concatenate([table_of(rows, sign) for _, rows, sign in parts], axis=1)
+        order = rng.permutation(table.shape[1])  # a table of changes is in no order
+        numbers = np.concatenate([keys for keys, _, _ in parts])[order]
+        changes = changes_of(np.ascontiguousarray(table[:, order]), numbers, words_of(2), 6)
         net = Counter[tuple[int, ...]]()
         for keys, rows, sign in parts:
             for key, row in zip(keys.tolist(), rows.T.tolist(), strict=True):
@@ -233,9 +243,9 @@ def test_what_goes_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental, "A_PUSH", 10**6)
     kept, row = KeyedRows(3), np.array([[5], [5], [1]])
     kept.know(2)
-    kept.change(changes_of([(np.zeros(1, np.int64), row, COMES)]))
+    kept.change(changes_of(table_of(row, COMES), np.zeros(1, np.int64), words_of(0), 2))
     with pytest.raises(AssertionError, match="what goes was there"):
-        kept.change(changes_of([(np.ones(1, np.int64), row, GOES)]))
+        kept.change(changes_of(table_of(row, GOES), np.ones(1, np.int64), words_of(0), 2))
     text = "event a(k: int).\nfluent f(k: int).\ninitiate f(K) <- a(K) WHERE K > 0.\nd(K) <- a(K) WHERE f(K)."
     engine = Engine.from_text(text, revise=1_000)
     engine.push([Event("a", (1,), 10, 10)])
@@ -247,14 +257,15 @@ def test_what_goes_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
         for side, unit in enumerate(part.single.reads):
             gone = np.zeros((FIRST + widths[unit], 1), np.int64)
             gone[END] = gone[START] = 9
+            gone[IDENTITY] = GOES
             if isinstance(reviser, HoldingReviser) and side == 1:
                 gone[FIRST + reviser.spec.kind] = BEGINS
             elif not isinstance(reviser, InertiaReviser | HoldingReviser):
                 continue
-            inputs = [no_change(widths[each]) for each in part.single.reads]
-            inputs[side] = Changed(gone, gone[:, :0])
+            inputs = [empty(widths[each]) for each in part.single.reads]
+            inputs[side] = gone
             with pytest.raises(AssertionError, match="what goes was there"):
-                reviser.revise(inputs, part.single.goal, Frontier.at(10))
+                reviser.revise(inputs, part.single.goal, 10, Frontier.at(10))
             tried.append((type(reviser), side))
     assert set(tried) == {(InertiaReviser, 0), (HoldingReviser, 0), (HoldingReviser, 1)}
 

@@ -2,9 +2,9 @@
 it.
 
 A row is its end, two more words by which rows of one end are in order, and whatever else tells it from others. Behind
-these words stands how often it is there, of a bag, and then what is kept with it. A change is the number of a key, how
-many rows come (or go: a number below 0), and the row. Changes are sorted by key, and then by all words of the row, as
-rows are: a key is changed in one pass over what it has from its first change on.
+these words stands how often it is there, of a bag, and then what is kept with it. Rows are in the order of all words,
+as their changes are (`cep.operators.goals.keyed_changes`): a key is changed in one pass over what it has from its first
+change on.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.room import filled_room, roomy
-from cep.core.stable_order import stable_order
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Bools, Ints
+from cep.operators.goals.contract import Ints
 from cep.operators.goals.intrinsics import bare, bare_linear, inside
+from cep.operators.goals.keyed_changes import KEY, ROW, TIMES
 from cep.operators.goals.keys import grow
 
 # of each key: where its rows begin, how many they are, for how many there is room
 AT, COUNT, ROOM = range(3)
-# of a change: the key, how many rows come, and then the row
-KEY, TIMES, ROW = range(3)
-COMES, GOES = 1, -1
 R_END, R_START, R_ORDER, R_REST = range(4)
 """Of rows that are occurrences the words that those of all of them begin with; these three put them in order."""
 LEAST = 256
@@ -216,6 +213,30 @@ def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-d
     return made, count
 
 
+@bare_linear
+def _short(spans, changes, short):  # type: ignore[no-untyped-def]
+    """The keys that have no room for all their changes, with how many these are; gives how many keys."""
+    c = count = 0
+    while c < changes.shape[0]:
+        stop, key = same_key(changes, c), changes[c, KEY]
+        if spans[key, COUNT] + stop - c > spans[key, ROOM]:
+            short[count, 0], short[count, 1] = key, stop - c
+            count += 1
+        c = stop
+    return count
+
+
+@bare_linear
+def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
+    """Which of them are so, or nearly so, when what could go has gone: they come first; gives how many."""
+    left = 0
+    for i in range(count):
+        if 8 * (spans[short[i, 0], COUNT] + short[i, 1]) > 7 * spans[short[i, 0], ROOM]:
+            short[left, 0], short[left, 1] = short[i, 0], short[i, 1]
+            left += 1
+    return left
+
+
 class KeyedRows:
     """Rows of so many `words`, behind which stands how often each is there, of a `bag`, and `rest` more words; the last
     `kept` of these of the last row that is forgotten stay with its key (`before`)."""
@@ -247,17 +268,13 @@ class KeyedRows:
         if self.come > max(LEAST, self.stayed):
             self._tidy()
         self.come += len(changes)
-        first = np.flatnonzero(np.diff(changes[:, KEY], prepend=-1))
-        keys = np.ascontiguousarray(changes[first, KEY])
-        more = np.diff(first, append=len(changes))
-        needed = self.spans[keys, COUNT] + more
-        short = needed > self.spans[keys, ROOM]
-        if short.any():
-            self.forget(keys[short])
-            short = 8 * (self.spans[keys, COUNT] + more) > 7 * self.spans[keys, ROOM]
-            short &= needed > self.spans[keys, ROOM]
-            needed = self.spans[keys, COUNT] + more
-            self._widen(keys[short], needed[short])
+        short = np.empty((len(changes), 2), np.int64)
+        count = _short(self.spans, changes, short)
+        if not count:
+            return
+        self.forget(short[:count, 0].copy())
+        keys, more = short[: _still_short(self.spans, short, count)].T
+        self._widen(keys.copy(), self.spans[keys, COUNT] + more)
 
     def forget(self, keys: Ints) -> None:
         """Of these keys what ends at or before the floor goes."""
@@ -323,57 +340,6 @@ def _rooms(counts: Ints) -> Ints:
 def demand_there(wrong: int) -> None:
     """Of so many changes rows were not as they were to be."""
     assert not wrong, "what goes was there"
-
-
-def changes_of(parts: list[tuple[Ints, Ints, int]]) -> Ints:
-    """Changes of rows: of each part the keys, the rows, a column a row, and whether they come or go. What belongs to no
-    key (-1) is left out. Equal rows are one change, and none where as many come as go."""
-    found = []
-    for keys, columns, sign in parts:
-        made = np.empty((len(columns) + ROW, len(keys)), np.int64)
-        made[KEY], made[TIMES], made[ROW:] = keys, sign, columns
-        found.append(made if not len(keys) or int(keys.min()) >= 0 else made[:, keys >= 0])
-    whole = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-    whole = whole[:, _order(whole)]
-    tied = (whole[KEY, 1:] == whole[KEY, :-1]) & (whole[ROW, 1:] == whole[ROW, :-1])
-    for word in (R_START, R_ORDER):
-        tied &= whole[ROW + word, 1:] == whole[ROW + word, :-1]
-    return np.ascontiguousarray((_netted(whole, tied) if tied.any() else whole).T)
-
-
-def _order(changes: Ints) -> Ints:
-    """The places of changes, a column each, by key and then by the first words of rows."""
-    key, end = changes[KEY], changes[ROW + R_END]
-    if len(end) > 1 and not _ascending(changes[ROW : ROW + 3]):
-        order = np.lexsort((changes[ROW + R_ORDER], changes[ROW + R_START], end))
-        return order[stable_order(np.ascontiguousarray(key[order]))]
-    return stable_order(key)
-
-
-def _netted(changes: Ints, tied: Bools) -> Ints:
-    """Changes that are in order by key and the first words of rows, which some have in common with the one before them
-    (`tied`), by all words; equal ones as one."""
-    places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-    some = changes[:, places]
-    changes[:, places] = some[:, np.lexsort((*some[:ROW:-1], some[ROW], some[KEY]))]
-    words = np.delete(changes, TIMES, axis=0)
-    first = np.flatnonzero(np.append(True, (words[:, 1:] != words[:, :-1]).any(axis=0)))
-    netted = changes[:, first]
-    netted[TIMES] = np.add.reduceat(changes[TIMES], first)
-    return netted[:, netted[TIMES] != 0]
-
-
-def _ascending(words: Ints) -> bool:
-    """Whether columns are in the order of their words already."""
-    less = np.zeros(words.shape[1] - 1, np.bool_)
-    for word in words[::-1]:
-        less = (word[1:] < word[:-1]) | ((word[1:] == word[:-1]) & less)
-    return not less.any()
-
-
-def as_rows(table: Table) -> Ints:
-    """Occurrences as rows, a column each: end, start, order, arguments."""
-    return np.concatenate([table[[END, START, ORDER]], table[FIRST:]])
 
 
 def as_table(found: Ints) -> Table:

@@ -292,11 +292,11 @@ class Project(Memoryless):
             self._link(made, by, found, self.lineage)
         return found
 
-    def as_bag(self) -> Project:
-        """The same that gives an occurrence as often as it is made."""
-        made = Project(self.width, self.heads, self.rules, None, True)
-        made.bag = True
-        return made
+    def every(self, inputs: Sequence[Table]) -> Table:
+        """The same inputs: an occurrence as often as it comes or is made, in no order, without names of their own."""
+        made = [inputs[0]] if rows(inputs[0]) else []
+        made += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
+        return concat(made) if made else empty(self.width)
 
     def without_last(self) -> Project:
         """The same without the last rule, which another goal stands for."""

@@ -1,16 +1,17 @@
 """How an operator revises: from what changes in what it takes follows what changes in what it gives.
 
 A reviser stands beside a goal, with what the goal took in a window of time. `came` tells it what the goal takes as time
-goes on, which the goal has made its output of. `revise` tells it what comes into what was taken, and goes out of it; it
-gives what comes into the output and goes out of it, and puts the goal's state right. Tables are bags here: a row may be
-there more than once, and where one of several goes, the others stay.
+goes on, which the goal has made its output of. `revise` tells it what comes into what was taken, and goes out of it,
+and what is taken besides as time goes on; it gives what comes into the output and goes out of it, and puts the goal's
+state right. What changes is a table of changes (`cep.operators.goals.keyed_changes`). Tables are bags here: a row may
+be there more than once, and where one of several goes, the others stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -19,22 +20,19 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat,
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival
 from cep.operators.goals.contract import Arrays, Goal, Ints
-from cep.operators.goals.keyed_rows import COMES, GOES, KEY, ROW, KeyedRows, as_rows, changes_of
+from cep.operators.goals.intrinsics import bare_linear
+from cep.operators.goals.keyed_changes import KEY, ROW, changes_of, signed, words_of
+from cep.operators.goals.keyed_rows import KeyedRows
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What goes out of a table, and what comes in. `keys`: how many keys that was done for, of operators that have
-    some."""
+class Revised:
+    """Changes of what a goal gives. `keys`: of how many keys something changed before, of operators that have some."""
 
-    going: Table
-    coming: Table
+    changes: Table
     keys: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(rows(self.going) or rows(self.coming))
 
 
 class Reviser(Protocol):
@@ -50,8 +48,9 @@ class Reviser(Protocol):
         """That has come in order, and the goal has taken it."""
         ...
 
-    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
-        """What follows from changes before a frontier. The goal's state is then that of now."""
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
+        """What follows from changes up to a frontier, where time had come to `since`. The goal's state is then that of
+        now for all keys that have changes: what time alone makes of others it makes itself."""
         ...
 
     def forget(self, until: int) -> None:
@@ -84,10 +83,9 @@ class LinearReviser:
     def came(self, inputs: Sequence[Table]) -> None:
         """It is not asked for."""
 
-    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
-        """See `Reviser`."""
-        going, coming = [each.going for each in inputs], [each.coming for each in inputs]
-        return Changed(goal.step(going, frontier), goal.step(coming, frontier))
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
+        """See `Reviser`. What a row comes to, goes and comes with it."""
+        return Revised(goal.step(inputs, frontier))
 
     def forget(self, until: int) -> None:
         """Nothing is kept."""
@@ -97,6 +95,14 @@ class LinearReviser:
         return ()
 
 
+class RuleReviser(LinearReviser):
+    """Of an event whose occurrences may be there as often as they are made."""
+
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
+        """See `Reviser`."""
+        return Revised(cast(Project, goal).every(inputs))
+
+
 class SetReviser:
     """Of an event whose occurrences are a set: rows are kept by what they are, each with the times and the order of
     arrival of all that are it."""
@@ -104,37 +110,35 @@ class SetReviser:
     remembers = True
 
     def __init__(self, goal: Project) -> None:
-        self.width = goal.width
+        self.goal, self.width = goal, goal.width
         self.known = Keys(goal.width)
         self.columns = np.arange(goal.width)
         self.rows = KeyedRows(3)
-        self.bag = goal.as_bag()
 
     def begin(self, state: Arrays, frontier: Frontier) -> None:
         """There is none."""
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
-        table = self.bag.step(inputs, Frontier.at(0))
+        table = self.goal.every(inputs)
         if rows(table):
-            self.rows.change(self._changes([(table, COMES)]))
+            self.rows.change(self._changes(table))
 
-    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
-        going = self.bag.step([each.going for each in inputs], frontier)
-        coming = self.bag.step([each.coming for each in inputs], frontier)
-        if not rows(going) and not rows(coming):
-            return Changed(going, coming)
-        changes = self._changes([(going, GOES), (coming, COMES)])
-        keys, ends = instants(changes)
+        table = self.goal.every(inputs)
+        if not rows(table):
+            return Revised(table)
+        changes = self._changes(table)
+        keys, ends = instants(changes, changes[:0])
         was = self._found(keys, ends)
         self.rows.change(changes)
-        return apart(was, self._found(keys, ends))
+        return Revised(apart(was, self._found(keys, ends)))
 
-    def _changes(self, parts: Sequence[tuple[Table, int]]) -> Ints:
-        made = [(self.known.slots(table, self.columns, True, True), as_rows(table)[:3], sign) for table, sign in parts]
+    def _changes(self, table: Table) -> Ints:
+        slots = self.known.slots(table, self.columns, True, True)
         self.rows.know(self.known.count)
-        return changes_of(made)
+        return changes_of(table, slots, words_of(0), self.known.count)
 
     def _found(self, keys: Ints, ends: Ints) -> Table:
         """The occurrences of these that have these ends, each once."""
@@ -163,25 +167,41 @@ class SetReviser:
         return self.rows.nbytes + self.known.nbytes
 
 
-def instants(changes: Ints) -> tuple[Ints, Ints]:
-    """The keys of changes with the ends at which they have some, each once."""
-    pairs = changes[:, [KEY, ROW]]
-    first = np.ones(len(pairs), np.bool_)
-    first[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-    pairs = pairs[first]
-    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+@bare_linear
+def _instants(one, other, keys, ends):  # type: ignore[no-untyped-def]
+    """The keys and ends of two lists of changes, each pair once; gives how many."""
+    i = j = count = 0
+    while i < one.shape[0] or j < other.shape[0]:
+        first = j == other.shape[0]
+        if i < one.shape[0] and not first:
+            first = one[i, KEY] < other[j, KEY] or (one[i, KEY] == other[j, KEY] and one[i, ROW] <= other[j, ROW])
+        key = one[i, KEY] if first else other[j, KEY]
+        end = one[i, ROW] if first else other[j, ROW]
+        if count == 0 or keys[count - 1] != key or ends[count - 1] != end:
+            keys[count], ends[count] = key, end
+            count += 1
+        i += first
+        j += not first
+    return count
 
 
-def apart(was: Table, now: Table, keys: int = 0) -> Changed:
-    """What goes and what comes where the one table becomes the other."""
+def instants(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """The keys of changes with the ends at which they have some, each once, sorted."""
+    keys, ends = np.empty(len(one) + len(other), np.int64), np.empty(len(one) + len(other), np.int64)
+    count = _instants(one, other, keys, ends)
+    return keys[:count], ends[:count]
+
+
+def apart(was: Table, now: Table) -> Table:
+    """What changes where the one table becomes the other."""
     if not rows(was) or not rows(now):
-        return Changed(was, now, keys)
+        return signed(was, now)
     words = [row for row in range(len(was)) if row != IDENTITY]
     kinds = KeySet(len(words))
     one, _ = kinds.insert(np.ascontiguousarray(was[words].T))
     other, _ = kinds.insert(np.ascontiguousarray(now[words].T))
     both = np.minimum(np.bincount(one, minlength=kinds.count), np.bincount(other, minlength=kinds.count))
-    return Changed(_beyond(was, one, both), _beyond(now, other, both), keys)
+    return signed(_beyond(was, one, both), _beyond(now, other, both))
 
 
 def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
@@ -192,11 +212,6 @@ def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
     rank = np.empty(len(kinds), np.int64)
     rank[order] = np.arange(len(kinds)) - np.repeat(first, np.diff(first, append=len(kinds)))
     return contiguous(table[:, rank >= both[kinds]])
-
-
-def no_change(width: int) -> Changed:
-    """Nothing of tables of so many arguments."""
-    return Changed(empty(width), empty(width))
 
 
 def concatenated(width: int, tables: Sequence[Table]) -> Table:

@@ -17,7 +17,7 @@ from cep.operators.goals.fluents.inertia_reviser import inertia_reviser
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_reviser import join_reviser
 from cep.operators.goals.relational import Project, ScanGoal, SelectGoal, UnionGoal
-from cep.operators.goals.reviser import Changed, LinearReviser, Reviser, SetReviser
+from cep.operators.goals.reviser import LinearReviser, Revised, Reviser, RuleReviser, SetReviser
 from cep.plan.order import PlanUnit
 
 
@@ -51,7 +51,7 @@ def revisers_of(
         if each.unit in given and each.unit in inputs:
             return None  # what comes in is given as it is, as a set
         if isinstance(each.goal, Project) and not each.goal.bag and _distinct(each.unit, by_unit, widths, inputs):
-            reviser = LinearReviser()
+            reviser = RuleReviser()
         if reviser is None:
             return None
         found.append(reviser)
@@ -88,7 +88,7 @@ def project_reviser(goal: Project) -> Reviser | None:
     """Of an event: where a row of it may be there more than once, it need not be known of what."""
     if goal.lineage is not None:
         return None
-    return LinearReviser() if goal.bag else SetReviser(goal)
+    return RuleReviser() if goal.bag else SetReviser(goal)
 
 
 class WidenedReviser:
@@ -104,12 +104,11 @@ class WidenedReviser:
         """See `Reviser`."""
         self.inner.came(self.goal.widened(inputs))
 
-    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
         assert isinstance(goal, WithConvertedKeys), "it is of such a goal"
-        going, coming = (goal.widened([getattr(each, part) for each in inputs]) for part in ("going", "coming"))
-        found = self.inner.revise([Changed(*each) for each in zip(going, coming)], goal.goal, frontier)
-        return Changed(goal.narrowed(found.going), goal.narrowed(found.coming), found.keys)
+        found = self.inner.revise(self.goal.widened(inputs), goal.goal, since, frontier)
+        return Revised(goal.narrowed(found.changes), found.keys)
 
     @property
     def keys(self) -> int:

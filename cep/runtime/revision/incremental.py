@@ -10,21 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter_ns
 
 import numpy as np
 
-from cep.core.relation import END, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.reviser import Changed, Reviser, apart, concatenated, no_change
+from cep.operators.goals.keyed_changes import GOES, parts_of, signed
+from cep.operators.goals.reviser import Reviser, apart, concatenated
 from cep.operators.goals.revisers import GoalInPlan, allow_twice, revisers_of
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.machine import Machine
-from cep.runtime.machine_part import SingleGoal
+from cep.runtime.machine_part import GivenTables, SingleGoal
 from cep.runtime.revision.going_back import Revised
 from cep.runtime.revision.row_changes import RowChanges
-from cep.runtime.revision.stretch import Stretch, extend, window_of
+from cep.runtime.revision.row_window import parted
+from cep.runtime.revision.stretch import Given, Stretch, extend, window_of
 
 A_ROW, A_PUSH = 64, 4096
 """What a late row and a push with late rows cost where keys are run again, at least, in rows of the window run anew."""
@@ -114,39 +117,66 @@ class Incremental:
         self._forget_changes()
         self.machine.watched = {}
 
-    def revise(self, changes: Mapping[str, RowChanges], frontier: Frontier) -> Revised:
-        """What changes of the input come to, before a frontier."""
+    def revise(
+        self, late: Mapping[str, RowChanges], inputs: Mapping[str, Table], since: int, frontier: Frontier
+    ) -> tuple[Revised, Given]:
+        """What changes of the input up to `since`, the watermark, and what comes in order after it lead to, up to a
+        frontier; what of that is of the time after it comes apart."""
         self._take(self.machine.watched)
-        found, changed, widths = Revised(), dict[PlanUnit, Changed](), self.machine.widths
-        given = set(self.machine.given)
-        for part in self.parts:
-            single = part.single
-            inputs = [changed.get(unit) for unit in single.reads]
-            if single.event is not None:
-                own = changes.get(single.event)
-                inputs.insert(0, None if own is None else Changed(own.going, own.coming))
-            if not any(inputs):
-                continue
-            columns = [*([] if single.event is None else [single.width]), *(widths[unit] for unit in single.reads)]
-            wholly = [each or no_change(width) for each, width in zip(inputs, columns, strict=True)]
-            made = part.reviser.revise(wholly, single.goal, frontier)
-            found.keys = max(found.keys, made.keys)
-            if not made:
-                continue
-            changed[single.unit] = made
-            if single.unit in given:
-                assert isinstance(single.unit, str), "events are given"
-                extend(found.old, {single.unit: [made.going]})
-                extend(found.new, {single.unit: [made.coming]})
-                self.pending.append((single.unit, RowChanges(made.going, made.coming)))
-                self.waiting += rows(made.going) + rows(made.coming)
-        self.machine.touched()
-        tables = [table for each in changes.values() for table in (each.going, each.coming) if rows(table)]
-        first = min((int(table[END].min()) for table in tables), default=END_OF_TIME)
+        machine, found, ahead = self.machine, Revised(), Given()
+        tables = {event: _come(late.get(event), inputs.get(event)) for event in {*late, *inputs}}
+        outputs, given = GivenTables(machine.nothing), set(machine.given)
+        machine.touched()
+        schedule, began = machine.schedule, perf_counter_ns()
+        schedule.begin(tables, frontier.watermark)
+        while (number := schedule.next()) is not None:
+            part = self.parts[number]
+            unit = part.single.unit
+            read = [outputs[other] for other in part.single.reads]
+            if part.single.event is not None:
+                read.insert(0, tables.get(part.single.event, machine.nothing[unit]))
+            changes = self._revised(part, read, since, frontier, found)
+            outputs[unit] = changes
+            schedule.ran(number, outputs)
+            if unit in given and rows(changes):
+                assert isinstance(unit, str), "events are given"
+                self._give(unit, changes, since, found, ahead)
+            now = perf_counter_ns()
+            machine.spent[unit] += now - began
+            began = now
+        ends = (table[END] for each in late.values() for table in (each.going, each.coming) if rows(table))
+        first = min((int(table.min()) for table in ends), default=END_OF_TIME)
         self.since = min(self.since, first)
-        if first < frontier.watermark:  # not of the latest instant alone
+        if first < since:  # not of the latest instant alone
             self.used = frontier.watermark
-        return found
+        return found, ahead
+
+    def _revised(self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, found: Revised) -> Table:
+        """What changes of what a goal gives, also by time alone."""
+        goal, unit = part.single.goal, part.single.unit
+        made = part.reviser.revise(read, goal, since, frontier)
+        found.keys = max(found.keys, made.keys)
+        changes = made.changes
+        due = goal.due()
+        if due is not None and due <= frontier.watermark:
+            passed = goal.step([table[:, :0] for table in read], frontier)
+            goal.evict(frontier)
+            changes = concat([changes, passed]) if rows(changes) else passed
+        self.machine.made[unit] += rows(changes) - 2 * int(np.count_nonzero(changes[IDENTITY] == GOES))
+        return changes
+
+    def _give(self, event: str, changes: Table, since: int, found: Revised, ahead: Given) -> None:
+        """Changes of an event that is given out."""
+        going, coming = parts_of(changes)
+        early = coming[END] <= since
+        before, after = parted(coming, early) if early.any() else (coming[:, :0], coming)
+        if rows(going) or rows(before):
+            extend(found.old, {event: [going]})
+            extend(found.new, {event: [before]})
+            self.pending.append((event, RowChanges(going, before)))
+            self.waiting += rows(going) + rows(before)
+        if rows(after):
+            ahead[event] = [by_arrival(after)]
 
     def went_on(self, stretches: Sequence[Stretch], watermark: int, length: int) -> bool:
         """Time has gone on. Whether it is to be let go: nothing has been late for long, or most of what it knows is
@@ -210,8 +240,8 @@ class Incremental:
         for event, changes in by_event.items():
             going, coming = concat([each.going for each in changes]), concat([each.coming for each in changes])
             net = apart(contiguous(going[:, going[END] > since]), contiguous(coming[:, coming[END] > since]))
-            found.append((event, RowChanges(net.going, net.coming)))
-            count += rows(net.going) + rows(net.coming)
+            found.append((event, RowChanges(*parts_of(net))))
+            count += rows(net)
         self.pending, self.waiting, self.netted = found, count, count
         if count > sum(window.size for each in stretches for window in each.given.values()):
             self._put_given(stretches)
@@ -226,6 +256,15 @@ class Incremental:
                     held = window_of(stretches[number].given, event, len(self.plan.schemas[event].attributes))
                     held.change(table[:, numbers == number], come)
         self.pending, self.waiting, self.netted = [], 0, 0
+
+
+def _come(late: RowChanges | None, inputs: Table | None) -> Table:
+    """What changes of an event of the input, and what comes of it, as a table of changes."""
+    if late is None:
+        assert inputs is not None, "something comes of it"
+        return contiguous(inputs)
+    changes = signed(late.going, late.coming)
+    return contiguous(changes) if inputs is None else np.concatenate([changes, inputs], axis=1)
 
 
 def _goals(machine: Machine) -> list[GoalInPlan] | None:

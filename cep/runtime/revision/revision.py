@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter_ns
 
 import numpy as np
@@ -34,20 +34,10 @@ from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.net_changes import all_changes, net_changes
 from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.revision.revision_window import RevisionWindow
 from cep.runtime.revision.row_changes import RowChanges, joined
 from cep.runtime.revision.row_window import RowWindow, parted
 from cep.runtime.revision.stretch import Given, Stretch, Windows, cuts_between, extend, put, window_of
-
-
-@dataclass(frozen=True, slots=True)
-class RevisionWindow:
-    """In microseconds: `length`: how far behind the watermark what changes may be; `behind`: how far the watermark is
-    behind the latest time. `final`: what is given is never withdrawn. `handed`: of a stage, what others hand on."""
-
-    length: int
-    behind: int
-    final: bool
-    handed: frozenset[str] | None = None
 
 
 class Revision:
@@ -313,9 +303,18 @@ class Revision:
             changes.begin(self.stretches, now)
         else:
             self.late = {}
-            found = changes.revise(late, now)
+            until, *_ = [*cuts_between(self.watermark, at.watermark, self.length, False), END_OF_TIME]
+            ahead = now if until >= END_OF_TIME else self._frontier(until, at)
+            waiting = sorted(self.waiting.items()) if ahead is not now else []
+            inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
+            found, made = changes.revise(late, inputs, self.watermark, ahead)
             extend(old, found.old)
             extend(new, found.new)
+            if ahead is not now:
+                self._keep(inputs, made, until)
+                extend(new, made)
+                self.watermark = until
+                self._begin_stretch(until, at, False, made)
             self.stats += RevisionStats(keys_replayed=found.keys)
         return True
 

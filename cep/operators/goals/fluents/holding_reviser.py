@@ -12,16 +12,27 @@ from typing import cast
 import numpy as np
 
 from cep.core.fluents import BEGINS, ENDS
-from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, FIRST, ORDER, START, Table, concat, empty, rows
 from cep.core.room import filled_room
 from cep.core.time import Frontier
-from cep.operators.goals.arrival import by_arrival, take
+from cep.operators.goals.arrival import take
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.fluents.holding import HOLDS, HoldingGoal
-from cep.operators.goals.fluents.holding_sweep import E_BEGINS, E_END, E_TUPLE, count_held, sweep, without_ended
-from cep.operators.goals.keyed_rows import COMES, GOES, KEY, KeyedRows, as_rows, changes_of, demand_there
+from cep.operators.goals.fluents.holding_sweep import (
+    E_BEGINS,
+    E_END,
+    E_TUPLE,
+    count_held,
+    edges_of,
+    sweep,
+    told,
+    told_rows,
+    without_ended,
+)
+from cep.operators.goals.keyed_changes import ROW, changes_of, in_turn, words_of
+from cep.operators.goals.keyed_rows import KeyedRows, demand_there
 from cep.operators.goals.keys import Keys
-from cep.operators.goals.reviser import Changed, Reviser, apart
+from cep.operators.goals.reviser import Revised, Reviser, apart
 
 
 class Edges(KeyedRows):
@@ -51,6 +62,8 @@ class HoldingReviser:
         self.keys_known, self.tuples = Keys(len(spec.right_key)), self.own.tuples
         self.left, self.edges = KeyedRows(3 + spec.left_width), Edges()
         self.places = np.zeros((0, 4), np.int64)
+        self.words = words_of(spec.left_width)
+        self.taken = np.array([int(np.flatnonzero(self.own.columns == each)[0]) for each in spec.take], np.int64)
         self.wholly = not spec.negated and len(spec.take) + len(spec.right_key) < len(goal.columns)
 
     def begin(self, state: Arrays, frontier: Frontier) -> None:
@@ -65,40 +78,41 @@ class HoldingReviser:
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
-        self.edges.change(self._edge_changes([(inputs[1], COMES)]))
-        self.left.change(self._left_changes([(inputs[0], COMES)]))
+        self.edges.change(self._edge_changes(inputs[1]))
+        self.left.change(self._left_changes(inputs[0]))
 
-    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
         left, right = inputs
         spec = self.spec
-        nothing = empty(spec.left_width + len(spec.take))
-        if not left and not right:
-            return Changed(nothing, nothing)
+        if not rows(left) and not rows(right):
+            return Revised(empty(spec.left_width + len(spec.take)))
         alone = self._without_key(left)
-        edges = self._edge_changes([(right.going, GOES), (right.coming, COMES)])
-        lefts = self._left_changes([(left.going, GOES), (left.coming, COMES)])
-        keys = len(np.unique(np.concatenate([edges[:, KEY], lefts[:, KEY]])))
+        edges, lefts = self._edge_changes(right), self._left_changes(left)
         self.edges.make_room(edges)
         self.left.make_room(lefts)
         lists = np.zeros((3, 1 + self.tuples.count), np.int64)
         self.places = filled_room(self.places, self.tuples.count, 0)
-        found, counted, was, old, now, new, ends, wrong = sweep(
-            edges, self.edges.rows, self.edges.spans, lefts, self.left.rows, self.left.spans, spec.negated,
+        found, counted, was, old, now, new, ends, keys, wrong = sweep(
+            edges, self.edges.rows, self.edges.spans, lefts, self.left.rows, self.left.spans, since, spec.negated,
             self.wholly, lists, self.places, np.empty((len(lefts), self.left.rows.shape[1] + 1), np.int64),
             np.empty((len(lefts), 2), np.int64), np.empty((len(lefts), 2), np.int64),
             ended := np.empty(len(edges), np.int64),
         )  # fmt: skip
         demand_there(wrong)
         self._put_right(cast(HoldingGoal, goal), ended[:ends])
-        met, times = found[:counted, :-2], found[:counted, -2:].T
-        going, coming = (self._paired(met, *each) for each in ((times[0], was[:old]), (times[1], now[:new])))
-        changed = apart(going, coming, keys)
-        if alone:
-            going, coming = (concat([one, other]) for one, other in zip(
-                (changed.going, changed.coming), (alone.going, alone.coming)))  # fmt: skip
-            changed = Changed(by_arrival(going), by_arrival(coming), changed.keys)
-        return changed
+        changes = self._told(found[:counted], was[:old], now[:new])
+        return Revised(concat([changes, alone]) if rows(alone) else changes, int(keys))
+
+    def _told(self, found: Ints, was: Ints, now: Ints) -> Table:
+        """What pairs of occurrences and tuples come to that were, and that are."""
+        if self.wholly:
+            met, times = found[:, :-2], found[:, -2:].T
+            return apart(self._paired(met, times[0], was), self._paired(met, times[1], now))
+        width = self.spec.left_width + len(self.taken)
+        made = np.empty((FIRST + width, told_rows(found, was, now)), np.int64)
+        told(found, was, now, self.tuples.table, self.taken, made)
+        return made
 
     def _paired(self, found: Ints, times: Ints, pairs: Ints) -> Table:
         """What pairs of occurrences and tuples come to; each occurrence is there so many times."""
@@ -113,37 +127,27 @@ class HoldingReviser:
         table[FIRST:] = found[:, 3:].T
         named = np.zeros((len(pairs), 3), np.int64)
         named[:, :2] = pairs
-        return by_arrival(self.own._paired(table, named))
+        return self.own._paired(table, named)
 
-    def _without_key(self, left: Changed) -> Changed:
+    def _without_key(self, left: Table) -> Table:
         """Occurrences without a key, which meet nothing."""
+        if not self.spec.negated or not rows(left):
+            return left[:, :0]
+        found: Table = take(left, np.flatnonzero(self.keys_known.slots(left, self.own.left_key) < 0))
+        return found
 
-        def alone(table: Table) -> Table:
-            if not self.spec.negated or not rows(table):
-                return table[:, :0]
-            found: Table = take(contiguous(table), np.flatnonzero(self.keys_known.slots(table, self.own.left_key) < 0))
-            return found
-
-        return Changed(alone(left.going), alone(left.coming))
-
-    def _left_changes(self, parts: Sequence[tuple[Table, int]]) -> Ints:
-        made = []
-        for table, sign in parts:
-            made.append((self.keys_known.slots(table, self.own.left_key), as_rows(table), sign))
+    def _left_changes(self, table: Table) -> Ints:
+        slots = self.keys_known.slots(table, self.own.left_key)
         self._know()
-        return changes_of(made)
+        return changes_of(table, slots, self.words, self.keys_known.count)
 
-    def _edge_changes(self, parts: Sequence[tuple[Table, int]]) -> Ints:
-        made = []
-        for table, sign in parts:
-            kinds = table[FIRST + self.spec.kind]
-            table = contiguous(table[:, (kinds == BEGINS) | (kinds == ENDS)])
-            columns = np.empty((3, rows(table)), np.int64)
-            columns[E_END], columns[E_BEGINS] = table[END], table[FIRST + self.spec.kind] == BEGINS
-            columns[E_TUPLE] = self.tuples.slots(table, self.own.columns, True, True)
-            made.append((self.keys_known.slots(table, self.own.right_key), columns, sign))
+    def _edge_changes(self, table: Table) -> Ints:
+        tuples = self.tuples.slots(table, self.own.columns, True, True)
+        slots = self.keys_known.slots(table, self.own.right_key)
         self._know()
-        return changes_of(made)
+        made = np.empty((rows(table), ROW + 3), np.int64)
+        count = edges_of(table, FIRST + self.spec.kind, slots, tuples, made)
+        return in_turn(made[:count], self.keys_known.count)
 
     def _know(self) -> None:
         self.edges.know(self.keys_known.count)

@@ -6,15 +6,19 @@ from each change on, until what holds is what held.
 
 from __future__ import annotations
 
+from cep.core.fluents import BEGINS, ENDS
 from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
 from cep.core.time import END_OF_TIME
 from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.keyed_changes import COMES, GOES, KEY, ROW, TIMES
 from cep.operators.goals.keyed_rows import (
     AT,
     COUNT,
-    KEY,
     R_END,
-    ROW,
+    R_ORDER,
+    R_REST,
+    R_START,
     coming,
     copied,
     first_from,
@@ -146,15 +150,15 @@ def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore
 
 @njit(linear=True, cache=True)
 def sweep(  # type: ignore[no-untyped-def]
-    edge_changes, edges, edge_spans, left_changes, left, left_spans, negated, wholly, lists, places, found, was, now,
-    ended,
+    edge_changes, edges, edge_spans, left_changes, left, left_spans, before_now, negated, wholly, lists, places, found,
+    was, now, ended,
 ):  # fmt: skip
     """Put changes of both sides in, for which each key has room; `lists` has room for its tuples. Gives the occurrences
     `found`, each with how often it was and is there, pairs of them with the tuples that they met and now meet, the
-    tuples that hold now, as they did not, or do not any more (`ended`, with room for all edges that change), and
-    how many changes were none. `wholly`: pairs of an occurrence are given with all its tuples where one of them is
-    another."""
-    c = d = counted = old = new = ends = wrong = 0
+    tuples that hold now, as they did not, or do not any more (`ended`, with room for all edges that change), how
+    many keys have changes up to `before_now`, and how many changes were none. `wholly`: pairs of an occurrence are
+    given with all its tuples where one of them is another."""
+    c = d = counted = old = new = ends = again = wrong = 0
     words = left.shape[1] - 1
     while c < edge_changes.shape[0] or d < left_changes.shape[0]:
         if d == left_changes.shape[0] or (c < edge_changes.shape[0] and edge_changes[c, KEY] <= left_changes[d, KEY]):
@@ -167,6 +171,7 @@ def sweep(  # type: ignore[no-untyped-def]
         if d < left_changes.shape[0] and left_changes[d, KEY] == number:
             until = same_key(left_changes, d)
         since = _next_change(edge_changes, c, stop, left_changes, d, until)
+        again += since <= before_now
         # room for what comes: edges and occurrences from x and i on go to y and j
         at, begin = edge_spans[number, AT], left_spans[number, AT]
         last, beyond = at + edge_spans[number, COUNT], begin + left_spans[number, COUNT]
@@ -232,7 +237,62 @@ def sweep(  # type: ignore[no-untyped-def]
             ended[ends] = lists[OTHER, place]
             ends += 1
         _emptied(lists, places)
-    return found, counted, was, old, now, new, ends, wrong
+    return found, counted, was, old, now, new, ends, again, wrong
+
+
+@bare_linear
+def edges_of(table, kind_row, slots, tuples, made):  # type: ignore[no-untyped-def]
+    """The rows of a fluent's table of changes that begin or end one of its tuples, and have a key, as changes; gives
+    how many."""
+    count = 0
+    for i in range(table.shape[1]):
+        kind = table[kind_row, i]
+        if slots[i] < 0 or (kind != BEGINS and kind != ENDS):
+            continue
+        made[count, KEY] = slots[i]
+        made[count, TIMES] = GOES if table[IDENTITY, i] == GOES else COMES
+        made[count, ROW + E_END] = table[END, i]
+        made[count, ROW + E_BEGINS] = kind == BEGINS
+        made[count, ROW + E_TUPLE] = tuples[i]
+        count += 1
+    return count
+
+
+@inside
+def _into_table(found, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
+    """A pair, so many times as a word of its occurrence says; gives the place behind it."""
+    row, tuple_, width = pairs[i, 0], pairs[i, 1], found.shape[1] - R_REST - 2
+    for _ in range(found[row, times]):
+        table[END, place], table[START, place] = found[row, R_END], found[row, R_START]
+        table[ORDER, place], table[IDENTITY, place] = found[row, R_ORDER], sign
+        for word in range(width):
+            table[FIRST + word, place] = found[row, R_REST + word]
+        for column in range(len(taken)):
+            table[FIRST + width + column, place] = tuples[tuple_, taken[column]]
+        place += 1
+    return place
+
+
+@bare_linear
+def told(found, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
+    """Pairs of occurrences and tuples, those that were and those that are, each as often as its occurrence was or is
+    there, as a table of changes; `taken`: the places of the words of tuples that it has."""
+    place, words = 0, found.shape[1] - 2
+    for i in range(was.shape[0]):
+        place = _into_table(found, was, i, words, GOES, tuples, taken, table, place)
+    for i in range(now.shape[0]):
+        place = _into_table(found, now, i, words + 1, COMES, tuples, taken, table, place)
+
+
+@bare_linear
+def told_rows(found, was, now):  # type: ignore[no-untyped-def]
+    """How many rows these come to."""
+    count, words = 0, found.shape[1] - 2
+    for i in range(was.shape[0]):
+        count += found[was[i, 0], words]
+    for i in range(now.shape[0]):
+        count += found[now[i, 0], words + 1]
+    return count
 
 
 @bare_linear

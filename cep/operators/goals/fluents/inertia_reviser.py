@@ -13,7 +13,7 @@ import numpy as np
 
 from cep.core.fluents import ENDED_ALL, INITIATED
 from cep.core.kernels import njit
-from cep.core.relation import END, FIRST, ORDER, START, Table, empty, rows
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, empty, rows
 from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
@@ -37,17 +37,13 @@ from cep.operators.goals.fluents.inertia_kernel import (
 )
 from cep.operators.goals.fluents.timers import put_timer
 from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.keyed_changes import COMES, GOES, KEY, NONE, ROW, changes_of
 from cep.operators.goals.keyed_rows import (
     AT,
-    COMES,
     COUNT,
-    GOES,
-    KEY,
     R_END,
     R_ORDER,
-    ROW,
     KeyedRows,
-    changes_of,
     coming,
     copied,
     demand_there,
@@ -58,7 +54,7 @@ from cep.operators.goals.keyed_rows import (
     turn,
 )
 from cep.operators.goals.keys import Keys, grow
-from cep.operators.goals.reviser import Changed, Reviser
+from cep.operators.goals.reviser import Revised, Reviser
 
 # of a transition, behind its end, start and order: the value, what it does; how often it is there, and the cells of its
 # key after its instant
@@ -147,16 +143,20 @@ def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped
 
 
 @njit(linear=True, cache=True)
-def _revise(table, spans, before, changes, deadlines, wanted, until, tells, was, now, ended):  # type: ignore[no-untyped-def]
+def _revise(  # type: ignore[no-untyped-def]
+    table, spans, before, changes, deadlines, wanted, since, until, tells, was, now, ended
+):
     """Put changes in, for which each key has room, and the cells that are kept with rows right; `ended` has room for
-    all keys. With `tells` it gives what was given before, and is now, and of how many keys other cells than before are
-    the last, which are in `ended` after the number of the key; up to `until` time has come. Without, what comes is
-    behind all there is. Last it gives how many changes were none."""
+    all keys. With `tells` it gives what was given when time had come to `since`, and is now that it has come to
+    `until`, of how many keys other cells than before are the last, which are in `ended` after the number of the key,
+    and how many keys have changes up to `since`. Without, what comes is behind all there is. Last it gives how many
+    changes were none."""
     state, start = np.zeros((1, CELLS), np.int64), np.zeros((1, CELLS), np.int64)
     keys = np.zeros((1, STOPPER + 1), np.int64)
-    old = new = ends = c = wrong = 0
+    old = new = ends = again = c = wrong = 0
     while c < changes.shape[0]:
         stop, number = same_key(changes, c), changes[c, KEY]
+        again += changes[c, ROW + R_END] <= since
         at = spans[number, AT]
         last = at + spans[number, COUNT]
         j = first_from(table, at, last, changes[c, ROW + R_END])
@@ -180,7 +180,7 @@ def _revise(table, spans, before, changes, deadlines, wanted, until, tells, was,
             while beyond < last and table[beyond, R_END] == end:
                 beyond += 1
             if tells:
-                passed = end - 1 if beyond > i else end
+                passed = end - 1 if beyond > i else min(end, since)
                 if start[0, HOLDS] and start[0, DUE] <= passed:
                     was, old = _time_passes(table, passed, start, keys, deadlines, wanted, was, old, number)
                 if beyond > i:
@@ -207,7 +207,7 @@ def _revise(table, spans, before, changes, deadlines, wanted, until, tells, was,
             new = since_new
             continue
         if not same:
-            was, old = _time_passes(table, until, start, keys, deadlines, wanted, was, old, number)
+            was, old = _time_passes(table, since, start, keys, deadlines, wanted, was, old, number)
             now, new = _time_passes(table, until, state, keys, deadlines, wanted, now, new, number)
             if not _same(state, start):
                 ended[ends, 0] = number
@@ -215,7 +215,29 @@ def _revise(table, spans, before, changes, deadlines, wanted, until, tells, was,
                     ended[ends, 1 + cell] = state[0, cell]
                 ends += 1
         old, new = _without_both(was, since_old, old, now, since_new, new)
-    return was, old, now, new, ends, wrong
+    return was, old, now, new, ends, again, wrong
+
+
+@inside
+def _into(given, i, sign, known, valued, table, place):  # type: ignore[no-untyped-def]
+    """A row given as a column of a table of changes."""
+    width = known.shape[1]
+    table[START, place], table[END, place], table[ORDER, place] = given[i, 0], given[i, 1], given[i, 2]
+    table[IDENTITY, place] = sign
+    for word in range(width):
+        table[FIRST + word, place] = known[given[i, 5], word]
+    if valued:
+        table[FIRST + width, place] = given[i, 6]
+    table[FIRST + width + valued, place] = given[i, 7]
+
+
+@bare_linear
+def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
+    """Rows that were given, and that are, as a table of changes."""
+    for i in range(was.shape[0]):
+        _into(was, i, GOES, known, valued, table, i)
+    for i in range(now.shape[0]):
+        _into(now, i, COMES, known, valued, table, was.shape[0] + i)
 
 
 @bare_linear
@@ -238,9 +260,10 @@ class InertiaReviser:
 
     def __init__(self, spec: InertiaSpec) -> None:
         self.spec = spec
-        self.own = InertiaGoal(spec)
         self.places = np.arange(spec.keys)
-        self.known: Keys = self.own.keys
+        value = FIRST + spec.keys if spec.valued else NONE
+        self.words = np.array([END, START, ORDER, value, FIRST + spec.width], np.int64)
+        self.known = Keys(spec.keys)
         self.rows = KeyedRows(WORDS, KEPT, KEPT)
         self.nothing = np.zeros_like(spec.wanted)
 
@@ -254,42 +277,36 @@ class InertiaReviser:
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
         if rows(inputs[0]):
-            self._revise(self._changes([(inputs[0], COMES)]), 0, False)
+            self._revised(self._changes(inputs[0]), 0, 0, False, 0)
 
-    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
-        ((going, coming),) = ((each.going, each.coming) for each in inputs)
-        if not rows(going) and not rows(coming):
-            return Changed(empty(self.spec.width + 1), empty(self.spec.width + 1))
-        changes = self._changes([(going, GOES), (coming, COMES)])
-        was, now, ended = self._revise(changes, frontier.watermark, True)
+        if not rows(inputs[0]):
+            return Revised(empty(self.spec.width + 1))
+        changes = self._changes(inputs[0])
+        was, now, ended, keys = self._revised(changes, since, frontier.watermark, True, len(changes))
         self._put_right(cast(InertiaGoal, goal), ended)
-        keys = int(np.count_nonzero(np.diff(changes[:, KEY], prepend=-1)))
-        return Changed(self.own._table(was), self.own._table(now), keys)
+        made = np.empty((FIRST + self.spec.width + 1, len(was) + len(now)), np.int64)
+        _told(was, now, self.known.table, self.spec.valued, made)
+        return Revised(made, keys)
 
-    def _changes(self, parts: Sequence[tuple[Table, int]]) -> Ints:
-        made = []
-        for table, sign in parts:
-            columns = np.zeros((WORDS, rows(table)), np.int64)
-            columns[:3] = table[[END, START, ORDER]]
-            if self.spec.valued:
-                columns[T_VALUE] = table[FIRST + self.spec.keys]
-            columns[T_KIND] = table[FIRST + self.spec.width]
-            made.append((self.known.slots(table, self.places, True, True), columns, sign))
+    def _changes(self, table: Table) -> Ints:
+        slots = self.known.slots(table, self.places, True, True)
         self.rows.know(self.known.count)
-        return changes_of(made)
+        return changes_of(table, slots, self.words, self.known.count)
 
-    def _revise(self, changes: Ints, until: int, tells: bool) -> tuple[Ints, Ints, Ints]:
-        """What was given and is now, and the cells of the keys that have others in the end."""
+    def _revised(self, changes: Ints, since: int, until: int, tells: bool, count: int) -> tuple[Ints, Ints, Ints, int]:
+        """What was given and is now, there is room for so many changes; the cells of the keys that have others in the
+        end; and how many keys have changes up to `since`."""
         self.rows.make_room(changes)
-        ended = np.empty((len(changes) if tells else 0, 1 + KEPT), np.int64)
-        was, now = (np.empty((2 * len(changes) + 3 if tells else 3, 8), np.int64) for _ in range(2))
-        was, old, now, new, ends, wrong = _revise(
+        room = np.empty((4 * count + 6, 8), np.int64)
+        was, old, now, new, ends, keys, wrong = _revise(
             self.rows.rows, self.rows.spans, self.rows.before, changes, self.spec.deadlines,
-            self.spec.wanted if tells else self.nothing, until, tells, was, now, ended,
+            self.spec.wanted if tells else self.nothing, since, until, tells, room[: 2 * count + 3],
+            room[2 * count + 3 :], ended := np.empty((count, 1 + KEPT), np.int64),
         )  # fmt: skip
         demand_there(wrong)
-        return was[:old], now[:new], ended[:ends]
+        return was[:old], now[:new], ended[:ends], int(keys)
 
     def _put_right(self, goal: InertiaGoal, ended: Ints) -> None:
         if not len(ended):

@@ -14,11 +14,12 @@ from cep.core.intervals import RIGHT_INSTANT
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
-from cep.operators.goals.keyed_rows import COMES, GOES, KEY, KeyedRows, as_rows, as_table, changes_of
+from cep.operators.goals.keyed_changes import changes_of, words_of
+from cep.operators.goals.keyed_rows import KeyedRows, as_table
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_spec import JoinSpec
-from cep.operators.goals.reviser import Changed, Reviser, apart, instants
+from cep.operators.goals.reviser import Revised, Reviser, apart, instants
 
 
 class InstantJoinReviser:
@@ -30,6 +31,7 @@ class InstantJoinReviser:
         self.spec = spec
         self.known = Keys(len(spec.left_key))
         self.columns = np.array(spec.left_key, np.int64), np.array(spec.right_key, np.int64)
+        self.words = words_of(spec.left_width), words_of(spec.right_width)
         self.sides = KeyedRows(3 + spec.left_width), KeyedRows(3 + spec.right_width)
         self.width = len(spec.take_left) + len(spec.take_right)
 
@@ -39,29 +41,33 @@ class InstantJoinReviser:
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
-        for side, table in enumerate(inputs):
-            self.sides[side].change(self._changes(side, [(table, COMES)]))
+        for side, changes in zip(self.sides, self._changes(inputs)):
+            side.change(changes)
 
-    def revise(self, inputs: Sequence[Changed], goal: Goal, frontier: Frontier) -> Changed:
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
-        if not any(inputs):
-            return Changed(empty(self.width), empty(self.width))
-        changes = [self._changes(side, [(each.going, GOES), (each.coming, COMES)]) for side, each in enumerate(inputs)]
-        words = np.concatenate([each[:, : KEY + 3] for each in changes])
-        keys, ends = instants(words[np.lexsort((words[:, 2], words[:, KEY]))])
-        was = self._joined(keys, ends)
-        for side, each in enumerate(changes):
-            self.sides[side].change(each)
-        return apart(was, self._joined(keys, ends), len(np.unique(keys)))
+        if not any(map(rows, inputs)):
+            return Revised(empty(self.width))
+        changes = self._changes(inputs)
+        keys, ends = instants(*changes)
+        earlier = ends <= since  # of later ones nothing was there
+        again = keys[earlier]
+        was = self._joined(again, ends[earlier])
+        for side, each in zip(self.sides, changes):
+            side.change(each)
+        return Revised(apart(was, self._joined(keys, ends)), int(np.count_nonzero(np.diff(again, prepend=-1))))
 
-    def _changes(self, side: int, parts: Sequence[tuple[Table, int]]) -> Ints:
-        made = [(self.known.slots(table, self.columns[side]), as_rows(table), sign) for table, sign in parts]
-        for each in self.sides:
-            each.know(self.known.count)
-        return changes_of(made)
+    def _changes(self, inputs: Sequence[Table]) -> list[Ints]:
+        slots = [self.known.slots(table, columns) for table, columns in zip(inputs, self.columns)]
+        for side in self.sides:
+            side.know(self.known.count)
+        both = zip(inputs, slots, self.words)
+        return [changes_of(table, keys, words, self.known.count) for table, keys, words in both]
 
     def _joined(self, keys: Ints, ends: Ints) -> Table:
         """The pairs of these keys at these ends."""
+        if not len(keys):
+            return empty(self.width)
         found = [as_table(side.at(keys, ends)[0]) for side in self.sides]
         if not all(map(rows, found)):
             return empty(self.width)
