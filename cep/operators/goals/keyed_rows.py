@@ -26,6 +26,8 @@ R_END, R_START, R_ORDER, R_REST = range(4)
 """Of rows that are occurrences the words that those of all of them begin with; these three put them in order."""
 LEAST = 256
 """So many rows come, at least, before what has left the window is looked for in all keys."""
+LEAST_TIMES, MOST_TIMES = 1.25, 4.0
+"""A key gets room for so many times the rows that it has, and at most."""
 
 
 @inside
@@ -214,13 +216,17 @@ def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-d
 
 
 @bare_linear
-def _short(spans, changes, short):  # type: ignore[no-untyped-def]
-    """The keys that have no room for all their changes, with how many these are; gives how many keys."""
+def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
+    """The keys that have no room for all their changes, with how many these are, and the first end of rows and changes;
+    gives how many keys."""
     c = count = 0
     while c < changes.shape[0]:
         stop, key = same_key(changes, c), changes[c, KEY]
         if spans[key, COUNT] + stop - c > spans[key, ROOM]:
-            short[count, 0], short[count, 1] = key, stop - c
+            first = changes[c, ROW + R_END]
+            if spans[key, COUNT] > 0:
+                first = min(first, rows[spans[key, AT], R_END])
+            short[count, 0], short[count, 1], short[count, 2] = key, stop - c, first
             count += 1
         c = stop
     return count
@@ -232,7 +238,8 @@ def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
     left = 0
     for i in range(count):
         if 8 * (spans[short[i, 0], COUNT] + short[i, 1]) > 7 * spans[short[i, 0], ROOM]:
-            short[left, 0], short[left, 1] = short[i, 0], short[i, 1]
+            for word in range(3):
+                short[left, word] = short[i, word]
             left += 1
     return left
 
@@ -249,6 +256,8 @@ class KeyedRows:
         self.used = 0
         self.floor = np.iinfo(np.int64).min
         """What ends at or before it may go."""
+        self.length, self.latest = 0, self.floor
+        """How long the window is, in microseconds, and an end that is in it."""
         self.come = self.stayed = 0
         """How many changes have come since all keys were looked through, and how many rows stayed then."""
 
@@ -268,13 +277,15 @@ class KeyedRows:
         if self.come > max(LEAST, self.stayed):
             self._tidy()
         self.come += len(changes)
-        short = np.empty((len(changes), 2), np.int64)
-        count = _short(self.spans, changes, short)
+        short = np.empty((len(changes), 3), np.int64)
+        count = _short(self.rows, self.spans, changes, short)
         if not count:
             return
+        self.latest = max(self.latest, int(changes[:, ROW + R_END].max()))
         self.forget(short[:count, 0].copy())
-        keys, more = short[: _still_short(self.spans, short, count)].T
-        self._widen(keys.copy(), self.spans[keys, COUNT] + more)
+        keys, more, first = short[: _still_short(self.spans, short, count)].T
+        needed = self.spans[keys, COUNT] + more
+        self._widen(keys.copy(), needed, self._rooms(needed, first))
 
     def forget(self, keys: Ints) -> None:
         """Of these keys what ends at or before the floor goes."""
@@ -284,15 +295,23 @@ class KeyedRows:
         """Of all keys what ends at or before the floor goes, with the room that it had: keys may be silent by now."""
         self.forget(np.flatnonzero(self.spans[:, COUNT]))
         counts = self.spans[:, COUNT]
-        self.spans[:, ROOM] = np.minimum(self.spans[:, ROOM], np.where(counts > 0, _rooms(counts), 0))
+        there = np.flatnonzero(counts)
+        rooms = np.zeros_like(counts)
+        rooms[there] = self._rooms(counts[there], self.rows[self.spans[there, AT], R_END])
+        self.spans[:, ROOM] = np.minimum(self.spans[:, ROOM], rooms)
         self.come, self.stayed = 0, int(counts.sum())
         if len(self.rows) > 3 * int(self.spans[:, ROOM].sum()):
             self._pack()
 
-    def _widen(self, keys: Ints, needed: Ints) -> None:
+    def _rooms(self, counts: Ints, first: Ints) -> Ints:
+        """For how many rows keys get room that have so many, the first of which ends then: for half as many again as
+        they will have when the window is full, if as many come as have come."""
+        times = np.clip(1.5 * self.length / np.maximum(self.latest - first, 1), LEAST_TIMES, MOST_TIMES)
+        return counts + roomy(0, 1) * ((counts * (times - 1)).astype(np.int64) + 4)
+
+    def _widen(self, keys: Ints, needed: Ints, rooms: Ints) -> None:
         if not len(keys):
             return
-        rooms = _rooms(needed)
         more = int(rooms.sum())
         if self.used + more > len(self.rows) and 4 * (int(self.spans[:, ROOM].sum()) + more) <= 3 * len(self.rows):
             self.used = _closed_up(self.rows, self.spans, np.argsort(self.spans[:, AT], kind="stable"))
@@ -330,11 +349,6 @@ class KeyedRows:
     @property
     def nbytes(self) -> int:
         return int(self.rows.nbytes + self.spans.nbytes + self.before.nbytes)
-
-
-def _rooms(counts: Ints) -> Ints:
-    """For how many rows keys get room that have so many."""
-    return counts + roomy(0, 1) * (counts + 4)
 
 
 def demand_there(wrong: int) -> None:

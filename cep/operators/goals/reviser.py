@@ -40,8 +40,9 @@ class Reviser(Protocol):
 
     remembers: bool
 
-    def begin(self, state: Arrays, frontier: Frontier) -> None:
-        """Nothing has come since the goal had this state, when time had come to `frontier`."""
+    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
+        """Nothing has come since the goal had this state, when time had come to `frontier`. `length`: how far back it
+        changes, in microseconds."""
         ...
 
     def came(self, inputs: Sequence[Table]) -> None:
@@ -77,7 +78,7 @@ class LinearReviser:
     remembers = False
     keys = nbytes = 0
 
-    def begin(self, state: Arrays, frontier: Frontier) -> None:
+    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
         """There is none."""
 
     def came(self, inputs: Sequence[Table]) -> None:
@@ -115,8 +116,9 @@ class SetReviser:
         self.columns = np.arange(goal.width)
         self.rows = KeyedRows(3)
 
-    def begin(self, state: Arrays, frontier: Frontier) -> None:
+    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
         """There is none."""
+        self.rows.length = length
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""

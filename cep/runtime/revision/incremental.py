@@ -98,7 +98,7 @@ class Incremental:
         for (_, goal), state in zip(scratch.goals(), first.state.base, strict=True):
             goal.become_arrays({name: array.copy() for name, array in state.items()})
         for part in self.parts:
-            part.reviser.begin(first.state.base[part.place], since)
+            part.reviser.begin(first.state.base[part.place], since, frontier.watermark - frontier.stable)
         scratch.watched = self._watched()
         inputs: dict[str, list[Table]] = {}
         for stretch in stretches:

@@ -66,8 +66,9 @@ class HoldingReviser:
         self.taken = np.array([int(np.flatnonzero(self.own.columns == each)[0]) for each in spec.take], np.int64)
         self.wholly = not spec.negated and len(spec.take) + len(spec.right_key) < len(goal.columns)
 
-    def begin(self, state: Arrays, frontier: Frontier) -> None:
+    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
         """See `Reviser`."""
+        self.left.length = self.edges.length = length
         right = np.zeros((FIRST + self.spec.right_width, len(state["tuples"])), np.int64)
         right[START] = right[END] = frontier.watermark
         right[FIRST + self.own.columns] = state["tuples"].T

@@ -267,12 +267,12 @@ class InertiaReviser:
         self.rows = KeyedRows(WORDS, KEPT, KEPT)
         self.nothing = np.zeros_like(spec.wanted)
 
-    def begin(self, state: Arrays, frontier: Frontier) -> None:
+    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
         """See `Reviser`."""
         self.known.become(state["keys"].copy(), len(state["keys"]))
         self.rows.know(self.known.count)
         self.rows.before[: self.known.count] = state["held"]
-        self.rows.floor = frontier.watermark
+        self.rows.floor, self.rows.length = frontier.watermark, length
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""

@@ -35,8 +35,10 @@ class InstantJoinReviser:
         self.sides = KeyedRows(3 + spec.left_width), KeyedRows(3 + spec.right_width)
         self.width = len(spec.take_left) + len(spec.take_right)
 
-    def begin(self, state: Arrays, frontier: Frontier) -> None:
+    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
         """What waits has waited for what is there by now."""
+        for side in self.sides:
+            side.length = length
         self.forget(frontier.watermark)
 
     def came(self, inputs: Sequence[Table]) -> None:
