@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.core.schema import ARRIVAL, Schema
+from cep.core.schema import ARRIVAL, CHANGE, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
 from connectors.columns import Cells, UnreadableRow, table
@@ -218,6 +218,7 @@ class LineReader:
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), len(time_keys(schema)) + len(schema.attributes)
+        given = wanted - any(attribute.name == CHANGE for attribute in schema.attributes)  # it stands last
         first, following, width = names.cells[number]
         *matrix, good = gather(
             lines,
@@ -227,7 +228,7 @@ class LineReader:
             first,
             following,
             times,
-            wanted,
+            given,
             width,
             len(names.index),
             not schema.declared,

@@ -329,7 +329,7 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
 @njit(cache=True)
 def gather(rows, positional, begin, entries, first_cell, next_cell, times, wanted, width, names, whole):  # type: ignore[no-untyped-def]
     """The cells of some lines of one type, and which lines are good: no key twice, `args` of the right number, if
-    `whole` every attribute there. The first `wanted` of `width` cells are the event's own.
+    `whole` every attribute there. The first `wanted` of `width` cells are times, and what `args` gives.
     """
     name_of, first_of, length_of, kind_of = entries
     n = len(rows)

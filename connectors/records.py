@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from cep.core.schema import Attribute, Schema, TimeFormat
+from cep.core.schema import CHANGE, Attribute, Schema, TimeFormat
 from cep.core.suggest import nearest
 from cep.core.time_pattern import padded
 from cep.events import Value
@@ -134,11 +134,13 @@ def _positional(found: Mapping[str, Any], schema: Schema, sources: set[str]) -> 
     given = found["args"]
     if not isinstance(given, list):
         raise Unreadable("args", f"`args` is a list, this is {kind(given)}")
-    if len(given) != len(schema.attributes):
-        raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(schema)}")
-    if named := sorted(sources & found.keys() - set(time_keys(schema))):
+    own = [attribute for attribute in schema.attributes if attribute.name != CHANGE]
+    if len(given) != len(own):
+        raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(own)}")
+    if named := sorted(sources - {CHANGE} & found.keys() - set(time_keys(schema))):
         raise Unreadable("args", f"`args` and `{named[0]}` both give values")
-    return Record(schema.name, start, end, tuple(map(json_value, schema.attributes, given)))
+    values = [*given, found.get(CHANGE)]  # it stands last, if it is read
+    return Record(schema.name, start, end, tuple(map(json_value, schema.attributes, values)))
 
 
 def _event(
@@ -284,8 +286,8 @@ def closest(word: str, words: Sequence[str]) -> str:
     return f" (`{near}` comes near)" if near else ""
 
 
-def _count(schema: Schema) -> str:
-    n = len(schema.attributes)
+def _count(attributes: Sequence[Attribute]) -> str:
+    n = len(attributes)
     return "1 attribute" if n == 1 else f"{n} attributes"
 
 

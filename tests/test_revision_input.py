@@ -77,6 +77,21 @@ def test_words_for_changes(change: object, found: tuple[str, str] | None, kind: 
         assert [({1: "add", -1: "withdraw"}[sign], "hot") for sign in signs] + dead == expected
 
 
+def test_values_by_position() -> None:
+    record = {"type": "reading", "time": READING["time"], "args": [READING[name] for name in ("sensor", "seq", "temp")]}
+    more = record | {"args": [*record["args"], -1]}
+    lines = [record, more, record | {"@change": "withdraw"}, record | {"@change": "no"}]
+    for number, each in enumerate(lines):
+        Path(f"{number}.jsonl").write_text(json.dumps(each))
+    inputs = [part for number in range(len(lines)) for part in ("--input", f"{number}.jsonl")]
+    assert run(*inputs, "--revise", "1h") == [
+        ("add", "hot"),
+        ("withdraw", "hot"),
+        ("args", "`args` holds 4 values, reading has 3 attributes"),
+        ("change", f"{WORDS}`no`"),
+    ]
+
+
 @pytest.mark.parametrize("type", [pl.Int8, pl.Int64, pl.Float64])
 def test_a_column_of_numbers_of_any_type(type: pl.DataType) -> None:
     engine = Engine.from_text(PROGRAM, revise="1 h")
