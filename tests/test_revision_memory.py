@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 
 from cep.engine import Engine
+from cep.operators.goals.keyed_state import NumberedState
+from cep.operators.goals.pairs.join import JoinGoal
 from cep.runtime.revision import revision
 from tests.test_revision import Rows, rows
 
@@ -85,3 +87,22 @@ def test_goals_hold_what_their_keys_need_where_each_key_comes_seldom() -> None:
         sizes.append((engine.state_rows, engine.state_bytes))
     begun, later = (np.max(part, axis=0) for part in (sizes[8:16], sizes[16:]))
     assert (later <= 1.1 * begun).all(), (begun, later)
+
+
+@pytest.mark.parametrize("undoable", [True, False])
+def test_goals_forget_where_every_push_ends_in_the_midst_of_an_instant(undoable: bool) -> None:
+    """Each second comes in two pushes, so each step is one that may be taken back."""
+    text = TEXT if undoable else TEXT + "quiet(K) <- reading(K, A) UNLESS reading(K, B) WITHIN 1 s.\n"
+    engine, sizes = Engine.from_text(text, revise=1000 * SECOND), []
+    for second in range(60):
+        keys, values = second * 64 + np.arange(64), np.random.default_rng(second).random(64).round(3)
+        for each, said in ((keys, values), (keys - 64, np.zeros(64))):
+            engine.push({"reading": pl.DataFrame({"time": second * SECOND, "k": each, "v": said})})
+        sizes.append([one.count if isinstance(one, JoinGoal) else one._numbers() for one in goals(engine)])
+    assert engine._machine.attempts.there and engine._machine.attempts.in_one == undoable
+    assert len(sizes[-1]) >= 2 and np.max(sizes) <= 1500 < 60 * 64 / 2, sizes[::10]
+
+
+def goals(engine: Engine) -> list[JoinGoal | NumberedState]:
+    """Those that hold rows or numbers of keys."""
+    return [goal for _, goal in engine._machine._goals() if isinstance(goal, JoinGoal | NumberedState)]

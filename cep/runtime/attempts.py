@@ -74,6 +74,9 @@ class Attempts:
             return part.run(inputs, outputs, frontier, made)
         tables = part.taken(inputs, outputs)
         found = self._before(part, tables) if self.in_one else []
+        assert self._back is not None, "there is an attempt"
+        part.goal.evict(self._back)  # which none of the steps that are tried does
+        self._keep(part.unit, part.goal)
         if part.is_due(tables, frontier):
             self._tried.append(undoable[part.unit])
             found.append(undoable[part.unit].attempt(tables, frontier))
@@ -98,8 +101,6 @@ class Attempts:
         found = []
         if part.is_due(before, self._back):
             found.append(part.goal.step(before, self._back))
-            part.goal.evict(self._back)
-        self._keep(part.unit, part.goal)
         return found
 
     def _parted(self, table: Table, end: int) -> tuple[Table, Table]:

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
+from cep.core.storage import objects
 from cep.spark.handover import HandedBlock
 from cep.spark.packs import Packed, Packs, pack_name
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.file_sink import TaskFiles
-from cep.spark.stage_task import drop_engine
-from cep.spark.state.bucket_states import BucketStates, begin, state_name
+from cep.spark.stage_task import drop_engine, kept_version
+from cep.spark.state.bucket_states import BucketStates, begin, state_name, state_of
 from cep.spark.state.remote import bringing
 from cep.spark.tasks import PackedWork, QueryWork, TaskInput, TaskOutput, run_task
+from cep.spark.ways_task import drop_ways
 
 Files = Mapping[str, Packed]
 """Files by their names, and where each is."""
@@ -56,7 +58,9 @@ class Home:
 
     def __init__(self, work: QueryWork, packs: Packs, mark: str) -> None:
         local = os.environ.get(_LOCAL, "").split(",")[0]
-        self.root = Path(mkdtemp(prefix="semcep-", dir=local if os.path.isdir(local) else None))
+        if os.path.isdir(local):
+            _remove_left(Path(local))
+        self.root = Path(mkdtemp(prefix=f"semcep-{os.getpid()}-", dir=local if os.path.isdir(local) else None))
         self.states, self.output, self.dead = (self.root / name for name in ("states", "output", "dead"))
         begin(self.states, mark)
         self.output.mkdir()
@@ -94,7 +98,9 @@ class Home:
         self._entries = dict(entries)
         self._sweep(versions)
         self._forget(asked)
-        shutil.rmtree(self.dead, ignore_errors=True)
+        self._bring_cold(asked)
+        for folder in (self.dead, CommitLog(self.output).coming("").parent):  # of a task that failed
+            shutil.rmtree(folder, ignore_errors=True)
         self.dead.mkdir()
         for piece in sorted(letters, key=lambda piece: (piece.event, piece.place)):
             with (self.dead / piece.event).open("ab") as file:
@@ -132,7 +138,9 @@ class Home:
     def _sweep(self, versions: Mapping[str, int]) -> None:
         """Remove the states that others have gone on with."""
         newest = dict[str, int]()
-        found = [(match, path) for path in self.states.iterdir() if (match := _STATE.match(path.name))]
+        there = {path.name for path in self.states.iterdir()}
+        self._known = {name: one for name, one in self._known.items() if name in there}
+        found = [(match, self.states / name) for name in sorted(there) if (match := _STATE.match(name))]
         for match, _ in found:
             newest[match[1]] = max(newest.get(match[1], 0), int(match[2]))
         for match, path in found:
@@ -142,11 +150,24 @@ class Home:
 
     def _forget(self, asked: TaskInput) -> None:
         """Drop the engines of a task that did not count, where that of another did, and made something else."""
+        run = self.work.stages[0].run
         for bucket, one in asked.buckets.items():
-            name = f"{state_name(asked.stage, bucket)}-{one.version:08}"
-            mine, counts = self._known.get(name), self._entries.get(name)
-            if counts is None or mine is None or mine.digest != counts.digest:
-                drop_engine(self.work.stages[0].run, asked.stage, bucket)
+            for number in self.work.states_of(asked.stage):
+                name = f"{state_name(number, bucket)}-{one.version:08}"
+                mine, counts = self._known.get(name), self._entries.get(name)
+                if counts is None or mine is None or mine.digest != counts.digest:
+                    drop_engine(run, number, bucket)
+                    drop_ways(run, number, bucket)
+
+    def _bring_cold(self, asked: TaskInput) -> None:
+        """Have the states here of which this worker has no engine, several at a time."""
+        run = self.work.stages[0].run
+        cold = {
+            state_name(asked.stage, bucket)
+            for bucket, one in asked.buckets.items()
+            if kept_version(run, asked.stage, bucket) != one.version
+        }
+        objects.at_once(self._bring, [name for name in self._entries if state_of(name) in cold])
 
     def _stepped(self, name: str) -> str:
         """The bucket of whose step a state is."""
@@ -165,6 +186,18 @@ class Home:
     def close(self) -> None:
         """Remove it."""
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _remove_left(local: Path) -> None:
+    """Remove the folders of workers of this executor that have ended."""
+    for path in local.glob("semcep-*-*"):
+        pid = path.name.split("-")[1]
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+        except (ValueError, PermissionError):  # it is another's
+            continue
 
 
 def home_of(work: PackedWork, packs: Packs, mark: str) -> Home:

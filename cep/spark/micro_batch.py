@@ -85,7 +85,11 @@ class MicroBatches:
         assert mirror is not None, "what they make is to be found somewhere"
         place = Place(mirror.packs, mirror.number + 1, mirror.run, (folder / RUN).read_text(), mirror.states(folder))
         done = ShuffledBatch(self.work, batch, planned_at(self.spark, batch), self.notes.after(batch - 1), place)
-        done.run(self.slots, self.sent, stream)
+        try:
+            done.run(self.slots, self.sent, stream)
+        except Exception:
+            mirror.refuse_overtaken()  # then what tasks have not found is no longer there
+            raise
         self.writer.stand_in(done.files)
         mirror.coming(folder, done.states, done.written)
         return done

@@ -32,8 +32,8 @@ from cep.core.storage.urls import joined, url
 from cep.spark.disk import CHECKPOINT, HANDED, LOCK, SINK_LOG, SPARK_LOG, STOP, TURN
 from cep.spark.packs import Packed, Packs, damaged, storing
 from cep.spark.sink.commit_log import COMING
+from cep.spark.state.bucket_states import state_of
 from cep.spark.state.checkpoint import CheckpointInfo
-from cep.spark.state.segment_files import PREFIX
 
 MANIFESTS, PACKS = "manifests", "packs"
 """Folders at the address of the checkpoint."""
@@ -103,7 +103,7 @@ class Mirror:
         for name, one in self._away.items():
             place, _, file = name.rpartition("/")
             if place == below:
-                found.setdefault(bucket_of(file), {})[file] = one
+                found.setdefault(state_of(file), {})[file] = one
         return found
 
     def coming(
@@ -116,7 +116,7 @@ class Mirror:
         self._coming = {
             name: one
             for name, one in self._away.items()
-            if f"{os.path.dirname(name)}/{bucket_of(os.path.basename(name))}" not in gone
+            if f"{os.path.dirname(name)}/{state_of(os.path.basename(name))}" not in gone
         }
         self._coming |= {f"{below}/{name}": one for files in states.values() for name, one in files.items()}
         self._put = {name: one for name, one in self._put.items() if name in self._files}  # has no address yet
@@ -164,14 +164,23 @@ class Mirror:
         with suppress(StorageError, OSError):
             files.put(joined(self.places[STATE], SPARK_LOG), log.read_bytes())
 
+    def refuse_overtaken(self) -> None:
+        """CepError: another run has gone on from where this one is."""
+        with storing():
+            if files.found(_manifest(self.places[STATE], self.number + 1)) is not None:
+                raise self._overtaken()
+
+    def _overtaken(self) -> CepError:
+        message = f"--checkpoint: another run has taken over {self.places[STATE]}"
+        return CepError(message, hint="a checkpoint is of one run at a time", code="checkpoint")
+
     def _enter(self, number: int, there: Mapping[str, Packed]) -> None:
         """The manifest of this number, once its pack is there."""
         found = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(found | {"files": {name: list(asdict(one).values()) for name, one in there.items()}})
         address = _manifest(self.places[STATE], number)
         if not create(address, checksum.seal(text.encode(), of=_name(number))):
-            message = f"--checkpoint: another run has taken over {self.places[STATE]}"
-            raise CepError(message, hint="a checkpoint is of one run at a time", code="checkpoint")
+            raise self._overtaken()
         self.number, self._files = number, dict(there)
         self._packs.append({one.pack for one in there.values()})
         before = set[str]().union(*self._packs)
@@ -308,12 +317,6 @@ class Mirror:
             if any(one.name != SPARK_LOG for one in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
                 raise CepError(message, hint="name one where nothing is", code="checkpoint")
-
-
-def bucket_of(file: str) -> str:
-    """The bucket of a file of a state, as `1-0003`."""
-    stage, bucket, _ = file.removeprefix(PREFIX).split("-", 2)
-    return f"{stage}-{bucket}"
 
 
 def spark_address(address: str) -> str:

@@ -145,7 +145,7 @@ class ShuffledBatch:
 
     def run(self, slots: Slots, sent: Broadcast[PackedWork], stream: DataFrame) -> None:
         """Its job. CepError: see `Home.run`; Spark's errors: the job has failed."""
-        width = slots.count
+        width = min(slots.count, self._work.stages[0].program.buckets)
         rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
         try:
             for job in self.jobs(width):

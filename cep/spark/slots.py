@@ -9,9 +9,11 @@ goes to another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.core.rdd import RDD
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Slots:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._anchors: dict[int, RDD[Any]] = {}
+        self._anchors: dict[tuple[int, frozenset[str]], RDD[Any]] = {}
         self._shuffles: list[int] = []
 
     @property
@@ -54,19 +56,24 @@ class Slots:
         """Nobody asks any more for what came through the shuffles: executors remove it, and not only when Java collects
         its garbage."""
         java: Any = self._context._jsc
-        for shuffle in self._shuffles:
-            java.sc().cleaner().get().doCleanupShuffle(shuffle, False)
+        with suppress(Py4JError):  # Java has ended, which is told where it matters
+            cleaner = java.sc().cleaner()
+            for shuffle in self._shuffles if cleaner.isDefined() else ():
+                cleaner.get().doCleanupShuffle(shuffle, False)
         self._shuffles = []
 
     def _anchor(self, width: int) -> RDD[Any]:
-        """An element in each of so many partitions, which stay where they are first asked for."""
-        if width not in self._anchors:
+        """An element in each of so many partitions, which stay where they are first asked for, until an executor comes
+        or goes."""
+        java: Any = self._context._jsc
+        key = width, frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
+        if key not in self._anchors:
             for other in self._anchors.values():
                 other.unpersist()
             made = self._context.parallelize(range(width), width).persist()
             made.count()
-            self._anchors = {width: made}
-        return self._anchors[width]
+            self._anchors = {key: made}
+        return self._anchors[key]
 
     def _part(self, rows: RDD[Any], number: int) -> RDD[Any]:
         """One of their partitions."""

@@ -53,6 +53,11 @@ class KeptWays:
         _known[self.run, self.states.stage, bucket] = version, ways
 
 
+def drop_ways(run: str, number: int, bucket: int) -> None:
+    """This worker has none of a bucket of the operator of a number any more."""
+    _known.pop((run, number, bucket), None)
+
+
 def forget_others(run: str) -> None:
     """Drop what workers keep of runs that have ended."""
     for known in [each for each in _known if each[0] != run]:

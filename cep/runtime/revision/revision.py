@@ -294,6 +294,9 @@ class Revision:
         late = {event: joined(self.late[event]) for event in sorted(self.late)}
         now = self._frontier(self.watermark, at)
         if not changes.begun:
+            tables = [table for each in late.values() for table in (each.going, each.coming)]
+            if all((table[END] >= self.watermark).all() for table in tables):
+                return False  # the latest instant goes on, which nothing is late for
             changes.cost(late)
             held = sum(window.size for each in self.stretches for window in each.inputs.values())
             if changes.spent < held:

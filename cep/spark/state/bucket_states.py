@@ -172,6 +172,12 @@ def state_name(stage: int, bucket: int) -> str:
     return f"{stage}-{bucket:04}"
 
 
+def state_of(file: str) -> str:
+    """The prefix of the names of a bucket's files, of one of them, a segment or not."""
+    stage, bucket, _ = file.removeprefix(PREFIX).split("-", 2)
+    return f"{stage}-{bucket}"
+
+
 def read_state(path: Path) -> bytes:
     """The bytes of a state, without its segments. CepError: it is missing or damaged."""
     return parted_state(path)[0]
