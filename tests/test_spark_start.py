@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.disk import locked
+from cep.spark.driver import sockets
 from cep.spark.driver.failure import said
 from cep.spark.driver.session import checked, java, silent
+from cep.spark.driver.sockets import ENABLED, FOLDER, unix_sockets
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
 from cep.spark.state.checkpoint import checkpoint_errors, claim
@@ -70,6 +73,36 @@ def test_the_version_of_java_stands_beside_it(tmp_path: Path, monkeypatch: pytes
     assert java() == 17
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
     assert java() is None
+
+
+def test_java_and_python_talk_by_sockets_of_unix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = set()
+    for master in ("local[2]", "local-cluster[2,1,1024]"):
+        told = unix_sockets(master)
+        assert told[ENABLED] == "true" and Path(told[FOLDER]).is_dir()
+        folders.add(told[FOLDER])
+    assert len(folders) == 1, "one of this process"
+    assert unix_sockets("yarn") == {ENABLED: "true", FOLDER: "/tmp"}
+    sockets._own.cache_clear()
+    deep = tmp_path / "so-deep-that-the-path-of-a-socket-there-is-too-long"
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert unix_sockets("local[2]") == {}
+    sockets._own.cache_clear()
+
+
+@needs_java
+def test_sockets_go_with_the_run(tmp_path: Path) -> None:
+    lines = [
+        "from tests import spark_runs",
+        "spark = spark_runs.spark()",
+        f"print(spark.sparkContext.getConf().get('{FOLDER}'))",
+        "print(spark.sparkContext.parallelize(range(3), 2).map(lambda n: n + 1).sum())",
+    ]
+    command = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    folder, sum_of_them = done.stdout.split()
+    assert sum_of_them == "6" and folder.rpartition("/")[2].startswith("semcep-") and not Path(folder).exists()
 
 
 @needs_java

@@ -25,6 +25,7 @@ from cep.core.errors import CepError, reason_of
 from cep.core.signals import stops
 from cep.spark.disk import SPARK_LOG
 from cep.spark.driver.failure import causes, reason, redirected, said, silence_gateway
+from cep.spark.driver.sockets import unix_sockets
 from connectors.records import closest
 
 NEEDED: Mapping[str, str] = {
@@ -169,7 +170,8 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
         master = "local[*]"
     if master is not None:
         builder = builder.master(with_retries(master))
-    chosen = {name: value for name, value in CHOSEN.items() if name not in submitted()}
+    named = master or options.get(MASTER) or inherited().get(MASTER, "")
+    chosen = {name: value for name, value in {**CHOSEN, **unix_sockets(named)}.items() if name not in submitted()}
     for name, value in {**chosen, **options, **NEEDED}.items():
         builder = builder.config(name, value)
     with without_interrupts():
