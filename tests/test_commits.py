@@ -51,7 +51,7 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
     counting = set()
     for batch in range(2 * COMPACTED + 3):
         mine = [written(tmp_path, f"{task}-{batch}", 0 if task == 0 else batch) for task in range(2)]
-        writer.commit([TaskFiles(mine[:1]), None, TaskFiles(mine[1:])], batch)
+        writer.commit([TaskFiles(mine[:1]), TaskFiles(mine[1:])], batch)
         again = written(tmp_path, f"again-{batch}", 5)
         writer.commit([TaskFiles([again])], batch)
         assert not Path(again.path).exists() and not list((tmp_path / SINK_LOG / COMING).iterdir())
