@@ -23,26 +23,20 @@ def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
     names = [name for name in parts[0].columns if name not in without]
     if len(parts) == 1:
         return _like(parts, pl.DataFrame([parts[0][name] for name in names]), None)
-    starts = [_values(part["start"], BEGINNING) for part in parts]
-    ends = [_values(part["end"], END_OF_TIME) for part in parts]
-    arrivals = [_values(part[ARRIVAL]) for part in parts]
-    if len(parts) == 2:
-        order, end, start, sorted_ = merge_two(*(each[part] for part in (0, 1) for each in (ends, starts, arrivals)))
-        known = {"start": start, "end": end}
-    else:
-        end, start, arrival = (np.concatenate(each) for each in (ends, starts, arrivals))
-        order, sorted_ = merge_order(end, start, arrival, np.cumsum([0, *(part.height for part in parts)]))
-        known = {}
+    end = np.concatenate([_values(part["end"], END_OF_TIME) for part in parts])
+    start = np.concatenate([_values(part["start"], BEGINNING) for part in parts])
+    arrival = np.concatenate([_values(part[ARRIVAL]) for part in parts])
+    order, sorted_ = merge_order(end, start, arrival, np.cumsum([0, *(part.height for part in parts)]))
     if not sorted_:
-        order, known = np.lexsort([np.concatenate(each) for each in (arrivals, starts, ends)]), {}
+        order = np.lexsort([arrival, start, end])
+    whole = {"end": end, "start": start}
     columns, places = [], None
     for name in names:
         each = [part[name] for part in parts]
         numbers = len({one.dtype for one in each}) == 1 and each[0].dtype in NUMBERS
         if numbers and not any(one.null_count() for one in each):
-            found = known.get(name)
-            values = np.take(np.concatenate([one.to_numpy() for one in each]), order) if found is None else found
-            columns.append(pl.Series(name, values))
+            values = whole[name] if name in whole else np.concatenate([one.to_numpy() for one in each])
+            columns.append(pl.Series(name, values[order]))
         else:
             places = pl.Series(order) if places is None else places
             columns.append(stacked([one.to_frame() for one in each])[name].gather(places))
@@ -61,50 +55,6 @@ def _like(parts: Sequence[pl.DataFrame], made: pl.DataFrame, order: Ints | None)
 def _values(series: pl.Series, infinite: int = 0) -> Ints:
     """Times; `infinite`: where one is missing."""
     return (series.fill_null(infinite) if series.null_count() else series).to_numpy()
-
-
-@njit(linear=True, cache=True)
-def merge_two(end, start, arrival, other_end, other_start, other_arrival):  # type: ignore[no-untyped-def]
-    """As `merge_order`, of two parts in arrays of their own, and the ends and starts in that order. Each row has a
-    place."""
-    count, others = end.shape[0], other_end.shape[0]
-    order = np.empty(count + others, np.int64)
-    ends, starts = np.empty(count + others, np.int64), np.empty(count + others, np.int64)
-    i = j = 0
-    last_arrival = last_other = BEGINNING
-    last_end = last_start = last_other_end = last_other_start = BEGINNING
-    for place in range(count + others):
-        if i == count:
-            first = False
-        elif j == others:
-            first = True
-        elif end[i] != other_end[j]:
-            first = end[i] < other_end[j]
-        elif start[i] != other_start[j]:
-            first = start[i] < other_start[j]
-        else:
-            first = arrival[i] <= other_arrival[j]
-        if first:
-            if end[i] < last_end or (
-                end[i] == last_end and (start[i] < last_start or (start[i] == last_start and arrival[i] < last_arrival))
-            ):
-                return order, ends, starts, False
-            last_end, last_start, last_arrival = end[i], start[i], arrival[i]
-            order[place], ends[place], starts[place] = i, last_end, last_start
-            i += 1
-        else:
-            if other_end[j] < last_other_end or (
-                other_end[j] == last_other_end
-                and (
-                    other_start[j] < last_other_start
-                    or (other_start[j] == last_other_start and other_arrival[j] < last_other)
-                )
-            ):
-                return order, ends, starts, False
-            last_other_end, last_other_start, last_other = other_end[j], other_start[j], other_arrival[j]
-            order[place], ends[place], starts[place] = count + j, last_other_end, last_other_start
-            j += 1
-    return order, ends, starts, True
 
 
 @njit(linear=True, cache=True)
