@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 from random import Random
 from typing import Any
 
@@ -96,6 +98,20 @@ def test_memory_is_used_again_when_nobody_reads_it(monkeypatch: pytest.MonkeyPat
     carried(there, here, Done(), {})
     carried(here, there, Done(), {"a": table(random, 10)})
     assert len(given._used) == 1, "all the others were given back"
+
+
+def test_memory_without_room_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def full(descriptor: int, size: int) -> None:
+        asked.append(descriptor)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "ftruncate", full)
+    assert shared_memory.shared_memory() is None
+    for descriptor in asked:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
 
 
 @pytest.mark.parametrize("seed", seeds(60))

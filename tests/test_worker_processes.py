@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import json
+import mmap
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
@@ -198,6 +205,48 @@ def test_a_worker_that_is_killed_is_an_error_and_nothing_is_left() -> None:
     one.push(records(100))
     rest = [{**each, "time": float(str(each["time"])) + 50} for each in records(100, 2)]
     assert again.restore(state).push(rest)["mean"].equals(one.push(rest)["mean"])
+
+
+@pytest.mark.parametrize("lacking", ["process", "memory"])
+def test_a_worker_that_cannot_be_started_leaves_nothing(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if lacking == "memory" and not hasattr(os, "memfd_create"):
+        return  # a system without such memory sends all of it
+    started: list[subprocess.Popen[bytes]] = []
+    maps = count(1)
+    popen, mapped = subprocess.Popen, mmap.mmap
+
+    def process(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if lacking == "process" and started:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        started.append(popen(*args, **options))
+        return started[-1]
+
+    def memory(*args: Any, **options: Any) -> mmap.mmap:
+        if lacking == "memory" and next(maps) == 4:  # the first worker has two
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return mapped(*args, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", process)
+    monkeypatch.setattr(mmap, "mmap", memory)
+    gc.collect()
+    before = set(os.listdir("/dev/fd"))
+    with pytest.raises(CepError, match="worker 2 of 2 cannot be started: ") as caught:
+        WorkerProcesses(2)
+    assert caught.value.code == "worker" and caught.value.hint == "ask for fewer `--workers`, or have more memory"
+    assert len(started) == (1 if lacking == "process" else 2)
+    assert all(each.returncode is not None for each in started)
+    del caught
+    gc.collect()
+    assert set(os.listdir("/dev/fd")) <= before
+
+
+def test_a_worker_without_its_memory_says_so() -> None:
+    here, there = socket.socketpair()
+    with here, there, open(os.devnull, "r+b") as no_memory:
+        numbers = [there.fileno(), no_memory.fileno()]
+        command = [sys.executable, "-m", "cep.workers.worker", *map(str, [*numbers, numbers[-1]])]
+        done = subprocess.run(command, pass_fds=numbers, capture_output=True, check=False)
+    assert done.returncode == 1 and b"OSError" in done.stderr
 
 
 def test_workers_that_do_not_leave_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,14 +35,20 @@ class WorkerProcesses:
     """So many of them, numbered from 0. What one is told it does, and answers, in that order."""
 
     def __init__(self, count: int) -> None:
+        """CepError: one of them cannot be started; then none is left."""
         self._heard: SimpleQueue[Heard] = SimpleQueue()
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}
         self._dropped: set[int] = set()
         self._started: list[_Started] = []
         self._end = weakref.finalize(self, _end, self._started)
-        for number in range(count):
-            self._started.append(_start(number, count, self._heard))
+        try:
+            for number in range(count):
+                self._started.append(_start(number, count, self._heard))
+        except OSError as error:
+            self.close()
+            message = f"worker {len(self) + 1} of {count} cannot be started: {error.strerror or error}"
+            raise CepError(message, hint="ask for fewer `--workers`, or have more memory", code="worker") from error
 
     def __len__(self) -> int:
         return len(self._started)
@@ -140,28 +146,34 @@ class _Started:
 
 
 def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
-    here, there = socket.socketpair()
-    for each in (here, there):
-        for which in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            each.setsockopt(socket.SOL_SOCKET, which, 1 << 22)
+    """OSError: the system does not give what it takes; then nothing of it is left."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = str(max(1, (os.cpu_count() or 1) // count))
-    memory = [each for each in (shared_memory(), shared_memory()) if each is not None]
-    descriptors = [there.fileno(), *(memory if len(memory) == 2 else [])]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cep.workers.worker", *map(str, descriptors)],
-        pass_fds=descriptors,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        process_group=0,  # what is signalled to all of this group is for who started it
-        env={"POLARS_MAX_THREADS": threads, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    there.close()
-    line = Line(here, *(memory if len(memory) == 2 else [None, None]))
-    for descriptor in memory:
-        os.close(descriptor)
-    Thread(target=_listen, args=(number, line, heard), name=f"worker {number + 1}", daemon=True).start()
+    with contextlib.ExitStack() as always, contextlib.ExitStack() as failed:
+        here, there = socket.socketpair()
+        always.callback(there.close)
+        failed.callback(here.close)
+        for each in (here, there):
+            for which in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                each.setsockopt(socket.SOL_SOCKET, which, 1 << 22)
+        memory = [each for each in (shared_memory(), shared_memory()) if each is not None]
+        for descriptor in memory:
+            always.callback(os.close, descriptor)
+        descriptors = [there.fileno(), *(memory if len(memory) == 2 else [])]
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cep.workers.worker", *map(str, descriptors)],
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            process_group=0,  # what is signalled to all of this group is for who started it
+            env={"POLARS_MAX_THREADS": threads, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        failed.callback(process.wait)
+        failed.callback(process.kill)
+        line = Line(here, *(memory if len(memory) == 2 else [None, None]))
+        Thread(target=_listen, args=(number, line, heard), name=f"worker {number + 1}", daemon=True).start()
+        failed.pop_all()
     return _Started(process, line)
 
 

@@ -24,7 +24,11 @@ def shared_memory() -> int | None:
         return None
     with suppress(OSError):
         descriptor = os.memfd_create("semcep")
-        os.ftruncate(descriptor, SIZE)
+        try:
+            os.ftruncate(descriptor, SIZE)
+        except OSError:
+            os.close(descriptor)
+            raise
         return descriptor
     return None
 

@@ -164,12 +164,13 @@ def leave_with(line: socket.socket) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it decides
-    line, *memory = map(int, sys.argv[1:])
+    number, *memory = map(int, sys.argv[1:])
     given, taken = reversed(memory) if memory else (None, None)  # what is given here is taken there
-    end = socket.socket(fileno=line)
+    end = socket.socket(fileno=number)
     threading.Thread(target=leave_with, args=[end], daemon=True).start()
+    line = Line(end, given, taken)
     try:
-        serve(Line(end, given, taken))
+        serve(line)
     except (EOFError, OSError):
         os._exit(0)  # nobody is there, and there is nothing to put in order
 
