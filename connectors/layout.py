@@ -51,18 +51,6 @@ class ParquetLayout:
             fields.append((BOUNDS, "string"))
         self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
-    @property
-    def repeating(self) -> list[str]:
-        """The columns that are worth a dictionary: not times and whole numbers, which take fewer bytes and half the
-        time as differences."""
-        return [field.name for field in self.schema if field.name not in self.encodings]
-
-    @property
-    def encodings(self) -> dict[str, str]:
-        """The columns that are written in a way of their own, and how."""
-        whole = {field.name for field in self.schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)}
-        return dict.fromkeys(sorted(whole), "DELTA_BINARY_PACKED")
-
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
         """A table of an event with the columns of all events; those of others have no values."""
         found = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))

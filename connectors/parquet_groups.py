@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +18,16 @@ GROUP = 1 << 17
 """Rows of a row group, at least but for the last."""
 
 
+def encodings(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written, as arguments of `ParquetWriter`: times and whole numbers as differences, which take half
+    the time and fewer bytes, others with a dictionary."""
+    whole = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
+    return {
+        "use_dictionary": [name for name in schema.names if name not in whole],
+        "column_encoding": dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
+    }
+
+
 class ParquetGroups:
     """A file that grows by row groups; `beside`: a thread writes them, one after the other, while others are made."""
 
@@ -25,7 +36,7 @@ class ParquetGroups:
         with writing(path):
             self._upload = Upload(path) if is_url(path) else None
             to = path if self._upload is None else self._upload.file
-            self._writer = pq.ParquetWriter(to, schema, compression="zstd")
+            self._writer = pq.ParquetWriter(to, schema, compression="zstd", **encodings(schema))
         self._schema = schema
         self._waiting: list[pl.DataFrame] = []
         self._rows = 0

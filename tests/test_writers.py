@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,6 +189,15 @@ def test_what_is_written_as_parquet_is_read_again(
             writer.write({"storm": table[i]})
     found = [row for batch in read([str(path)], {"storm": STORM}) for row in batch.tables["storm"].drop(ARRIVAL).rows()]
     assert found == table.rows()
+
+
+def test_times_and_whole_numbers_lie_in_parquet_as_differences(tmp_path: Path) -> None:
+    with Writer(str(tmp_path / "out.parquet"), {"storm": STORM}) as writer:
+        writer.write({"storm": storms((0, 1, "x", 0.5, 1, True, None, 2, 3), (1, 2, None, None, None, None, None, 3, 4))})
+    group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    found = {each.path_in_schema for each in columns if "DELTA_BINARY_PACKED" in each.encodings}
+    assert found == {"start", "end", "n", "seen"}
 
 
 @given(st.lists(st.tuples(ticks, st.integers(-(2**63) + 1, 2**63 - 1)), min_size=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +17,7 @@ from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import as_changelog, changelog_schemas
 from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile
 from connectors.layout import ParquetLayout
+from connectors.parquet_groups import encodings
 from connectors.revised import ADD, WITHDRAW
 from connectors.sending import with_ids
 from connectors.writers import json_lines
@@ -85,8 +86,7 @@ def _columns(
     for event, table in made.items():
         place = name if layout.single else f"type={event}/{name}"
         at = log.coming(place)
-        ways: dict[str, Any] = {"use_dictionary": layout.repeating, "column_encoding": layout.encodings}
-        pq.write_table(table, at, compression="snappy", **ways)
+        pq.write_table(table, at, compression="snappy", **encodings(layout.schema))
         rows = {event: table.num_rows} if table.num_rows else {}
         yield OutputFile.of(at, log.files / place, rows, _latest(found.get(event, ())))
 
