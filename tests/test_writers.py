@@ -193,7 +193,7 @@ def test_what_is_written_as_parquet_is_read_again(
 
 def test_times_and_whole_numbers_lie_in_parquet_as_differences(tmp_path: Path) -> None:
     with Writer(str(tmp_path / "out.parquet"), {"storm": STORM}) as writer:
-        writer.write({"storm": storms((0, 1, "x", 0.5, 1, True, None, 2, 3), (1, 2, None, None, None, None, None, 3, 4))})
+        writer.write({"storm": storms((0, 1, "x", 0.5, 1, True, None, 2, 3), (1, 2, *[None] * 5, 3, 4))})
     group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
     columns = [group.column(i) for i in range(group.num_columns)]
     found = {each.path_in_schema for each in columns if "DELTA_BINARY_PACKED" in each.encodings}
