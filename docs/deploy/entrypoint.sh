@@ -1,6 +1,16 @@
 #!/bin/bash
 # What a container of the image runs: an executor, where Spark asks Kubernetes for one, else the command that is given.
 set -e
+if ! getent passwd "$(id -u)" > /dev/null; then # a user of the cluster's choice: Java asks for its name
+    NSS_WRAPPER_PASSWD=$(mktemp) NSS_WRAPPER_GROUP=/etc/group LD_PRELOAD=libnss_wrapper.so
+    (cat /etc/passwd && echo "semcep:x:$(id -u):$(id -g)::/tmp:/bin/false") > "$NSS_WRAPPER_PASSWD"
+    export NSS_WRAPPER_PASSWD NSS_WRAPPER_GROUP LD_PRELOAD
+fi
+if [ -d "$NUMBA_CACHE_DIR" ] && [ ! -w "$NUMBA_CACHE_DIR" ]; then # another user, or a root that is read-only
+    kernels=$(mktemp -d)
+    cp -R "$NUMBA_CACHE_DIR/." "$kernels"
+    export NUMBA_CACHE_DIR=$kernels
+fi
 if [ "$1" = executor ]; then
     mapfile -t options < <(env | sed -n 's/^SPARK_JAVA_OPT_\([0-9]*=\)/\1/p' | sort -n | cut -d= -f2-)
     set -- "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -301,4 +302,14 @@ def start_session(
         hint = f"look at --master and --conf; {log} has what Spark said"
         raise CepError(f"Spark cannot be started: {why}", hint=hint, code="spark") from None
     silence_gateway(made.sparkContext._accumulatorServer)
+    if not str(made.sparkContext.master).startswith("local"):
+        atexit.register(_let_go, made.sparkContext)
     return made
+
+
+def _let_go(context: SparkContext) -> None:
+    """Give the executors back before this process ends. Java would, a moment later; but where this is all that a
+    container is for, Java ends with it, and executors on Kubernetes would stay until someone removes them."""
+    with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):  # Java has ended
+        warnings.simplefilter("ignore")
+        context.stop()

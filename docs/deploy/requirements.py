@@ -1,0 +1,9 @@
+"""Print what semcep needs with some extras, a line each, by the pyproject.toml beside: `requirements.py spark`."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text())["project"]
+extras = [project["optional-dependencies"][name] for name in sys.argv[1].split(",") if name]
+print(*project["dependencies"], *(one for extra in extras for one in extra), sep="\n")
