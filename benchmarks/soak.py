@@ -2,8 +2,10 @@
 
 A child process runs the command, as its users do; files come at a steady rate, and what it tells over `--metrics` and
 what its processes and its checkpoint hold are noted. At the end it is stopped by SIGTERM. Whether figures stay as they
-are is judged by least squares over the last two thirds of the time: what a run warms up to is there by then. Of a
-micro-batch it is the time of processors that is judged, since that by the clock depends on what else the machine does.
+are is judged by least squares over the last two thirds of the time: what a run warms up to is there by then. What else
+the machine does must not tell: of Java it is what a full collection leaves that is judged (Spark asks for one every so
+often, and the log of its collections has what it left); a micro-batch is judged by its time of processors, and by how
+many times as long it took as a fixed piece of work that is done every second.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import polars as pl
@@ -38,19 +42,29 @@ busy(I, N) <- a(I, _) AGGREGATE N = count() OVER LAST {WITHIN} s BY I.
 GROWTH = 0.10
 """How much larger a figure may be at the end of the last two thirds of the time than at their beginning, by least
 squares; what is within two standard errors of nothing is no growth."""
+COLLECTIONS = 12
+"""How many full collections Java has in the time."""
+WORK = 1_000_000
+"""How many numbers are added up to see how fast the machine is: some hundredths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """At a second of the run: `jvm` and `python` are bytes of memory of its processes, which have so many files open
-    (`handles`) and have used so many seconds of `cpu`; `files` is how many the checkpoint has; `waits` how many records
-    are not yet read. The rest is of its metrics."""
+    """At a second of the run: `jvm` and `python` are bytes of memory of its processes, which have so many `threads`, so
+    many files open (`handles`) and have used so many seconds of `cpu`; `heap` and `classes` are bytes that the last
+    full collection of Java left; `work` is the mean of the seconds that the fixed piece of work has taken since the
+    look before; `files` is how many the checkpoint has; `waits` how many records are not yet read. The rest is of its
+    metrics."""
 
     second: float
     jvm: int
     python: int
+    threads: int
     handles: int
     cpu: float
+    heap: int
+    classes: int
+    work: float
     files: int
     waits: int
     rows: int
@@ -81,24 +95,53 @@ class Line:
                 found.append(cls(one, found[-1].latency, found[-1].cpu) if found else cls(one, 0.0, 0.0))
         return found
 
+    @property
+    def works(self) -> float:
+        """How many times as long as the fixed piece of work a micro-batch took."""
+        return self.latency / self.look.work
+
     def text(self) -> str:
         one = self.look
         return (
-            f"| {one.second / 60:.1f} | {one.jvm / 1e6:,.0f} | {one.python / 1e6:,.0f} | {one.handles:,} | "
-            f"{one.files:,} | {one.rows:,} | {one.bytes / 1e6:.1f} | {one.records:,} | {one.waits:,} | "
-            f"{one.batches:,} | {self.latency:.2f} | {self.cpu:.2f} |"
+            f"| {one.second / 60:.1f} | {one.jvm / 1e6:,.0f} | {one.heap / 1e6:,.0f} | {one.classes / 1e6:,.1f} | "
+            f"{one.python / 1e6:,.0f} | {one.threads:,} | {one.handles:,} | {one.files:,} | {one.rows:,} | "
+            f"{one.bytes / 1e6:.1f} | {one.records:,} | {one.waits:,} | {one.batches:,} | {self.latency:.2f} | "
+            f"{self.cpu:.2f} | {one.work * 1e3:.1f} | {self.works:.1f} |"
         )
 
 
 HEAD = (
-    "| minute | JVM MB | Python MB | open files | checkpoint's files | state rows | state MB | records | not yet read "
-    "| micro-batches | s each | s of CPU |\n" + "|---" * 12 + "|"
+    "| minute | JVM MB | its heap | its classes | Python MB | threads | open files | checkpoint's files | state rows "
+    "| state MB | records | not yet read | micro-batches | s each | s of CPU | ms of work | works each |\n"
+    + "|---" * 17
+    + "|"
 )
 
 
-def least(values: Sequence[float], of: int = 5) -> list[float]:
-    """The least of each so many values, which what rises until rubbish is collected comes back to."""
-    return [min(values[at : at + of]) for at in range(0, len(values), of)]
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A full collection of Java, at a second of its life: the bytes of objects and of classes that were left."""
+
+    second: float
+    heap: int
+    classes: int
+
+    @classmethod
+    def all(cls, log: str) -> list[Collection]:
+        """Those of a log of `gc,gc+metaspace`, which has the classes of each before its objects."""
+        number = r"^\[([\d.]+)s\] GC\((\d+)\) "
+        classes = {
+            found[2]: int(found[3]) * 1024 for found in re.finditer(number + r"Metaspace: .*?->(\d+)K", log, re.M)
+        }
+        full = re.finditer(number + r"Pause Full .* \d+M->(\d+)M", log, re.M)
+        return [cls(float(found[1]), int(found[3]) << 20, classes.get(found[2], 0)) for found in full]
+
+
+def work() -> float:
+    """The seconds that a fixed piece of work takes now."""
+    began = time.perf_counter()
+    sum(range(WORK))
+    return time.perf_counter() - began
 
 
 def growth(values: Sequence[float], seconds: Sequence[float]) -> float:
@@ -129,35 +172,42 @@ def write(folder: Path, number: int, rows: int, keys: int, seconds: float) -> No
         made.replace(folder / event / f"{number:06}.parquet")
 
 
-def held(root: int) -> tuple[int, int, int, float]:
-    """Bytes that a process and those below it hold, of Java and of all others; how many files they have open; and the
-    seconds of processors that they have used."""
-    output = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,rss=,comm="], capture_output=True, text=True, check=True)
-    rows = [line.split(None, 3) for line in output.stdout.splitlines()]
-    below, java, others, handles, ticks = {root}, 0, 0, 0, 0
+def held(root: int) -> tuple[int, int, int, int, float]:
+    """Bytes that a process and those below it hold, of Java and of all others; how many threads they have and files
+    open; and the seconds of processors that they have used."""
+    output = subprocess.run(
+        ["ps", "-e", "-o", "pid=,ppid=,rss=,nlwp=,comm="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 4) for line in output.stdout.splitlines()]
+    below, java, others, threads, handles, ticks = {root}, 0, 0, 0, 0, 0
     for _ in range(5):
         below |= {int(pid) for pid, parent, *_ in rows if int(parent) in below}
-    for pid, _, size, name in rows:
+    for pid, _, size, each, name in rows:
         if int(pid) in below:
+            threads += int(each)
             java, others = (java + int(size), others) if "java" in name else (java, others + int(size))
             with suppress(OSError):  # it has ended
                 handles += len(os.listdir(f"/proc/{pid}/fd"))
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 ticks += sum(map(int, fields[11:15]))  # with what processes that have ended have used
-    return java * 1024, others * 1024, handles, ticks / os.sysconf("SC_CLK_TCK")
+    return java * 1024, others * 1024, threads, handles, ticks / os.sysconf("SC_CLK_TCK")
 
 
-def look(url: str, process: int, began: float, checkpoint: Path, written: int) -> Look:
-    """What there is to see now, when so many records were written."""
+def look(url: str, process: int, began: float, folder: Path, written: int, works: Sequence[float]) -> Look:
+    """What there is to see now, when so many records were written and the pieces of work since the last look took so
+    many seconds each."""
     text = urllib.request.urlopen(url, timeout=30).read().decode()
     totals: dict[str, float] = {}
     for family in families(text):
         for sample in family.samples:
             totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    collected = Collection.all((folder / "gc").read_text())
     return Look(
         time.monotonic() - began,
         *held(process),
-        sum(len(names) for _, _, names in os.walk(checkpoint)),
+        *((collected[-1].heap, collected[-1].classes) if collected else (0, 0)),
+        fmean(works),
+        sum(len(names) for _, _, names in os.walk(folder / "state")),
         written - int(totals["semcep_records_total"]),
         int(totals["semcep_state_rows"]),
         int(totals["semcep_state_bytes"]),
@@ -177,6 +227,8 @@ def soak(folder: Path, minutes: float, rate: int, keys: int, every: float, looks
     inputs = [f"--input={event}={folder / 'in' / event}" for event in "ab"]
     places = [f"--output={folder / 'out'}", f"--checkpoint={folder / 'state'}", f"--lateness={LATENESS} s"]
     options = ["--on", "spark", "--follow", "--master", "local[2]", "--log", "json", "--metrics", "0"]
+    options += [f"--conf=spark.cleaner.periodicGC.interval={round(minutes * 60 / COLLECTIONS)}s"]
+    options += [f"--conf=spark.driver.extraJavaOptions=-Xlog:gc,gc+metaspace:file={folder / 'gc'}:uptime:filecount=0"]
     command = [sys.executable, "-m", "cep", "run", str(folder / "soak.cep"), *inputs, *places, *options]
     with (folder / "log").open("w") as log:
         child = subprocess.Popen(command, stderr=log)
@@ -185,6 +237,7 @@ def soak(folder: Path, minutes: float, rate: int, keys: int, every: float, looks
         began = time.monotonic()
         number = 1
         noted = 0.0
+        works = [work()]
         while (now := time.monotonic() - began) < minutes * 60:
             if child.poll() is not None:
                 raise SystemExit(f"the run has ended with {child.returncode}: {(folder / 'log').read_text()[-2000:]}")
@@ -193,10 +246,12 @@ def soak(folder: Path, minutes: float, rate: int, keys: int, every: float, looks
                 number += 1
             elif now - noted >= looks:
                 noted = now
-                yield look(url, child.pid, began, folder / "state", number * each)
+                yield look(url, child.pid, began, folder, number * each, works)
+                works = [work()]
             else:
+                works.append(work())
                 time.sleep(min(1.0, number * every - now))
-        yield look(url, child.pid, began, folder / "state", number * each)
+        yield look(url, child.pid, began, folder, number * each, works)
         child.send_signal(signal.SIGTERM)
         status = child.wait(600)  # the micro-batch at hand is run to its end
         last = json.loads((folder / "log").read_text().splitlines()[-1])
@@ -216,24 +271,28 @@ def _urls(log: Path, child: subprocess.Popen[bytes]) -> Iterator[str]:
     raise SystemExit(f"the run has not begun: {log.read_text()}")
 
 
-def verdict(looks: list[Look], rate: int, every: float) -> Iterator[str]:
+def verdict(looks: list[Look], collected: list[Collection], rate: int, every: float) -> Iterator[str]:
     """What is wrong."""
     lines = Line.all(looks)
     late = lines[len(lines) // 3 :]
     seconds = [one.look.second for one in late]
     figures: dict[str, Sequence[float]] = {
         "the memory of Python": [one.look.python for one in late],
+        "the number of threads": [one.look.threads for one in late],
         "the number of open files": [one.look.handles for one in late],
         "the number of files of the checkpoint": [one.look.files for one in late],
         "what was not yet read": [one.look.waits + rate * every for one in late],
         "the state": [one.look.rows for one in late],
         "the processors' time of a micro-batch": [one.cpu for one in late],
+        "the time of a micro-batch in pieces of work": [one.works for one in late],
     }
     measured = {what: growth(values, seconds) for what, values in figures.items()}
-    lowest = least([one.look.jvm for one in late])
-    measured["the memory of Java"] = growth(lowest, seconds[: len(lowest)])
+    left = collected[len(collected) // 3 :]
+    measured["the objects of Java"] = growth([one.heap for one in left], [one.second for one in left])
+    measured["the classes of Java"] = growth([one.classes for one in left], [one.second for one in left])
     clock = growth([one.latency for one in late], seconds)
     print(f"the time of a micro-batch by the clock: {clock:+.1%}, which goes with what else the machine does")
+    print(f"what {len(collected)} full collections of Java left, MB: {[one.heap >> 20 for one in collected]}")
     for what, grown in measured.items():
         print(f"{what}: {grown:+.1%} over the last two thirds of the time, by least squares")
         if grown > GROWTH:
@@ -264,7 +323,8 @@ def main() -> None:
     for one in soak(folder, asked.minutes, asked.rate, asked.keys, asked.every, each):
         looks.append(one)
         print(Line.all(looks)[-1].text(), flush=True)
-    wrong = list(verdict(looks, asked.rate, asked.every))
+    collected = Collection.all((folder / "gc").read_text())
+    wrong = list(verdict(looks, collected, asked.rate, asked.every))
     shutil.rmtree(folder)
     if wrong:
         raise SystemExit("; ".join(wrong))

@@ -121,10 +121,22 @@ def test_a_soak_tells_what_grows_from_what_goes_up_and_down() -> None:
     assert soak.growth([7.0] * 40, seconds) == 0.0 and soak.growth([1.0, 2.0], seconds[:2]) == 0.0
     assert abs(soak.growth([100.0 + n for n in range(40)], seconds) - 39 / 119.5) < 1e-9
     saw = [100.0 + n % 7 * 20 for n in range(40)]
-    assert abs(soak.growth(saw, seconds)) < soak.GROWTH and soak.least(saw, 10) == [100.0] * 4
+    assert abs(soak.growth(saw, seconds)) < soak.GROWTH
     assert soak.growth([one + 3 * n for n, one in enumerate(saw)], seconds) > soak.GROWTH
     looks = [
-        soak.Look(60.0 * n, 1, 1, 1, cpu, 1, 0, 1, 1, 1, batches, took)
+        soak.Look(60.0 * n, 1, 1, 1, 1, cpu, 1, 1, 0.5, 1, 0, 1, 1, 1, batches, took)
         for n, (cpu, batches, took) in enumerate([(9.0, 3, 6.0), (9.5, 3, 6.0), (12.0, 8, 16.0)])
     ]
     assert [(line.latency, line.cpu) for line in soak.Line.all(looks)] == [(2.0, 3.0), (2.0, 3.0), (2.0, 0.5)]
+    assert [line.works for line in soak.Line.all(looks)] == [4.0] * 3
+
+
+def test_a_soak_reads_what_full_collections_left() -> None:
+    log = (
+        "[0.003s] Using G1\n"
+        "[0.683s] GC(0) Metaspace: 9108K(9344K)->9107K(9344K) NonClass: 8015K(8128K)->8015K(8128K)\n"
+        "[0.684s] GC(0) Pause Young (Concurrent Start) (G1 Humongous Allocation) 38M->37M(160M) 1.081ms\n"
+        "[300.802s] GC(1) Metaspace: 9208K(9344K)->9200K(9344K) NonClass: 8015K(8128K)->8015K(8128K)\n"
+        "[300.803s] GC(1) Pause Full (System.gc()) 69M->35M(160M) 6.438ms\n"
+    )
+    assert soak.Collection.all(log) == [soak.Collection(300.803, 35 << 20, 9200 << 10)]
