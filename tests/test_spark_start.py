@@ -21,8 +21,8 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.disk import locked
-from cep.spark.driver import sockets
 from cep.spark.driver.failure import said
+from cep.spark.driver.own_folder import own_folder
 from cep.spark.driver.session import checked, java, silent
 from cep.spark.driver.sockets import ENABLED, FOLDER, unix_sockets
 from cep.spark.program import ProgramOptions, ShippedProgram
@@ -83,12 +83,12 @@ def test_java_and_python_talk_by_sockets_of_unix(tmp_path: Path, monkeypatch: py
         folders.add(told[FOLDER])
     assert len(folders) == 1, "one of this process"
     assert unix_sockets("yarn") == {ENABLED: "true", FOLDER: "/tmp"}
-    sockets._own.cache_clear()
+    own_folder.cache_clear()
     deep = tmp_path / "so-deep-that-the-path-of-a-socket-there-is-too-long"
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     assert unix_sockets("local[2]") == {}
-    sockets._own.cache_clear()
+    own_folder.cache_clear()
 
 
 @needs_java

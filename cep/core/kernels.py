@@ -24,6 +24,7 @@ from numba.core.caching import CacheImpl, _CacheLocator
 
 from cep.core.kernel_files import keep_whole
 from cep.core.tiers import Tiered
+from cep.core.user_cache import asked_cache, own_cache
 
 unliteral: Any = types.unliteral  # numba's functions have no types of their own
 
@@ -134,11 +135,9 @@ def _place(source: Path, subpath: str) -> Path:
 @cache
 def _kept() -> Path:
     """The folder of the kernels of this installation, in the user's cache; those of others that are gone go."""
-    given = os.environ.get("SEMCEP_CACHE_DIR")
-    if given and (os.path.isdir(given) or not os.path.exists(given)):
-        cached = Path(given)
-    else:  # also where that keeps nothing: each start would take half a minute
-        cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
+    cached = asked_cache()
+    if cached is None or (cached.exists() and not cached.is_dir()):
+        cached = own_cache()  # also where it keeps nothing: each start would take half a minute
     folder = cached / "kernels" / hashlib.blake2b(str(ROOT).encode(), digest_size=8).hexdigest()
     if not (folder / ORIGIN).is_file():
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from cep.core import checksum
+from cep.core.user_cache import asked_cache, own_cache
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.relation import BinaryRelation, PredicateRelations
 from knowledge.rdf.terms import BLANK, Terms
@@ -45,8 +46,7 @@ def folder() -> Path:
 
     What is no folder, as /dev/null, keeps nothing.
     """
-    setting = os.environ.get("SEMCEP_CACHE_DIR")
-    return Path(setting) if setting else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
+    return asked_cache() or own_cache()
 
 
 def close_once(

@@ -26,6 +26,7 @@ from cep.core.errors import CepError, reason_of
 from cep.core.signals import stops
 from cep.spark.disk import SPARK_LOG
 from cep.spark.driver.failure import causes, reason, redirected, said, silence_gateway
+from cep.spark.driver.java_start import OPTIONS, JavaStart, java_start
 from cep.spark.driver.sockets import unix_sockets
 from connectors.records import closest
 
@@ -81,15 +82,21 @@ _TIMEOUT = 3.0  # seconds that a master may take to answer
 _STOPPED = "stopped SparkContext"  # by what the log says
 
 
-def java() -> int | None:
-    """The version of Java; None: there is none."""
+def java_program() -> Path | None:
+    """Where Java is; None: there is none."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java") if not home else os.path.join(home, "bin", "java")
-    if program is None or not os.path.exists(program):
+    return Path(program) if program is not None and os.path.exists(program) else None
+
+
+def java() -> int | None:
+    """The version of Java; None: there is none."""
+    program = java_program()
+    if program is None:
         return None
     found = None
     with suppress(OSError, ValueError):  # to start Java and ask it takes a third of a second
-        about = Path(program).resolve().parents[1] / "release"
+        about = program.resolve().parents[1] / "release"
         found = re.search(r'^JAVA_VERSION="(\d+)', about.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         output = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
@@ -157,8 +164,25 @@ def without_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
-    """Start the session. CepError: there is no Java for it."""
+def beginning(master: str | None, options: Mapping[str, str], keep: bool = False) -> JavaStart:
+    """How Java begins. `keep`: the run has an end, so that Java may keep its classes for later ones."""
+    return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
+
+
+def _or_local(master: str | None, options: Mapping[str, str]) -> str | None:
+    """The master that is asked for, all cores of this machine where none is named; None: the configuration names it."""
+    if master is None and not ({MASTER} & (submitted() | options.keys()) or master_configured()):
+        return "local[*]"
+    return master
+
+
+def _named(master: str | None, options: Mapping[str, str]) -> str:
+    """The master as far as it is known."""
+    return master or options.get(MASTER) or inherited().get(MASTER, "")
+
+
+def session(master: str | None, options: Mapping[str, str], begins: JavaStart | None = None) -> SparkSession:
+    """Start the session. `begins`: how Java does, None: as it is best. CepError: there is no Java for it."""
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
     home = str(Path(__file__).resolve().parents[3])
@@ -167,15 +191,18 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("semcep")
-    if master is None and not ({"spark.master"} & (submitted() | options.keys()) or master_configured()):
-        master = "local[*]"
+    master = _or_local(master, options)
     if master is not None:
         builder = builder.master(with_retries(master))
-    named = master or options.get(MASTER) or inherited().get(MASTER, "")
+    named = _named(master, options)
+    begins = begins or beginning(master, options)
     chosen = {name: value for name, value in {**CHOSEN, **unix_sockets(named)}.items() if name not in submitted()}
-    for name, value in {**chosen, **options, **NEEDED}.items():
+    settings = {**chosen, **options, **NEEDED}
+    if begins.options:
+        settings[OPTIONS] = f"{begins.options} {settings.get(OPTIONS, '')}".strip()
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    with without_interrupts():
+    with without_interrupts(), begins.in_environment():
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(builder._options.items())))
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
@@ -277,10 +304,14 @@ def silent(master: str) -> str | None:
 
 
 def start_session(
-    master: str | None, settings: Mapping[str, str], folder: Path, warn: Callable[[str], None]
+    master: str | None,
+    settings: Mapping[str, str],
+    folder: Path,
+    warn: Callable[[str], None],
+    begins: JavaStart | None = None,
 ) -> SparkSession:
-    """Start the session; the log of its processes goes to a file of the folder. `warn` takes what is waited for.
-    CepError: it cannot be started; says why."""
+    """Start the session; the log of its processes goes to a file of the folder. `warn` takes what is waited for;
+    `begins`: how Java does. CepError: it cannot be started; says why."""
     named = master or settings.get(MASTER, "")
     if (why := silent(named)) is not None:
         warn(f"waiting for {named}, which does not answer: {why}")
@@ -288,7 +319,7 @@ def start_session(
     before = log.stat().st_size if log.exists() else 0
     try:
         with redirected(folder):
-            made = session(master, settings)
+            made = session(master, settings, begins)
     except (PySparkException, Py4JError, OSError) as error:
         texts = causes(error)
         if why is not None:

@@ -5,13 +5,11 @@ Over TCP it begins 40 ms late: Java sends what it is to do in two parts, and Lin
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Mapping
-from functools import cache
+
+from cep.spark.driver.own_folder import own_folder
 
 ENABLED = "spark.python.unix.domain.socket.enabled"
 FOLDER = "spark.python.unix.domain.socket.dir"
@@ -25,15 +23,7 @@ SHARED = "/tmp"
 
 def unix_sockets(master: str) -> Mapping[str, str]:
     """The settings by which they are used; empty where there are none, or their paths would be too long."""
-    folder = _own() if master.startswith("local") else SHARED
+    folder = own_folder() if master.startswith("local") else SHARED
     if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) > LONGEST:
         return {}
     return {ENABLED: "true", FOLDER: folder}
-
-
-@cache
-def _own() -> str:
-    """A folder that goes with this process: Spark leaves its sockets behind."""
-    folder = tempfile.mkdtemp(prefix="semcep-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

@@ -1,0 +1,191 @@
+"""How Java begins sooner where a run is on this machine alone: a home of Spark without its copy of PySpark, and classes
+that were kept.
+
+- Spark puts the zip of PySpark in its home before all else that a Python process knows. It has sources alone, so
+  each process compiles them anew, for a second and more; a run starts six. In a home of links to all but that zip
+  they load PySpark as it is installed.
+- Before its first source Java starts two more of them, to look for sources of other packages. There are none that a run
+  asks for, and it does not look where it finds no Python for it.
+- Java reads, checks and links some 14,000 classes, for 13 s of a core of 30 until the first result. What a first run
+  has made of them is kept in an archive (JDK's class data sharing), and mapped by the next ones.
+
+The archive is of these jars, by their sizes and times, and of this Java. It is named by them, and by its own size:
+Java crashes over one that ends early. All else Java checks: it holds the archive against the jars and its sums, and
+goes without it where anything is wrong. It is kept by a run that has an end, once: Java writes it as it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pyspark
+from pyspark import SparkContext
+
+from cep.core.user_cache import asked_cache, own_cache
+from cep.spark.driver.own_folder import own_folder
+
+OPTIONS = "spark.driver.extraJavaOptions"
+PYTHON = "spark.pyspark.python"
+
+_HOME, _ORIGIN, _LOCK, _ARCHIVE, _WRITTEN = "home", "origin", "lock", ".jsa", ".new"
+_PARTS = ("bin", "conf", "jars", "sbin", "RELEASE")
+"""All of a home of Spark that Java is started from."""
+_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+_KEPT = 2
+"""Archives of one PySpark, for so many Javas."""
+_LONGEST = 120.0  # seconds that Java may take to write
+
+
+@dataclass(slots=True)
+class JavaStart:
+    """`environment`: variables that Java is started with; `options`: of Java, before those of the user;
+    `written`: where Java puts the classes of this run as it ends, None: it does not."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: str = ""
+    written: Path | None = None
+    _lock: IO[bytes] | None = None
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """What is started in the block has its variables."""
+        before = {name: os.environ.get(name) for name in self.environment}
+        os.environ.update(self.environment)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    def keep_classes(self, context: SparkContext) -> bool:
+        """End Java, which writes its classes; whether they are kept. Not before the run is over."""
+        if self.written is None:
+            return False
+        process: subprocess.Popen[bytes] = context._gateway.proc  # type: ignore[union-attr]
+        context.stop()
+        assert process.stdin is not None, "Java ends when nobody speaks to it"
+        process.stdin.close()
+        with suppress(OSError, subprocess.TimeoutExpired):
+            process.wait(_LONGEST)
+            size = self.written.stat().st_size
+            archive = self.written.with_name(f"{self.written.stem}-{size}{_ARCHIVE}")
+            os.replace(self.written, archive)
+            _forget(archive)
+            return True
+        return False
+
+
+def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep: bool = False) -> JavaStart:
+    """How `java` (its program) begins for a master. `keep`: the run has an end, so its classes may be kept."""
+    installed = Path(pyspark.__file__).parent
+    if not _alone(installed, master, settings):
+        return JavaStart()
+    folder = _folder(installed)
+    home = _linked(installed, Path(own_folder()) if folder is None else folder)
+    environment = {"SPARK_HOME": str(home), "PYSPARK_DRIVER_PYTHON": str(home / "no-python")}
+    made = None if folder is None or java is None or _configured(home) else _made_of(installed, java)
+    if folder is None or made is None:
+        return JavaStart(environment)
+    for archive in folder.glob(f"{made}-*{_ARCHIVE}"):
+        if archive.stem == f"{made}-{archive.stat().st_size}":
+            return JavaStart(environment, f"-XX:SharedArchiveFile={archive} -XX:+VerifySharedSpaces {_QUIET}")
+    lock = _locked(folder / _LOCK) if keep else None
+    if lock is None:
+        return JavaStart(environment)
+    for left in (*folder.glob(f"*{_WRITTEN}"), *folder.glob(f"{made}-*{_ARCHIVE}")):  # killed; damaged
+        left.unlink(missing_ok=True)
+    written = folder / f"{made}{_WRITTEN}"
+    return JavaStart(environment, f"-XX:ArchiveClassesAtExit={written} {_QUIET}", written, lock)
+
+
+def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
+    """Whether all processes are on this machine and of this installation, and Java is yet to be started."""
+    home = os.environ.get("SPARK_HOME")
+    pythons = (settings.get(PYTHON), os.environ.get("PYSPARK_PYTHON"))
+    return (
+        (master == "local" or master.startswith("local["))
+        and "PYSPARK_GATEWAY_PORT" not in os.environ
+        and "PYSPARK_DRIVER_PYTHON" not in os.environ
+        and (home is None or (os.path.isdir(home) and os.path.samefile(home, installed)))
+        and all(python in (None, sys.executable) for python in pythons)
+        and hasattr(os, "symlink")
+    )
+
+
+def _folder(installed: Path) -> Path | None:
+    """What is kept for a PySpark, in the user's cache; None: nothing can be, or is to be."""
+    with suppress(OSError, RuntimeError):
+        cached = asked_cache() or own_cache()
+        folder = cached / "spark" / hashlib.blake2b(str(installed).encode(), digest_size=8).hexdigest()
+        if not (folder / _ORIGIN).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _ORIGIN).write_text(str(installed), encoding="utf-8")
+            for other in folder.parent.glob(f"*/{_ORIGIN}"):
+                if not os.path.isdir(other.read_text(encoding="utf-8")):
+                    shutil.rmtree(other.parent, ignore_errors=True)
+        if " " not in str(folder):  # Spark takes options of Java apart at blanks
+            return folder
+    return None
+
+
+def _linked(installed: Path, folder: Path) -> Path:
+    """A home of Spark there. OSError: it cannot be made."""
+    home = folder / _HOME
+    home.mkdir(exist_ok=True)
+    for name in _PARTS:
+        if (installed / name).exists():
+            with suppress(FileExistsError):
+                (home / name).symlink_to(installed / name)
+    return home
+
+
+def _configured(home: Path) -> bool:
+    """Whether a folder of settings is in Java's path: then it keeps no classes."""
+    place = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+    return place.is_dir() and any(place.iterdir())
+
+
+def _made_of(installed: Path, java: Path) -> str | None:
+    """What an archive is named by: these jars and this Java; None: this Java keeps no classes."""
+    home = java.resolve().parents[1]
+    if not (home / "lib" / "server" / "classes.jsa").is_file():
+        return None
+    digest = hashlib.blake2b(str(home).encode(), digest_size=12)
+    with suppress(OSError):
+        digest.update((home / "release").read_bytes())
+    for jar in sorted(os.scandir(installed / "jars"), key=lambda one: one.name):
+        digest.update(f"\n{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _locked(path: Path) -> IO[bytes] | None:
+    """A lock that goes with this process; None: another has it."""
+    with suppress(OSError):
+        lock = path.open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except OSError:
+            lock.close()
+    return None
+
+
+def _forget(archive: Path) -> None:
+    """Remove archives but the latest ones, and this one."""
+    found = sorted(archive.parent.glob(f"*{_ARCHIVE}"), key=lambda one: one.stat().st_mtime, reverse=True)
+    for old in found[_KEPT:]:
+        if old != archive:
+            old.unlink(missing_ok=True)
