@@ -245,6 +245,8 @@ def _unreadable(path: str, error: OSError) -> CepError:
     reason = astray(Path(path)) or reason
     code = ABSENT if error.errno in _NOT_HERE else "input" if error.errno in _ITS_OWN else DEVICE
     if isinstance(error, StorageError):
+        if error.errno == errno.EACCES or error.no_bucket:  # a login is wrong or over, and the object may be there
+            code = DEVICE
         return CepError(f"{name}: {error.strerror}", hint=error.hint, code=code)
     return CepError(f"{name}: {reason.lower()}", code=code)
 

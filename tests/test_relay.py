@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -102,3 +103,41 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
         until((tmp_path / STOP).exists, "the query is told to end")
     shutil.rmtree(tmp_path / OUTGOING)
     assert BrokerRelay(tmp_path / OUTGOING, lambda: Sending(place, SCHEMAS)).waiting() == []
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(tmp_path, 0, range(100))
+    full, told, moves = [True], Received[str](), [0]
+
+    def move(relay: BrokerRelay) -> None:
+        moves[0] += 1
+        if full[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(BrokerRelay, "move", move)
+    place = "kafka://127.0.0.1:1/derived"
+    with relaying(tmp_path, place, SCHEMAS, told.append):
+        told.at_least(1)
+        full[0] = False
+        until(lambda: moves[0] > 2, "it is tried again")
+    assert len(told) == 1 and told[0].startswith("what is derived cannot be sent: no space left on device; what")
+    full[0] = True
+    with (
+        pytest.raises(CepError, match=r"(?s)no space left on device.*2 files wait in"),
+        relaying(tmp_path, place, SCHEMAS, told.append),
+    ):
+        pass
+    moves[0] = 0
+    with relaying(tmp_path, place, SCHEMAS, told.append, at_once=lambda: True):
+        until(lambda: moves[0] > 0, "it is tried meanwhile")
+
+
+def test_a_mistake_of_ours_ends_the_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(tmp_path, 0, range(10))
+
+    def move(relay: BrokerRelay) -> None:
+        raise KeyError("lines")
+
+    monkeypatch.setattr(BrokerRelay, "move", move)
+    with pytest.raises(KeyError), relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, print):
+        until((tmp_path / STOP).exists, "the query is told to end")

@@ -69,7 +69,9 @@ def lines(folder: str) -> list[Any]:
 @pytest.mark.long
 @needs_java
 def test_files_of_several_formats_with_dead_letters(session: None) -> None:
-    result = run(*FILES, "--output-format", "jsonl", "--strict")
+    here = f"file://{Path.cwd()}"
+    places = ["--output", f"{here}/out", "--checkpoint", f"{here}/state"]
+    result = run(*FILES, "--output-format", "jsonl", "--strict", *places, dead=f"{here}/dead")
     assert (result.exit_code, result.stderr) == (
         1,
         "8 records, 2 dead letters (1 out of range, 1 with a wrong time), 3 derived events: fire 3\n",

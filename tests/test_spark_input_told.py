@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.core.errors import CepError
+from cep.core.storage.failures import StorageError, no_bucket, not_there
+from cep.core.storage.urls import url
 from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.spark.driver.remarks import InputRemarks
+from cep.spark.source.reading import readable_batches
+from connectors import files
+from connectors.batch import Batch
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -23,6 +31,36 @@ fluent near(a: string FROM "who.left", b: string) START since END till.
 met(K) <- reading(K, _) WHERE near(K, _).
 seen(X) <- local(X).
 """
+
+
+def test_events_before_1970_do_not_move_the_watermark_of_spark() -> None:
+    def told(*latest: int | None, open_ended: bool = True) -> list[str]:
+        remarks = InputRemarks({}, open_ended)
+        remarks.take([*(Report(latest=one) for one in latest), Report(stage=1, latest=5)])
+        return remarks.all()
+
+    assert "before 1970, where the watermark of Spark begins" in told(-5_000_000, None, -7_000_000)[0]
+    assert told(-5_000_000, 1) == told(None) == told(-5_000_000, open_ended=False) == []
+
+
+def test_what_a_store_refuses_may_be_readable_later() -> None:
+    """Else a file whose login is over for a moment would count as read."""
+    at = url("s3://bucket/day.jsonl")
+    for error, lost in [
+        (StorageError(errno.EACCES, "access is denied", str(at)), False),
+        (no_bucket(at), False),
+        (not_there(at), True),
+    ]:
+
+        def read(error: StorageError = error) -> Iterator[Batch]:
+            raise files._unreadable(str(at), error)
+            yield
+
+        if lost:
+            assert [one.dead[0].reason for one in readable_batches(read(), str(at))] == ["no such file"]
+        else:
+            with pytest.raises(CepError):
+                list(readable_batches(read(), str(at)))
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -23,9 +24,10 @@ pytest.importorskip("obstore")
 from cep.command import app
 from cep.core.errors import CepError
 from cep.core.storage import creation
+from cep.core.storage.failures import StorageError
 from cep.spark import mirror as mirrors
 from cep.spark.disk import SINK_LOG
-from cep.spark.mirror import DEAD, OUTPUT, STATE, Mirror, spark_address
+from cep.spark.mirror import DEAD, KEPT, OUTPUT, STATE, Mirror, spark_address
 from tests import google_store, spark_runs
 from tests.damage import flipped
 from tests.object_store import Bucket, reached, served
@@ -219,6 +221,36 @@ def test_a_run_that_is_killed_at_any_put_is_gone_on_from(
             assert log == [n for n in (batch - 1, batch) if n >= 0]
         shutil.rmtree(at.root)
     assert [bucket.get(f"out/part-{n}").decode() for n in range(12)] == [f"rows {n}" for n in range(12)]
+
+
+def test_a_run_that_ended_before_it_counted_stands_in_no_ones_way(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.put("state/packs/000000000000-0123456789ab", b"of a first micro-batch")
+    bucket.put("state/spark.log", b"what Spark said")
+    at = mirror(tmp_path / "1")
+    for number in range(3):
+        put(at, f"{STATE}/a", str(number))
+        at.ship()
+    shutil.rmtree(at.root)
+    again = mirror(tmp_path / "2")
+    assert there(again) == {f"{STATE}/a": "2"}
+    assert "state/packs/000000000000-0123456789ab" not in bucket.keys("state/")
+
+
+def test_what_may_not_be_removed_ends_no_run(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object) -> None:
+        raise StorageError(errno.EACCES, "access is denied", "s3://bucket/state")
+
+    with monkeypatch.context() as strict:
+        strict.setattr("cep.spark.mirror.remove", refused)
+        strict.setattr("cep.core.storage.objects.remove", refused)
+        at = mirror(tmp_path / "1")
+        for number in range(5):
+            put(at, f"{STATE}/a", str(number))
+            at.ship()
+        assert len(bucket.keys("state/manifests/")) == 5
+        assert there(mirror(tmp_path / "2")) == {f"{STATE}/a": "4"}
+    assert there(mirror(tmp_path / "3")) == {f"{STATE}/a": "4"}
+    assert len(bucket.keys("state/manifests/")) == KEPT, "one that may removes them"
 
 
 def test_what_is_damaged_or_of_something_else_is_told(bucket: Bucket, tmp_path: Path) -> None:

@@ -340,3 +340,25 @@ def test_a_catalog_that_others_hold_is_waited_for(tmp_path: Path) -> None:
         other.execute("ROLLBACK")
     TableRelay(folder, name).move()
     assert numbers(name) == ["0"] * 4 + ["1"] * 4
+
+
+def test_rows_that_may_be_in_one_table_go_to_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, first = tmp_path / "state" / OUTGOING, named("delta", tmp_path)
+    other = TableName("delta", str(tmp_path / "other"))
+    write = KINDS["delta"].write
+
+    def killed(*given: Any) -> None:
+        write(*given)
+        raise KeyboardInterrupt
+
+    commit(folder, 0, ("hot",))
+    monkeypatch.setattr(KINDS["delta"], "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        TableRelay(folder, first).move()
+    monkeypatch.setattr(KINDS["delta"], "write", write)
+    with pytest.raises(CepError, match=f"rows that go to {first.text} may be there already"):
+        TableRelay(folder, other).move()
+    TableRelay(folder, first).move()
+    commit(folder, 1, ("hot",))
+    TableRelay(folder, other).move()
+    assert numbers(first) == ["0", "0"] and numbers(other) == ["1", "1"]

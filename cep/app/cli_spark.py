@@ -38,6 +38,7 @@ class BatchWatcher:
 
 def run_on_spark(options: RunOptions) -> int:
     """Run the query to its end; the exit status. CepError: it cannot start, or it failed."""
+    options = options.of_folders()
     options.checked()  # before anything is loaded, which takes a second
     try:
         from cep.app.spark_mirror import mirrored
@@ -79,7 +80,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
         charts(request.engine.plan, request.program.stages), RunStats(), options.log, 0, request.program.buckets
     )
     endless = options.spark.follow or reads.live or reads.beside
-    remarks = InputRemarks(request.engine.inputs)
+    remarks = InputRemarks(request.engine.inputs, options.spark.open_ended)
     if request.program.window is not None:
         watch.meter.revision = RevisionStats()
     watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks)
@@ -103,7 +104,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
         watch.watching(options.watch.metrics, quiet=False, **begins),
         queries.StopRequest(request.checkpoint, bool(reads.beside)).listening() as stop,
         queries.listening(spark, watcher),
-        relaying(request.checkpoint, options.sink.output, request.sent_schemas, waits)
+        relaying(request.checkpoint, options.sink.output, request.sent_schemas, waits, lambda: stop.at_once)
         if request.sent
         else nullcontext(),
     ):
@@ -114,7 +115,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
             lambda: watch.meter.batches,
             options.log,
         )
-        if not query.apart:
+        if not (query.apart or stop.at_once):
             settle_on_spark(spark, query, lambda text: options.log("log", text, "warning"))
     file_sink.finish_batches(output)
     if query.mirror is not None:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cep.app.durations import refuse
 from cep.app.run_options import RunOptions
 from cep.core.storage.urls import is_url
 from cep.spark.driver import session
 from cep.spark.mirror import DEAD, OUTPUT, STATE, Mirror
+from cep.spark.working_folder import working_folder
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 FEW = "10"
@@ -36,8 +35,8 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
     apart = _apart(options)
     if apart:
         _refused(options)
-    with TemporaryDirectory(prefix="semcep-", ignore_cleanup_errors=True) as folder:
-        mirror = Mirror(Path(folder), checkpoint, options.sink.output, dead if dead and is_url(dead) else None, apart)
+    with working_folder() as folder:
+        mirror = Mirror(folder, checkpoint, options.sink.output, dead if dead and is_url(dead) else None, apart)
         here = {name: str(mirror.folder(name)) for name in mirror.places}
         conf = options.spark.conf
         if not any(one.startswith(f"{RETAINED}=") for one in conf):

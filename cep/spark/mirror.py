@@ -185,9 +185,10 @@ class Mirror:
         self._packs.append({one.pack for one in there.values()})
         before = set[str]().union(*self._packs)
         del self._packs[:-KEPT]
-        objects.remove([self.packs.place(pack) for pack in sorted(before.difference(*self._packs))])
-        if number >= KEPT:
-            remove(_manifest(self.places[STATE], number - KEPT))
+        with suppress(StorageError):  # it counts, whatever is left of others; the next run removes it
+            if number >= KEPT:
+                remove(_manifest(self.places[STATE], number - KEPT))
+            objects.remove([self.packs.place(pack) for pack in sorted(before.difference(*self._packs))])
 
     def _publish(self) -> None:
         """Put what the manifest has of the output and of dead letters at their own addresses: files before the log that
@@ -262,7 +263,8 @@ class Mirror:
         found = self._read(self.number)
         if found["output"] != self.places[OUTPUT]:
             message = f"--output: {found['output']} before, {self.places[OUTPUT]} now"
-            raise CepError(message, hint="go on with the one before, or start anew with both", code="checkpoint")
+            hint = "go on with the one before, or start anew with another --checkpoint, too"
+            raise CepError(message, hint=hint, code="checkpoint")
         self._files = {name: Packed(*one) for name, one in found["files"].items()}
         self._packs = [{one.pack for one in self._files.values()}]
         if self.apart:
@@ -276,9 +278,13 @@ class Mirror:
         # What is beyond the last of this manifest counts already for another run, which has gone on meanwhile.
         self._told = {f"{_LOG}{name}": "" for name in names if _batch(name) <= last}
         self._publish()
-        for one in files.listed(joined(checkpoint, PACKS)):  # of runs that were killed, or came too late
-            if one.name not in self._packs[0] and int(one.name.partition("-")[0]) <= self.number:
-                remove(one.address)
+        with suppress(StorageError):  # one that may not remove goes on
+            for number in numbers:
+                if number <= self.number - KEPT:
+                    remove(_manifest(checkpoint, number))
+            for one in files.listed(joined(checkpoint, PACKS)):  # of runs that were killed, or came too late
+                if one.name not in self._packs[0] and int(one.name.partition("-")[0]) <= self.number:
+                    remove(one.address)
 
     def _read(self, number: int) -> dict[str, Any]:
         address = _manifest(self.places[STATE], number)
@@ -313,8 +319,9 @@ class Mirror:
                 replace(info, output=str(self.folder(OUTPUT))).write(file)
 
     def _vacant(self) -> None:
-        for option, name in (("--checkpoint", STATE), ("--output", OUTPUT)):
-            if any(one.name != SPARK_LOG for one in files.listed(self.places[name])):
+        """CepError: others have put something there. Packs are of a run that ended before its first manifest."""
+        for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
+            if any(one.name not in own for one in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
                 raise CepError(message, hint="name one where nothing is", code="checkpoint")
 

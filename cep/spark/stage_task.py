@@ -250,13 +250,14 @@ class StageTask:
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
         """Keep the engine of a bucket in a version, and write its state, or what came since the one before: where
         input is revised, what stays the same is known by its segments; where the time of a search is limited, another
-        step with the same rows may find something else."""
+        step with the same rows may find something else, and count, so that only what was written is gone on with."""
         timed = self.program.options.compiling.solve_limit is not None
         if engine.revises or timed or not self.states.append(bucket, version, came, batch):
             self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
         if self.several:
             self.ways.keep(bucket, version, batch)
-        _engines[self.run, self.stage.number, bucket] = version, engine
+        if not timed:
+            _engines[self.run, self.stage.number, bucket] = version, engine
 
     def apply_changes(
         self, engine: Engine, rows: Iterable[ShuffleBlock], bucket: int, stable: int

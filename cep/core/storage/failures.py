@@ -46,18 +46,21 @@ _FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
 
 
 class StorageError(OSError):
-    """What a file system refuses: `strerror` says what, `hint` what may be done."""
+    """What a file system refuses: `strerror` says what, `hint` what may be done. `no_bucket`: not the object, but all
+    that it would be in is not there."""
 
-    def __init__(self, number: int, reason: str, address: str, hint: str | None = None) -> None:
+    def __init__(
+        self, number: int, reason: str, address: str, hint: str | None = None, no_bucket: bool = False
+    ) -> None:
         super().__init__(number, reason, address)
-        self.hint = hint
+        self.hint, self.no_bucket = hint, no_bucket
 
 
 def no_bucket(at: Url) -> StorageError:
     """The bucket, or the container, is not there."""
     word = "container" if at.kind == "abfs" else "bucket"
     hint = f"the name, or the place where it is looked for: {_REACHED[at.kind]}"
-    return StorageError(errno.ENOENT, f"there is no {word} `{at.place.partition('@')[0]}`", str(at), hint)
+    return StorageError(errno.ENOENT, f"there is no {word} `{at.place.partition('@')[0]}`", str(at), hint, True)
 
 
 def not_there(at: Url) -> StorageError:

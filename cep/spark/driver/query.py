@@ -123,6 +123,11 @@ class StopRequest:
         self._again, self._beside = False, beside
         self._file = checkpoint / STOP
 
+    @property
+    def at_once(self) -> bool:
+        """Whether a second signal has come."""
+        return self._again
+
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
         """The signals that come while the block runs are requests."""

@@ -6,15 +6,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cep.core.schema import Schema
-from cep.runtime.report import Report
+from cep.runtime.report import READING, Report
 from connectors.never_there import remarks
 from connectors.paths import source_of
 
+_EARLY = (
+    "all events ended before 1970, where the watermark of Spark begins: what they make is derived when a later event "
+    "comes, or at the end of the input, which a run without --once and --follow has"
+)
+
 
 class InputRemarks:
-    """`schemas`: of the events that are read."""
+    """`schemas`: of the events that are read; `open_ended`: the watermark alone says what has come."""
 
-    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+    def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False) -> None:
+        self._open_ended = open_ended
+        self._latest: int | None = None
         self._sources = {name: {a.name: source_of(a) for a in schema.attributes} for name, schema in schemas.items()}
         self._lacking: dict[str, Mapping[str, str | None]] = {}
         self._records: Counter[str] = Counter()
@@ -24,6 +31,8 @@ class InputRemarks:
         """The reports of a micro-batch."""
         for one in reports:
             self._told |= dict.fromkeys(one.remarks)
+            if one.stage == READING and one.latest is not None:
+                self._latest = one.latest if self._latest is None else max(self._latest, one.latest)
             for name, number in one.read.items():
                 here = one.lacking.get(name, {})
                 known = self._lacking.get(name, here)
@@ -32,4 +41,5 @@ class InputRemarks:
 
     def all(self) -> list[str]:
         """What is told at the end."""
-        return [*self._told, *remarks(self._lacking, self._records, self._sources)]
+        early = self._open_ended and self._latest is not None and self._latest < 0
+        return [*([_EARLY] if early else []), *self._told, *remarks(self._lacking, self._records, self._sources)]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.schema import Schema
 from cep.spark.disk import OUTGOING, STOP, damaged_file
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
@@ -80,23 +80,36 @@ class BrokerRelay:
 
 
 @contextmanager
-def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: WarnText) -> Iterator[None]:
-    """Send what a query derives while the block runs, and what is left when it has ended well. A broker that cannot be
-    reached is tried again. CepError: it cannot be reached at the end; or it refuses an event, which stops the query."""
+def relaying(
+    checkpoint: Path,
+    text: str,
+    schemas: Mapping[str, Schema],
+    warn: WarnText,
+    at_once: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
+    """Send what a query derives while the block runs, and what is left when it has ended well, but where it has to end
+    `at_once`. A broker that cannot be reached, or a disk that cannot be written, is tried again. CepError: so it is at
+    the end; or the broker refuses an event, which stops the query."""
     relay: BrokerRelay | TableRelay
     if is_table(text):
         relay = TableRelay(checkpoint / OUTGOING, table_name(text))
     else:
         relay = BrokerRelay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
     over = threading.Event()
-    failure: list[CepError] = []
+    failure: list[Exception] = []
+
+    def move() -> None:
+        try:
+            relay.move()
+        except OSError as error:
+            raise CepError(f"what is derived cannot be sent: {reason_of(error)}", code=UNREACHABLE) from error
 
     def run() -> None:
         pause, waits = _PAUSE, False
         while not over.wait(pause):
             began = time.monotonic()
             try:
-                relay.move()
+                move()
                 pause, waits = min(max(_PAUSE, relay.rest * (time.monotonic() - began)), _LONGEST), False
             except CepError as error:
                 if error.code != UNREACHABLE:
@@ -106,6 +119,10 @@ def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: W
                 if not waits:
                     warn(f"{error.message}; what is derived waits in {checkpoint / OUTGOING}")
                 pause, waits = min(max(2 * pause, 1.0), _LONGEST) if waits else 1.0, True
+            except Exception as error:  # who waits is to know
+                failure.append(error)
+                (checkpoint / STOP).touch()
+                return
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -115,7 +132,8 @@ def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: W
         thread.join()
         if failure:
             raise failure[0]
-        relay.move()
+        if not at_once():
+            move()
     except CepError as error:
         if error.code == UNREACHABLE:
             left, folder = len(relay.waiting()), checkpoint / OUTGOING

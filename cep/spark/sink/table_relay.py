@@ -24,8 +24,8 @@ from connectors.table_names import TableName
 from connectors.tables.kinds import KINDS
 
 NOTE = "table.json"
-"""In the checkpoint: under which name rows are added, the number of the last commit, and its files until they are
-removed."""
+"""In the checkpoint: under which name rows are added, the number of the last commit, the table that it is of, and its
+files until they are removed."""
 _ROWS = 1 << 17
 _TYPE = "type"
 
@@ -58,7 +58,7 @@ class TableRelay:
             if not intact(path, line):
                 raise damaged_file(path)
         for names in self._alike(list(files)):
-            noted = {"name": known["name"], "number": known["number"] + 1, "files": names}
+            noted = {"name": known["name"], "number": known["number"] + 1, "files": names, "table": self._name.text}
             put(self._note, json.dumps(noted).encode())
             sync_names(self._note.parent)  # the table may be on another disk
             known = self._finished()
@@ -82,6 +82,9 @@ class TableRelay:
         except ValueError:
             raise damaged_file(self._note) from None
         if known["files"]:
+            if known.get("table", self._name.text) != self._name.text:
+                why = f"rows that go to {known['table']} may be there already"
+                raise self._name.refused(why, f"go on once with `--output {known['table']}`, then with another")
             name = replace(self._name, append=known["name"])
             files = [self._folder / each for each in known["files"]]
             if not self._table.is_added(name, known["number"]):
