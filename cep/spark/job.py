@@ -41,7 +41,8 @@ class Job:
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: how they are written,
     `iso` or `seconds`. `stretch`: what is written lies there.
-    `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not."""
+    `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which
+    workers know its engines."""
 
     program: ShippedProgram
     inputs: tuple[str, ...]
@@ -65,6 +66,7 @@ class Job:
     times: str = "iso"
     stretch: Stretch = (None, None)
     mirror: Mirror | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def apart(self) -> bool:
@@ -121,7 +123,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
 def _work(job: Job, states: Path, handed: str | None) -> QueryWork:
     """What the tasks of the query do."""
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)
-    run, start = uuid.uuid4().hex, generation.start
+    run, start = job.run, generation.start
     beginning = None if start is None else GenerationStart(generation.number, start, generation.before(folder))
     stages = []
     for stage in program.stages:

@@ -43,9 +43,10 @@ def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
     return found
 
 
-def settle(program: ShippedProgram, states: str, some: Iterable[Logged]) -> None:
-    """Write them whole. CepError: a state is missing or damaged, or cannot be written."""
-    run = uuid4().hex
+def settle(program: ShippedProgram, states: str, some: Iterable[Logged], run: str | None = None) -> None:
+    """Write them whole. `run`: the query whose engines this worker may have, None: it has none. CepError: a state is
+    missing or damaged, or cannot be written."""
+    run = run or uuid4().hex
     for stage, bucket, version in some:
         StageWork(program, stage, run, (), None, BucketStates(states, stage), None).task().settle(bucket, version)
 
@@ -67,11 +68,11 @@ def _settled(spark: SparkSession, job: Job) -> None:
     notes = BatchNotes(states, earlier=spark_files.put_aside_state(own))
     found = logged(states, notes.after(done).versions)
     if found:
-        context, name = spark.sparkContext, str(states)
+        context, name, run = spark.sparkContext, str(states), job.run
         sent = context.broadcast(pickle.dumps(job.program))
 
         def settled(some: Iterable[Logged]) -> Sequence[None]:
-            settle(pickle.loads(sent.value), name, some)
+            settle(pickle.loads(sent.value), name, some, run)
             return ()
 
         context.parallelize(found, min(len(found), context.defaultParallelism)).mapPartitions(settled).collect()
