@@ -288,6 +288,8 @@ def verdict(looks: list[Look], collected: list[Collection], rate: int, every: fl
     }
     measured = {what: growth(values, seconds) for what, values in figures.items()}
     left = collected[len(collected) // 3 :]
+    if len(left) < 3:
+        yield f"Java had {len(collected)} full collections, too few to judge by"
     measured["the objects of Java"] = growth([one.heap for one in left], [one.second for one in left])
     measured["the classes of Java"] = growth([one.classes for one in left], [one.second for one in left])
     clock = growth([one.latency for one in late], seconds)

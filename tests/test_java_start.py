@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyspark
 import pytest
 
 from cep.spark.driver import java_start as starts
 from cep.spark.driver.java_start import JavaStart, java_start
-from cep.spark.driver.own_folder import own_folder
+from cep.spark.working_folder import own_folder
 from tests import spark_runs
 from tests.test_spark_migration import READING, RISE
 
@@ -21,7 +22,8 @@ INSTALLED = Path(pyspark.__file__).parent
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"):
+    variables = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT")
+    for name in (*variables, *starts._VARIABLES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SEMCEP_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -115,14 +117,72 @@ def test_where_no_classes_are_kept(java: Path, tmp_path: Path, monkeypatch: pyte
     assert Path(home).is_relative_to(own_folder())
 
 
+def test_a_java_with_options_of_others_writes_no_classes(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would not begin with an agent, or with a folder in its path; with an archive that is there it does."""
+    others = [{name: "-javaagent:agent.jar"} for name in starts._OTHERS]
+    assert [java_start(java, "local[2]", some, keep=True).written for some in others] == [None, None, None]
+    for name in starts._VARIABLES:
+        with monkeypatch.context() as other:
+            other.setenv(name, "-Xshare:off")
+            assert java_start(java, "local[2]", {}, keep=True).written is None, name
+    first = java_start(java, "local[2]", {}, keep=True)
+    assert first.written is not None
+    first.written.with_name(f"{first.written.stem}-0.jsa").touch()
+    assert all("SharedArchiveFile" in java_start(java, "local[2]", some).options for some in others)
+
+
+def test_a_pyspark_whose_home_is_elsewhere(java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a distribution of Spark, or where pip has put one beside it."""
+    bare = tmp_path / "spark" / "python" / "pyspark"
+    bare.mkdir(parents=True)
+    monkeypatch.setattr(pyspark, "__file__", str(bare / "__init__.py"))
+    assert java_start(java, "local[2]", {}, keep=True) == JavaStart()
+
+
+def test_a_cache_whose_name_java_would_take_apart(java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("o'brien", "my cache", "a:b", "a\\b"):
+        monkeypatch.setenv("SEMCEP_CACHE_DIR", str(tmp_path / name))
+        begins = java_start(java, "local[2]", {}, keep=True)
+        assert begins.written is None and Path(begins.environment["SPARK_HOME"]).is_relative_to(own_folder())
+        assert not (tmp_path / name).exists(), "nothing is left there"
+
+
+WRITES = """
+import sys, time
+from pathlib import Path
+sys.stdin.read()
+time.sleep({seconds})
+Path({written!r}).write_text("classes")
+"""
+
+
+@pytest.mark.parametrize(("well", "seconds", "kept"), [(True, 0, True), (False, 0, False), (False, 60, False)])
+def test_java_is_ended(java: Path, monkeypatch: pytest.MonkeyPatch, well: bool, seconds: int, kept: bool) -> None:
+    """Where a run has not ended well, what it would write is waited for no longer than it takes to tidy up."""
+    begins, told = java_start(java, "local[2]", {}, keep=True), list[str]()
+    assert begins.written is not None
+    writes = WRITES.format(seconds=seconds, written=str(begins.written))
+    process = subprocess.Popen([sys.executable, "-c", writes], stdin=subprocess.PIPE)
+    monkeypatch.setattr(starts.SparkContext, "_gateway", SimpleNamespace(proc=process))
+    monkeypatch.setattr(starts, "_LEAVING", 0.1)
+    begins.well = well
+    begins.end(lambda event, *_, **__: told.append(event))
+    assert process.returncode is not None and not begins.written.exists()
+    assert [one.read_text() for one in begins.written.parent.glob("*.jsa")] == ["classes"] * kept
+    assert told == ["classes"] * well
+
+
 def test_what_is_kept_of_others_goes(java: Path, cache: Path) -> None:
+    """Of an installation that is not here its archives alone: another machine may have both, and this home."""
     for name, origin in (("gone", "no-such-folder"), ("there", str(INSTALLED))):
-        (cache / "spark" / name).mkdir(parents=True)
+        (cache / "spark" / name / "home").mkdir(parents=True)
         (cache / "spark" / name / "origin").write_text(origin)
+        (cache / "spark" / name / "0-0.jsa").touch()
     written = java_start(java, "local[2]", {}, keep=True).written
     assert written is not None
     first = written.with_suffix(".jsa")
-    assert not (cache / "spark" / "gone").exists() and (cache / "spark" / "there").exists()
+    assert sorted(one.name for one in (cache / "spark" / "gone").iterdir()) == ["home", "origin"]
+    assert (cache / "spark" / "there" / "0-0.jsa").exists()
     for number in range(4):
         old = first.with_name(f"{number}.jsa")
         old.touch()
@@ -144,6 +204,8 @@ def test_runs_with_kept_and_with_damaged_classes(tmp_path: Path, cache: Path) ->
         folder = tmp_path / str(number)
         command = [sys.executable, "-m", "cep", "run", "rise.cep", "--on", "spark", "--master", "local[2]"]
         command += ["--input", "a.jsonl", "--output", str(folder / "out"), "--checkpoint", str(folder / "state")]
+        if 0 < number < 3:
+            command += ["--conf", f"spark.driver.extraJavaOptions=-Xlog:class+load:file={folder}.classes"]
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -159,5 +221,7 @@ def test_runs_with_kept_and_with_damaged_classes(tmp_path: Path, cache: Path) ->
         archive.unlink()
         archive.write_bytes(content)
     assert ["keeping Java's classes" in one for one in said] == [True, False, False, True]
+    mapped = ["shared objects file (top)" in Path(f"{tmp_path / str(number)}.classes").read_text() for number in (1, 2)]
+    assert mapped == [True, False], "Java takes what was kept, and nothing of what has another bit"
     assert len({one.splitlines()[0] for one in said}) == 1 and "derived event" in said[0]
     assert archive.stat().st_size > len(content), "what was cut is written again"

@@ -127,9 +127,23 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
         relaying(tmp_path, place, SCHEMAS, told.append),
     ):
         pass
-    moves[0] = 0
-    with relaying(tmp_path, place, SCHEMAS, told.append, at_once=lambda: True):
-        until(lambda: moves[0] > 0, "it is tried meanwhile")
+
+
+def test_who_has_to_end_at_once_leaves_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for batch in range(6):
+        commit(tmp_path, batch, range(10 * batch, 10 * batch + 10))
+    hurried, sent = [False], list[bytes]()
+
+    class Slow(Sending):
+        def write(self, piece: bytes) -> None:
+            sent.append(piece)
+            hurried[0] = len(sent) == 3
+
+    monkeypatch.setattr("cep.spark.sink.relay.Sending", Slow)
+    cluster = Cluster("derived")
+    with relaying(tmp_path, f"kafka://{cluster.servers}/derived", SCHEMAS, print, at_once=lambda: hurried[0]):
+        until(lambda: hurried[0], "some are sent")
+    assert len(sent) == 3 and len(list((tmp_path / OUTGOING).glob("part-*"))) == 9
 
 
 def test_a_mistake_of_ours_ends_the_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,12 +22,12 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.disk import locked
 from cep.spark.driver.failure import said
-from cep.spark.driver.own_folder import own_folder
 from cep.spark.driver.session import checked, java, silent
 from cep.spark.driver.sockets import ENABLED, FOLDER, unix_sockets
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
 from cep.spark.state.checkpoint import checkpoint_errors, claim
+from cep.spark.working_folder import own_folder
 from tests import spark_runs
 from tests.test_spark_migration import PAIR, READING, RISE, kept
 
@@ -76,6 +76,8 @@ def test_the_version_of_java_stands_beside_it(tmp_path: Path, monkeypatch: pytes
 
 
 def test_java_and_python_talk_by_sockets_of_unix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    own_folder.cache_clear()
     folders = set()
     for master in ("local[2]", "local-cluster[2,1,1024]"):
         told = unix_sockets(master)
@@ -100,9 +102,10 @@ def test_sockets_go_with_the_run(tmp_path: Path) -> None:
         "print(spark.sparkContext.parallelize(range(3), 2).map(lambda n: n + 1).sum())",
     ]
     command = [sys.executable, "-c", "\n".join(lines)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    environment = os.environ | {"TMPDIR": "/tmp"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     folder, sum_of_them = done.stdout.split()
-    assert sum_of_them == "6" and folder.rpartition("/")[2].startswith("semcep-") and not Path(folder).exists()
+    assert sum_of_them == "6" and folder.startswith("/tmp/semcep-") and not Path(folder).exists()
 
 
 @needs_java

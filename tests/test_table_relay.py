@@ -155,6 +155,19 @@ def test_two_jobs_add_to_one_table_and_small_files_are_put_together(tmp_path: Pa
     assert count_files(name) < 4
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_small_files_are_put_together_while_a_run_goes_on(tmp_path: Path, kind: str) -> None:
+    folder, name = tmp_path / "one" / OUTGOING, named(kind, tmp_path, "?compact=4")
+    folder.mkdir(parents=True)
+    relay, most = TableRelay(folder, name), 0
+    for batch in range(10):
+        commit(folder, batch, ("hot",))
+        relay.move()
+        most = max(most, count_files(name))
+    assert numbers(name) == sorted((str(n) for n in range(10) for _ in range(2)), key=int)
+    assert most <= 4 and count_files(name) <= 3
+
+
 def test_what_spark_does_not_write_is_refused() -> None:
     check_table(table_name("iceberg:here/a.b"))
     with pytest.raises(CepError, match="PYICEBERG_CATALOG__NOWHERE__URI"):

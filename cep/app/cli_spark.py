@@ -14,6 +14,7 @@ from cep.app.terminal import CLEAN, DEAD_LETTERS, announce_spark
 if TYPE_CHECKING:
     from cep.app.spark_query import JobInputs, JobRequest
     from cep.app.watch import Watch
+    from cep.spark.driver.java_start import JavaStart
     from cep.spark.driver.query import MicroBatch
     from cep.spark.driver.remarks import InputRemarks
     from cep.spark.job import Job
@@ -43,18 +44,22 @@ def run_on_spark(options: RunOptions) -> int:
     try:
         from cep.app.spark_mirror import mirrored
         from cep.app.spark_query import JobInputs, JobRequest, claimed
+        from cep.spark.driver import session
     except ModuleNotFoundError as error:
         raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
-    with mirrored(options) as (own, mirror), ExitStack() as locks:
+    with ExitStack() as java, mirrored(options) as (own, mirror), ExitStack() as locks:
         request = JobRequest.of(own)
         if mirror is not None:
             request = replace(request, mirror=mirror)
         reads = JobInputs.of(request)
-        return _run(request, reads, claimed(request, reads, locks))
+        query = claimed(request, reads, locks)
+        start = session.beginning(own.spark.master, request.settings, keep=not own.spark.follow)
+        java.callback(start.end, own.log)
+        return _run(request, reads, query, start)
 
 
-def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
-    """Run a query that owns its checkpoint; the exit status."""
+def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) -> int:
+    """Run a query that owns its checkpoint; the exit status. `start`: how Java is started."""
     from pathlib import Path
 
     from cep.app.meter import charts
@@ -95,7 +100,6 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
         options.log("waiting", text, "warning")
 
     announce_spark()
-    start = session.beginning(options.spark.master, request.settings, keep=not options.spark.follow)
     spark = session.start_session(options.spark.master, request.settings, request.checkpoint, waits, start)
     if reads.beside:
         kafka_connector.check_installed(spark)
@@ -125,9 +129,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     status = _report(watch, written.totals() - earlier, options, stop.signal)
     for remark in remarks.all():
         options.log("remark", f"warning: {remark}", "warning")
-    if start.written is not None:
-        options.log("classes", "keeping Java's classes: from now on runs on Spark begin in half the time")
-        start.keep_classes(spark.sparkContext)
+    start.well = not stop.signal
     return status
 
 

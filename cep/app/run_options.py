@@ -289,10 +289,14 @@ class RunOptions:
     def of_folders(self) -> RunOptions:
         """The same, where a folder that is named by `file:///path` is named by its path. CepError: it is of another
         machine."""
-        checkpoint, dead = self.spark.checkpoint, self.source.dead_letter
+        checkpoint, compact, dead = self.spark.checkpoint, self.spark.compact, self.source.dead_letter
         return replace(
             self,
-            spark=replace(self.spark, checkpoint=checkpoint and local_path(checkpoint)),
+            spark=replace(
+                self.spark,
+                checkpoint=checkpoint and local_path(checkpoint),
+                compact=compact and local_path(compact),
+            ),
             sink=replace(self.sink, output=local_path(self.sink.output)),
             source=replace(self.source, dead_letter=dead and local_path(dead)),
         )

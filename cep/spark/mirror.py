@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -177,7 +177,7 @@ class Mirror:
     def _enter(self, number: int, there: Mapping[str, Packed]) -> None:
         """The manifest of this number, once its pack is there."""
         found = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
-        text = json.dumps(found | {"files": {name: list(asdict(one).values()) for name, one in there.items()}})
+        text = json.dumps(found | {"files": {name: one.fields() for name, one in there.items()}})
         address = _manifest(self.places[STATE], number)
         if not create(address, checksum.seal(text.encode(), of=_name(number))):
             raise self._overtaken()

@@ -29,6 +29,10 @@ class Packed:
     length: int
     digest: str
 
+    def fields(self) -> list[str | int]:
+        """By which it is made again; a manifest has thousands of them."""
+        return [self.pack, self.offset, self.length, self.digest]
+
 
 @dataclass(frozen=True, slots=True)
 class Packs:

@@ -18,7 +18,7 @@ from time import monotonic
 
 import polars as pl
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.workers.messages import ChunkFound, Failed, Head, Line
 from cep.workers.packing import PackedTable, Tables
 from cep.workers.shared_memory import shared_memory
@@ -45,10 +45,11 @@ class WorkerProcesses:
         try:
             for number in range(count):
                 self._started.append(_start(number, count, self._heard))
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # of a thread that cannot be started
             self.close()
-            message = f"worker {len(self) + 1} of {count} cannot be started: {error.strerror or error}"
-            raise CepError(message, hint="ask for fewer `--workers`, or have more memory", code="worker") from error
+            message = f"worker {len(self) + 1} of {count} cannot be started: {reason_of(error)}"
+            hint = "ask for fewer `--workers`, or raise the limits of memory, processes and open files"
+            raise CepError(message, hint=hint, code="worker") from error
 
     def __len__(self) -> int:
         return len(self._started)

@@ -10,8 +10,9 @@ that were kept.
   has made of them is kept in an archive (JDK's class data sharing), and mapped by the next ones.
 
 The archive is of these jars, by their sizes and times, and of this Java. It is named by them, and by its own size:
-Java crashes over one that ends early. All else Java checks: it holds the archive against the jars and its sums, and
-goes without it where anything is wrong. It is kept by a run that has an end, once: Java writes it as it ends.
+Java crashes over one that ends early. All else Java checks as it begins: it holds the archive against the jars and its
+sums, and goes without it where anything is wrong. Where it is to write one, it does not begin at all with an agent,
+say, or with a folder in its path: so that is only asked of a Java that has no options of others.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
-import subprocess
+import re
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,29 +32,40 @@ from typing import IO
 import pyspark
 from pyspark import SparkContext
 
+from cep.core.logs import Log
+from cep.core.signals import stops
 from cep.core.user_cache import asked_cache, own_cache
-from cep.spark.driver.own_folder import own_folder
+from cep.spark.working_folder import own_folder
 
 OPTIONS = "spark.driver.extraJavaOptions"
 PYTHON = "spark.pyspark.python"
 
+_OTHERS = (OPTIONS, "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
+_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
+"""Where options of Java may be, or folders in its path."""
+
 _HOME, _ORIGIN, _LOCK, _ARCHIVE, _WRITTEN = "home", "origin", "lock", ".jsa", ".new"
 _PARTS = ("bin", "conf", "jars", "sbin", "RELEASE")
 """All of a home of Spark that Java is started from."""
+_PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
+"""A path that Spark and Java read as it is among options."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _KEPT = 2
-"""Archives of one PySpark, for so many Javas."""
+"""How many archives are kept for one PySpark: of so many Javas."""
 _LONGEST = 120.0  # seconds that Java may take to write
+_LEAVING = 2.0  # seconds in which it removes its own files
+_POLL = 0.1
 
 
 @dataclass(slots=True)
 class JavaStart:
     """`environment`: variables that Java is started with; `options`: of Java, before those of the user;
-    `written`: where Java puts the classes of this run as it ends, None: it does not."""
+    `written`: where Java puts the classes of this run as it ends, None: it does not. `well`: the run has ended well."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     options: str = ""
     written: Path | None = None
+    well: bool = False
     _lock: IO[bytes] | None = None
 
     @contextmanager
@@ -70,26 +82,35 @@ class JavaStart:
                 else:
                     os.environ[name] = value
 
-    def keep_classes(self, context: SparkContext) -> bool:
-        """End Java, which writes its classes; whether they are kept. Not before the run is over."""
-        if self.written is None:
-            return False
-        process: subprocess.Popen[bytes] = context._gateway.proc  # type: ignore[union-attr]
-        context.stop()
-        assert process.stdin is not None, "Java ends when nobody speaks to it"
-        process.stdin.close()
-        with suppress(OSError, subprocess.TimeoutExpired):
-            process.wait(_LONGEST)
-            size = self.written.stat().st_size
-            archive = self.written.with_name(f"{self.written.stem}-{size}{_ARCHIVE}")
-            os.replace(self.written, archive)
-            _forget(archive)
-            return True
-        return False
+    def end(self, log: Log) -> None:
+        """End a Java that writes its classes, once the run is over: they are kept where that has ended well, and no
+        signal comes meanwhile."""
+        gateway = SparkContext._gateway
+        if self.written is None or gateway is None or gateway.proc is None:
+            return
+        if self.well:
+            log("classes", "keeping Java's classes for some seconds: later runs on Spark begin in half the time")
+        came: list[int] = []
+        with stops.listening(came.append):
+            gateway.proc.stdin.close()  # Java ends when nobody speaks to it
+            until = time.monotonic() + (_LONGEST if self.well else _LEAVING)
+            while gateway.proc.poll() is None and not came and time.monotonic() < until:
+                time.sleep(_POLL)
+        over = gateway.proc.poll() is not None
+        gateway.proc.kill()
+        gateway.proc.wait()
+        with suppress(OSError):
+            if over and self.well:
+                size = self.written.stat().st_size
+                archive = self.written.with_name(f"{self.written.stem}-{size}{_ARCHIVE}")
+                os.replace(self.written, archive)
+                _forget(archive)
+            self.written.unlink(missing_ok=True)
 
 
 def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep: bool = False) -> JavaStart:
-    """How `java` (its program) begins for a master. `keep`: the run has an end, so its classes may be kept."""
+    """How `java` (its program) begins for a master. `keep`: the run has an end, so its classes may be kept. OSError:
+    nothing can be prepared."""
     installed = Path(pyspark.__file__).parent
     if not _alone(installed, master, settings):
         return JavaStart()
@@ -102,13 +123,14 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
     for archive in folder.glob(f"{made}-*{_ARCHIVE}"):
         if archive.stem == f"{made}-{archive.stat().st_size}":
             return JavaStart(environment, f"-XX:SharedArchiveFile={archive} -XX:+VerifySharedSpaces {_QUIET}")
-    lock = _locked(folder / _LOCK) if keep else None
+    others = any(settings.get(name) for name in _OTHERS) or any(os.environ.get(name) for name in _VARIABLES)
+    lock = _locked(folder / _LOCK) if keep and not others else None
     if lock is None:
         return JavaStart(environment)
     for left in (*folder.glob(f"*{_WRITTEN}"), *folder.glob(f"{made}-*{_ARCHIVE}")):  # killed; damaged
         left.unlink(missing_ok=True)
     written = folder / f"{made}{_WRITTEN}"
-    return JavaStart(environment, f"-XX:ArchiveClassesAtExit={written} {_QUIET}", written, lock)
+    return JavaStart(environment, f"-XX:ArchiveClassesAtExit={written} {_QUIET}", written, _lock=lock)
 
 
 def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
@@ -119,9 +141,10 @@ def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
         (master == "local" or master.startswith("local["))
         and "PYSPARK_GATEWAY_PORT" not in os.environ
         and "PYSPARK_DRIVER_PYTHON" not in os.environ
+        and (installed / "bin" / "spark-submit").is_file()
+        and (installed / "jars").is_dir()
         and (home is None or (os.path.isdir(home) and os.path.samefile(home, installed)))
         and all(python in (None, sys.executable) for python in pythons)
-        and hasattr(os, "symlink")
     )
 
 
@@ -130,14 +153,16 @@ def _folder(installed: Path) -> Path | None:
     with suppress(OSError, RuntimeError):
         cached = asked_cache() or own_cache()
         folder = cached / "spark" / hashlib.blake2b(str(installed).encode(), digest_size=8).hexdigest()
+        if not _PLAIN.fullmatch(str(folder)):
+            return None
         if not (folder / _ORIGIN).is_file():
             folder.mkdir(parents=True, exist_ok=True)
             (folder / _ORIGIN).write_text(str(installed), encoding="utf-8")
             for other in folder.parent.glob(f"*/{_ORIGIN}"):
-                if not os.path.isdir(other.read_text(encoding="utf-8")):
-                    shutil.rmtree(other.parent, ignore_errors=True)
-        if " " not in str(folder):  # Spark takes options of Java apart at blanks
-            return folder
+                if not os.path.isdir(other.read_text(encoding="utf-8")):  # here: it may be there on another machine
+                    for archive in other.parent.glob(f"*{_ARCHIVE}"):
+                        archive.unlink(missing_ok=True)
+        return folder
     return None
 
 

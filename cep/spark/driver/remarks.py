@@ -11,8 +11,8 @@ from connectors.never_there import remarks
 from connectors.paths import source_of
 
 _EARLY = (
-    "all events ended before 1970, where the watermark of Spark begins: what they make is derived when a later event "
-    "comes, or at the end of the input, which a run without --once and --follow has"
+    "all events ended before 1970, where the watermark of Spark begins: leave out --once and --follow, or wait for a "
+    "later event"
 )
 
 

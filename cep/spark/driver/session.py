@@ -166,7 +166,10 @@ def without_interrupts() -> Iterator[None]:
 
 def beginning(master: str | None, options: Mapping[str, str], keep: bool = False) -> JavaStart:
     """How Java begins. `keep`: the run has an end, so that Java may keep its classes for later ones."""
-    return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
+    try:
+        return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
+    except OSError:  # a full disk, say: Java begins later then
+        return JavaStart()
 
 
 def _or_local(master: str | None, options: Mapping[str, str]) -> str | None:
@@ -182,7 +185,7 @@ def _named(master: str | None, options: Mapping[str, str]) -> str:
 
 
 def session(master: str | None, options: Mapping[str, str], begins: JavaStart | None = None) -> SparkSession:
-    """Start the session. `begins`: how Java does, None: as it is best. CepError: there is no Java for it."""
+    """Start the session. `begins`: how Java is started, None: as is best here. CepError: there is no Java for it."""
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
     home = str(Path(__file__).resolve().parents[3])
@@ -311,7 +314,7 @@ def start_session(
     begins: JavaStart | None = None,
 ) -> SparkSession:
     """Start the session; the log of its processes goes to a file of the folder. `warn` takes what is waited for;
-    `begins`: how Java does. CepError: it cannot be started; says why."""
+    `begins`: how Java is started. CepError: it cannot be; says why."""
     named = master or settings.get(MASTER, "")
     if (why := silent(named)) is not None:
         warn(f"waiting for {named}, which does not answer: {why}")

@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from cep.spark.driver.own_folder import own_folder
+from cep.spark.working_folder import own_folder
 
 ENABLED = "spark.python.unix.domain.socket.enabled"
 FOLDER = "spark.python.unix.domain.socket.dir"

@@ -34,8 +34,9 @@ class BrokerRelay:
     rest = 0.0
     """How often the time that it took passes before it sends more."""
 
-    def __init__(self, folder: Path, to: Callable[[], Sending]) -> None:
-        self._folder, self._to = folder, to
+    def __init__(self, folder: Path, to: Callable[[], Sending], at_once: Callable[[], bool] = lambda: False) -> None:
+        """`at_once`: whether what waits is to be left for the next run."""
+        self._folder, self._to, self._at_once = folder, to, at_once
         self._log = CommitLog(folder)
         self._seen = -1
         self._sending: Sending | None = None
@@ -58,6 +59,8 @@ class BrokerRelay:
         for path, line in self._waiting().items():
             if not intact(path, line):
                 raise damaged_file(path)
+            if self._at_once():
+                return
             self._send(path)
         self._seen = last
 
@@ -92,9 +95,9 @@ def relaying(
     the end; or the broker refuses an event, which stops the query."""
     relay: BrokerRelay | TableRelay
     if is_table(text):
-        relay = TableRelay(checkpoint / OUTGOING, table_name(text))
+        relay = TableRelay(checkpoint / OUTGOING, table_name(text), at_once)
     else:
-        relay = BrokerRelay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
+        relay = BrokerRelay(checkpoint / OUTGOING, lambda: Sending(text, schemas), at_once)
     over = threading.Event()
     failure: list[Exception] = []
 
@@ -145,5 +148,6 @@ def relaying(
         thread.join()
         try:
             relay.close()
-        except CepError as error:  # the rows are there
-            warn(f"{error.message}; small files stay as they are")
+        except (CepError, OSError) as error:  # the rows are there
+            why = error.message if isinstance(error, CepError) else reason_of(error)
+            warn(f"{why}; small files stay as they are")

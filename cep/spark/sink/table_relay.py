@@ -7,7 +7,8 @@ in Iceberg a property), so the next run sees whether it was done, and either rem
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -18,6 +19,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.core.errors import CepError
 from cep.spark.disk import damaged_file, put, sync_names
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
 from connectors.table_names import TableName
@@ -36,10 +38,13 @@ class TableRelay:
     rest = 9.0
     """How often the time that it took passes before it adds more: a commit takes longer, the more there were."""
 
-    def __init__(self, folder: Path, name: TableName) -> None:
+    def __init__(self, folder: Path, name: TableName, at_once: Callable[[], bool] = lambda: False) -> None:
+        """`at_once`: whether what waits is to be left for the next run."""
+        self._at_once = at_once
         self._folder, self._note = folder, folder.parent / NOTE
         self._log = CommitLog(folder)
         self._seen = -1
+        self._small = 0  # files added since small ones were put together
         self._name, self._table = name, KINDS[name.kind]
 
     def waiting(self) -> list[Path]:
@@ -58,11 +63,18 @@ class TableRelay:
             if not intact(path, line):
                 raise damaged_file(path)
         for names in self._alike(list(files)):
+            if self._at_once():
+                return
             noted = {"name": known["name"], "number": known["number"] + 1, "files": names, "table": self._name.text}
             put(self._note, json.dumps(noted).encode())
             sync_names(self._note.parent)  # the table may be on another disk
             known = self._finished()
+            self._small += 1
         self._seen = last
+        if self._name.compact is not None and self._small >= self._name.compact:
+            with suppress(CepError):  # it is tried again behind the next rows, and told at the end
+                self._table.compact(self._name)
+                self._small = 0
 
     def _alike(self, files: Sequence[Path]) -> Iterator[list[str]]:
         """The names of files that follow each other with the same columns: other rules may have others."""
