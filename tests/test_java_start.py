@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pyspark
 import pytest
+from pyspark import SparkContext
 
+from cep.core.logs import Level
 from cep.spark.driver import java_start as starts
 from cep.spark.driver.java_start import JavaStart, java_start
 from cep.spark.working_folder import own_folder
@@ -26,6 +28,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (*variables, *starts._VARIABLES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SEMCEP_CACHE_DIR", str(tmp_path / "cache"))
+    for attribute in ("_gateway", "_jvm", "_active_spark_context"):  # of other tests in this process
+        monkeypatch.setattr(SparkContext, attribute, None)
     return tmp_path / "cache"
 
 
@@ -52,6 +56,9 @@ def test_nothing_is_changed_where_others_are_asked(java: Path, monkeypatch: pyte
     for master in ("yarn", "spark://host:7077", "k8s://https://host", "local-cluster[2,1,1024]", ""):
         assert java_start(java, master, {}) == JavaStart()
     assert java_start(java, "local[2]", {"spark.pyspark.python": "/opt/python"}) == JavaStart()
+    with monkeypatch.context() as begun:
+        begun.setattr(SparkContext, "_gateway", SimpleNamespace(proc=None))
+        assert java_start(java, "local[2]", {}) == JavaStart(), "Java is there already"
     for name, value in [
         ("SPARK_HOME", "/opt/spark"),
         ("PYSPARK_PYTHON", "/opt/python"),
@@ -163,13 +170,17 @@ def test_java_is_ended(java: Path, monkeypatch: pytest.MonkeyPatch, well: bool, 
     assert begins.written is not None
     writes = WRITES.format(seconds=seconds, written=str(begins.written))
     process = subprocess.Popen([sys.executable, "-c", writes], stdin=subprocess.PIPE)
-    monkeypatch.setattr(starts.SparkContext, "_gateway", SimpleNamespace(proc=process))
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
     monkeypatch.setattr(starts, "_LEAVING", 0.1)
     begins.well = well
-    begins.end(lambda event, *_, **__: told.append(event))
+
+    def log(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
+        told.append(event)
+
+    begins.end(log)
     assert process.returncode is not None and not begins.written.exists()
     assert [one.read_text() for one in begins.written.parent.glob("*.jsa")] == ["classes"] * kept
-    assert told == ["classes"] * well
+    assert told == ["classes"] * well and SparkContext._gateway is None
 
 
 def test_what_is_kept_of_others_goes(java: Path, cache: Path) -> None:

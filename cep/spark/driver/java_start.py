@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO
 
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from cep.core.logs import Log
@@ -92,6 +93,9 @@ class JavaStart:
             log("classes", "keeping Java's classes for some seconds: later runs on Spark begin in half the time")
         came: list[int] = []
         with stops.listening(came.append):
+            if SparkContext._active_spark_context is not None:
+                with suppress(Py4JError, OSError):  # it may have ended by itself
+                    SparkContext._active_spark_context.stop()
             gateway.proc.stdin.close()  # Java ends when nobody speaks to it
             until = time.monotonic() + (_LONGEST if self.well else _LEAVING)
             while gateway.proc.poll() is None and not came and time.monotonic() < until:
@@ -99,6 +103,7 @@ class JavaStart:
         over = gateway.proc.poll() is not None
         gateway.proc.kill()
         gateway.proc.wait()
+        SparkContext._gateway = SparkContext._jvm = None  # another run of this process starts its own
         with suppress(OSError):
             if over and self.well:
                 size = self.written.stat().st_size
@@ -140,6 +145,7 @@ def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
     return (
         (master == "local" or master.startswith("local["))
         and "PYSPARK_GATEWAY_PORT" not in os.environ
+        and SparkContext._gateway is None
         and "PYSPARK_DRIVER_PYTHON" not in os.environ
         and (installed / "bin" / "spark-submit").is_file()
         and (installed / "jars").is_dir()
