@@ -155,10 +155,10 @@ def test_a_cache_whose_name_java_would_take_apart(java: Path, tmp_path: Path, mo
 
 
 WRITES = """
-import sys, time
+import select, sys
 from pathlib import Path
 sys.stdin.read()
-time.sleep({seconds})
+select.select([], [], [], {seconds})
 Path({written!r}).write_text("classes")
 """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cep.app.durations import refuse
 from cep.app.run_options import RunOptions
 from cep.app.terminal import CLEAN, DEAD_LETTERS, announce_spark
+from cep.core.storage.urls import local_path
 
 if TYPE_CHECKING:
     from cep.app.spark_query import JobInputs, JobRequest
@@ -39,7 +40,7 @@ class BatchWatcher:
 
 def run_on_spark(options: RunOptions) -> int:
     """Run the query to its end; the exit status. CepError: it cannot start, or it failed."""
-    options = options.of_folders()
+    options = _of_folders(options)
     options.checked()  # before anything is loaded, which takes a second
     try:
         from cep.app.spark_mirror import mirrored
@@ -56,6 +57,20 @@ def run_on_spark(options: RunOptions) -> int:
         start = session.beginning(own.spark.master, request.settings, keep=not own.spark.follow)
         java.callback(start.end, own.log)
         return _run(request, reads, query, start)
+
+
+def _of_folders(options: RunOptions) -> RunOptions:
+    """The same, where a folder that is named by `file:///path` is named by its path. CepError: it is of another
+    machine."""
+
+    def path(name: str | None) -> str | None:
+        return None if name is None else local_path(name)
+
+    spark = replace(options.spark, checkpoint=path(options.spark.checkpoint), compact=path(options.spark.compact))
+    source = replace(options.source, dead_letter=path(options.source.dead_letter))
+    return replace(
+        options, spark=spark, source=source, sink=replace(options.sink, output=local_path(options.sink.output))
+    )
 
 
 def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) -> int:

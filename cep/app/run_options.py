@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -24,7 +24,7 @@ from cep.app.cli_options import (
 from cep.app.command_line import option_values
 from cep.app.durations import instant, refuse, refuse_longer_lateness, revise_duration
 from cep.core.logs import LOGS, Log
-from cep.core.storage.urls import is_url, local_path
+from cep.core.storage.urls import is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,21 +285,6 @@ class RunOptions:
             return None
         refuse_longer_lateness(self.source.lateness, self.source.revise)
         return revise_duration(self.source.revise)
-
-    def of_folders(self) -> RunOptions:
-        """The same, where a folder that is named by `file:///path` is named by its path. CepError: it is of another
-        machine."""
-        checkpoint, compact, dead = self.spark.checkpoint, self.spark.compact, self.source.dead_letter
-        return replace(
-            self,
-            spark=replace(
-                self.spark,
-                checkpoint=checkpoint and local_path(checkpoint),
-                compact=compact and local_path(compact),
-            ),
-            sink=replace(self.sink, output=local_path(self.sink.output)),
-            source=replace(self.source, dead_letter=dead and local_path(dead)),
-        )
 
     def checked(self) -> tuple[tuple[str, ...], Path]:
         """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
