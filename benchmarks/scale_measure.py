@@ -1,7 +1,8 @@
 """What pieces of a micro-batch cost, in seconds of a core: tasks in one process, and whole micro-batches of a cluster.
 
 The cluster is Spark's own of this machine, `local-cluster`: a driver and so many executors, each a Java process of one
-core with Python processes below it, and what one does is added up from `/proc`.
+core with Python processes below it, and what one does is added up from `/proc`. Seconds are those of a usual core
+(`benchmarks.pace`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 import polars as pl
 
+from benchmarks.pace import Pace
 from benchmarks.spark import Load
 
 WARM = 0.5
@@ -88,10 +90,17 @@ class TaskCosts:
     derived: int = 0
 
 
+SECONDS = ("read", "deal", "hand", "step", "log", "whole", "write")
+"""Which of them are times."""
+
+
 def task_costs(shape: Shape, batches: int) -> TaskCosts:
     """The median of the micro-batches of the second half."""
+    from cep.core.tiers import compile_at_once
     from cep.engine import Engine
-    from cep.spark.handover import Outbox, rows_of
+    from cep.spark.handed_blocks import rows_of
+    from cep.spark.handover import FEW
+    from cep.spark.outbox import Outbox
     from cep.spark.program import ProgramOptions, ShippedProgram
     from cep.spark.shuffle_blocks import REPORT, TIME, WorldRows
     from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
@@ -117,6 +126,7 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
             self.whole += process_time() - began
             self.size += (Path(apart.folder) / f"{state_name(1, bucket)}-{version:08}").stat().st_size
 
+    compile_at_once()
     text = shape.load.text
     program = ShippedProgram.of(Engine.from_text(text), text, "<benchmark>", ProgramOptions(), shape.buckets)
     found: list[TaskCosts] = []
@@ -131,7 +141,8 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
         writer = FileWriter(FileSinkOptions(str(folder / "out"), "parquet", schemas, program.merged))
         versions = dict.fromkeys(range(shape.buckets), 0)
         for batch in range(batches):
-            costs, outbox = TaskCosts(), Outbox(f"{folder}/handed")
+            costs, outbox, pace = TaskCosts(), Outbox(f"{folder}/handed", FEW), Pace()
+            pace.look()
             inputs = [
                 Input(str(path), "parquet", event, True)
                 for event in ("a", "b")
@@ -171,6 +182,9 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
             writer.write(((one.event, one.table) for one in rows), 0, batch)
             costs.write = process_time() - began
             costs.derived = sum(one.table.height for one in rows)
+            pace.look()
+            for each in SECONDS:
+                setattr(costs, each, pace.usual(getattr(costs, each)))
             found.append(costs)
     steady = found[int(WARM * batches) :]
     return TaskCosts(**{name: statistics.median(getattr(one, name) for one in steady) for name in asdict(steady[0])})
@@ -185,30 +199,37 @@ class BlockCosts:
     workers: float
 
 
-def block_costs(blocks: int = 4_000) -> BlockCosts:
-    """Of so many blocks of a few rows each, in files."""
-    from cep.spark.handover import Outbox, of_rows
+def block_costs(files: int = 200, buckets: int = 200) -> BlockCosts:
+    """Of the blocks of a few rows each that so many files make for so many buckets."""
+    from cep.spark.handed_blocks import of_rows
+    from cep.spark.handover import FEW
+    from cep.spark.outbox import Outbox
     from cep.spark.shuffle_blocks import ShuffleBlock
     from connectors.arrow_bytes import pack, unpack
 
     rows = pl.DataFrame({"id": [1, 2, 3], "x": [1, 2, 3], "start": [1, 2, 3], "end": [1, 2, 3], "@order": [1, 2, 3]})
+    pace, count = Pace(), files * buckets
+    pace.look()
     with tempfile.TemporaryDirectory() as folder:
-        began, outbox = process_time(), Outbox(folder)
-        for number in range(blocks):
-            outbox.add(ShuffleBlock(1, number, "a", number, "/shared/days/0001.parquet", pack(rows), 0))
-        said = pickle.dumps(outbox.close())
+        began, said = process_time(), list[bytes]()
+        for number in range(files):
+            outbox = Outbox(folder, FEW)
+            for bucket in range(buckets):
+                outbox.add(ShuffleBlock(1, bucket, "a", number, f"/shared/days/{number:04}.parquet", pack(rows), 0))
+            said.append(pickle.dumps(outbox.close()))
         made = process_time() - began
+        pace.look()
         began = process_time()
-        found: dict[int, list[Any]] = {}
-        for one in of_rows([said]):
-            found.setdefault(one.bucket, []).append(one)
-        tasks = [pickle.dumps(mine) for mine in found.values()]
+        came = of_rows(said)
+        tasks = [pickle.dumps(mine) for mine in came.by(came.buckets).values()]
         driver = process_time() - began
         began = process_time()
         for task in tasks:
             for one in pickle.loads(task):
                 unpack(one.block().rows)
-        return BlockCosts(driver / blocks, (made + process_time() - began) / blocks)
+        made += process_time() - began
+    pace.look()
+    return BlockCosts(pace.usual(driver / count), pace.usual(made / count))
 
 
 # --- micro-batches, of a cluster ---
@@ -229,7 +250,8 @@ def cluster_costs(workers: int, shapes: Mapping[Shape, int]) -> dict[Shape, Batc
     process of its own, so that the cluster ends with it."""
     asked = json.dumps([workers, [[asdict(shape), batches] for shape, batches in shapes.items()]])
     command = [sys.executable, "-m", "benchmarks.scale_measure", asked]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    env = {**os.environ, "SEMCEP_KERNELS": "compiled"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
     found = json.loads(done.stdout.splitlines()[-1])
     return {shape: BatchCosts(**one) for shape, one in zip(shapes, found, strict=True)}
 
@@ -261,15 +283,21 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
                 limit=shape.files,
                 closing=False,
             )
-            noted = [cpu()]
+            noted, pace = [(*cpu(), Pace())], Pace()
 
-            def take(done: queries.MicroBatch, noted: list[Any] = noted) -> None:
-                noted.append(cpu())
+            def take(done: queries.MicroBatch, noted: list[Any] = noted, pace: Pace = pace) -> None:
+                noted.append((*cpu(), replace(pace)))
+                pace.look()
 
             with queries.listening(spark, take):
                 start(spark, wanted).awaitTermination()
-            steps = list(zip(noted, noted[1:]))[int(WARM * batches) : batches]
-            driver, below = (statistics.fmean(then[n] - now[n] for now, then in steps) for n in (0, 1))
+            first = int(WARM * batches)
+            before, after = noted[first], noted[batches]
+            own = after[2].seconds - before[2].seconds
+            driver, below = (
+                after[2].usual(seconds, before[2]) / (batches - first)
+                for seconds in (after[0] - before[0] - own, after[1] - before[1])
+            )
             rows = sum(pl.scan_parquet(file).select(pl.len()).collect().item() for file in _parts(folder / "derived"))
             found.append(BatchCosts(driver, below, rows // batches))
     spark.stop()

@@ -4,8 +4,8 @@ A child process runs the command, as its users do; files come at a steady rate, 
 what its processes and its checkpoint hold are noted. At the end it is stopped by SIGTERM. Whether figures stay as they
 are is judged by least squares over the last two thirds of the time: what a run warms up to is there by then. What else
 the machine does must not tell: of Java it is what a full collection leaves that is judged (Spark asks for one every so
-often, and the log of its collections has what it left); a micro-batch is judged by its time of processors, and by how
-many times as long it took as a fixed piece of work that is done every second.
+often, and the log of its collections has what it left); a micro-batch is judged by how many times as long it took as
+a fixed piece of work that is done every second, by the clock and in time of processors.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 from prometheus_client.parser import text_string_to_metric_families as families
+
+from benchmarks.pace import work
 
 WITHIN, LATENESS = 60, 5  # seconds
 RULES = f"""\
@@ -44,8 +47,8 @@ GROWTH = 0.10
 squares; what is within two standard errors of nothing is no growth."""
 COLLECTIONS = 12
 """How many full collections Java has in the time."""
-WORK = 1_000_000
-"""How many numbers are added up to see how fast the machine is: some hundredths of a second."""
+Works: TypeAlias = Sequence[tuple[float, float]]
+"""What pieces of work took, each by the clock and of a processor: seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ class Look:
     """At a second of the run: `jvm` and `python` are bytes of memory of its processes, which have so many `threads`, so
     many files open (`handles`) and have used so many seconds of `cpu`; `heap` and `classes` are bytes that the last
     full collection of Java left; `work` is the mean of the seconds that the fixed piece of work has taken since the
-    look before; `files` is how many the checkpoint has; `waits` how many records are not yet read. The rest is of its
-    metrics."""
+    look before, and `worked` that of its seconds of a processor; `files` is how many the checkpoint has; `waits` how
+    many records are not yet read. The rest is of its metrics."""
 
     second: float
     jvm: int
@@ -65,6 +68,7 @@ class Look:
     heap: int
     classes: int
     work: float
+    worked: float
     files: int
     waits: int
     rows: int
@@ -100,21 +104,25 @@ class Line:
         """How many times as long as the fixed piece of work a micro-batch took."""
         return self.latency / self.look.work
 
+    @property
+    def pieces(self) -> float:
+        """How many times as much time of processors as the fixed piece of work it took."""
+        return self.cpu / self.look.worked
+
     def text(self) -> str:
         one = self.look
         return (
             f"| {one.second / 60:.1f} | {one.jvm / 1e6:,.0f} | {one.heap / 1e6:,.0f} | {one.classes / 1e6:,.1f} | "
             f"{one.python / 1e6:,.0f} | {one.threads:,} | {one.handles:,} | {one.files:,} | {one.rows:,} | "
             f"{one.bytes / 1e6:.1f} | {one.records:,} | {one.waits:,} | {one.batches:,} | {self.latency:.2f} | "
-            f"{self.cpu:.2f} | {one.work * 1e3:.1f} | {self.works:.1f} |"
+            f"{self.cpu:.2f} | {one.work * 1e3:.1f} | {one.worked * 1e3:.1f} | {self.works:.1f} | {self.pieces:.1f} |"
         )
 
 
 HEAD = (
     "| minute | JVM MB | its heap | its classes | Python MB | threads | open files | checkpoint's files | state rows "
-    "| state MB | records | not yet read | micro-batches | s each | s of CPU | ms of work | works each |\n"
-    + "|---" * 17
-    + "|"
+    "| state MB | records | not yet read | micro-batches | s each | s of CPU | ms of work | its CPU | works each "
+    "| of CPU |\n" + "|---" * 19 + "|"
 )
 
 
@@ -135,13 +143,6 @@ class Collection:
         }
         full = re.finditer(number + r"Pause Full .* \d+M->(\d+)M", log, re.M)
         return [cls(float(found[1]), int(found[3]) << 20, classes.get(found[2], 0)) for found in full]
-
-
-def work() -> float:
-    """The seconds that a fixed piece of work takes now."""
-    began = time.perf_counter()
-    sum(range(WORK))
-    return time.perf_counter() - began
 
 
 def growth(values: Sequence[float], seconds: Sequence[float]) -> float:
@@ -193,7 +194,7 @@ def held(root: int) -> tuple[int, int, int, int, float]:
     return java * 1024, others * 1024, threads, handles, ticks / os.sysconf("SC_CLK_TCK")
 
 
-def look(url: str, process: int, began: float, folder: Path, written: int, works: Sequence[float]) -> Look:
+def look(url: str, process: int, began: float, folder: Path, written: int, works: Works) -> Look:
     """What there is to see now, when so many records were written and the pieces of work since the last look took so
     many seconds each."""
     text = urllib.request.urlopen(url, timeout=30).read().decode()
@@ -206,7 +207,8 @@ def look(url: str, process: int, began: float, folder: Path, written: int, works
         time.monotonic() - began,
         *held(process),
         *((collected[-1].heap, collected[-1].classes) if collected else (0, 0)),
-        fmean(works),
+        fmean(clock for clock, _ in works),
+        fmean(cpu for _, cpu in works),
         sum(len(names) for _, _, names in os.walk(folder / "state")),
         written - int(totals["semcep_records_total"]),
         int(totals["semcep_state_rows"]),
@@ -283,8 +285,8 @@ def verdict(looks: list[Look], collected: list[Collection], rate: int, every: fl
         "the number of files of the checkpoint": [one.look.files for one in late],
         "what was not yet read": [one.look.waits + rate * every for one in late],
         "the state": [one.look.rows for one in late],
-        "the processors' time of a micro-batch": [one.cpu for one in late],
-        "the time of a micro-batch in pieces of work": [one.works for one in late],
+        "the time of a micro-batch in pieces of work, of processors": [one.pieces for one in late],
+        "the time of a micro-batch in pieces of work, by the clock": [one.works for one in late],
     }
     measured = {what: growth(values, seconds) for what, values in figures.items()}
     left = collected[len(collected) // 3 :]
@@ -294,6 +296,8 @@ def verdict(looks: list[Look], collected: list[Collection], rate: int, every: fl
     measured["the classes of Java"] = growth([one.classes for one in left], [one.second for one in left])
     clock = growth([one.latency for one in late], seconds)
     print(f"the time of a micro-batch by the clock: {clock:+.1%}, which goes with what else the machine does")
+    cpu = growth([one.cpu for one in late], seconds)
+    print(f"its time of processors: {cpu:+.1%}, which goes with how fast they are")
     print(f"what {len(collected)} full collections of Java left, MB: {[one.heap >> 20 for one in collected]}")
     for what, grown in measured.items():
         print(f"{what}: {grown:+.1%} over the last two thirds of the time, by least squares")

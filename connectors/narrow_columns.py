@@ -56,6 +56,11 @@ def _narrow(
     return pa.array(small), {_LEAST: str(least).encode()}
 
 
+def is_narrow(stream: bytes) -> bool:
+    """Whether a stream has narrow columns: its schema, with which it begins, says so."""
+    return _LEAST in stream[: 8 + int.from_bytes(stream[4:8], "little")]
+
+
 def widened(table: pa.Table) -> pa.Table:
     """What `narrowed` was given."""
     if not any(_LEAST in (field.metadata or {}) for field in table.schema):

@@ -17,8 +17,8 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, TIE
 from cep.spark import home, stage_task, tasks, ways_task
-from cep.spark.handover import handed
 from cep.spark.home import Files, TaskFound
+from cep.spark.outbox import handed
 from cep.spark.packs import Packed, Packs
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import ShuffleBlock

@@ -124,11 +124,12 @@ def test_a_soak_tells_what_grows_from_what_goes_up_and_down() -> None:
     assert abs(soak.growth(saw, seconds)) < soak.GROWTH
     assert soak.growth([one + 3 * n for n, one in enumerate(saw)], seconds) > soak.GROWTH
     looks = [
-        soak.Look(60.0 * n, 1, 1, 1, 1, cpu, 1, 1, 0.5, 1, 0, 1, 1, 1, batches, took)
+        soak.Look(60.0 * n, 1, 1, 1, 1, cpu, 1, 1, 0.5, 0.25, 1, 0, 1, 1, 1, batches, took)
         for n, (cpu, batches, took) in enumerate([(9.0, 3, 6.0), (9.5, 3, 6.0), (12.0, 8, 16.0)])
     ]
     assert [(line.latency, line.cpu) for line in soak.Line.all(looks)] == [(2.0, 3.0), (2.0, 3.0), (2.0, 0.5)]
     assert [line.works for line in soak.Line.all(looks)] == [4.0] * 3
+    assert [line.pieces for line in soak.Line.all(looks)] == [12.0, 12.0, 2.0]
 
 
 def test_a_soak_reads_what_full_collections_left() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.state import came
 from cep.spark.state.came import Came, LogPlace
-from connectors import narrow_columns
+from connectors import arrow_bytes, narrow_columns
 from connectors.arrow_bytes import pack, unpack
 from tests.long import examples
 
@@ -58,10 +58,17 @@ def tables(draw: st.DrawFn) -> pl.DataFrame:
 def test_a_table_comes_back(table: pl.DataFrame) -> None:
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(narrow_columns, "ROWS", 0)
-        narrow = unpack(pack(table, narrow=True))
-    plain = unpack(pack(table))
-    assert narrow.schema == plain.schema
-    assert narrow.to_dict(as_series=False) == plain.to_dict(as_series=False)
+        patching.setattr(arrow_bytes, "ROWS", 0)
+        by_arrow, narrow = pack(table), pack(table, narrow=True)
+    small = pack(table)
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(arrow_bytes, "_SMALL", 0)
+        found = unpack(by_arrow)
+        others = [unpack(narrow), unpack(small)]
+    others += [unpack(by_arrow), unpack(narrow), unpack(small)]
+    for other in others:
+        assert other.schema == found.schema
+        assert other.to_dict(as_series=False) == found.to_dict(as_series=False)
 
 
 def test_rows_of_instants_take_a_third_of_the_bytes() -> None:

@@ -15,8 +15,10 @@ from cep.core.errors import CepError
 from cep.spark import handover
 from cep.spark.claims import Claims
 from cep.spark.driver import reports
-from cep.spark.handover import ALL, FEW, HandedBlock, Outbox, as_row, of_rows, share
+from cep.spark.handed_blocks import HandedBlock, of_rows
+from cep.spark.handover import ALL, FEW, as_row, share
 from cep.spark.micro_batch import every
+from cep.spark.outbox import Outbox
 from cep.spark.shuffle_blocks import END, ShuffleBlock
 from cep.spark.source.data_source import shared
 from cep.spark.source.file_list import ListedFile
@@ -95,7 +97,7 @@ def test_what_is_handed_on_arrives(tmp_path: Path) -> None:
 
 
 def test_what_was_handed_on_and_is_damaged_is_told(tmp_path: Path) -> None:
-    outbox = Outbox(str(tmp_path))
+    outbox = Outbox(str(tmp_path), FEW)
     for bucket in range(2):
         outbox.add(ShuffleBlock(1, bucket, "e", 7, None, bytes(FEW), 0))
     every: list[HandedBlock] = pickle.loads(pickle.dumps(outbox.close()))
@@ -109,7 +111,7 @@ def test_what_was_handed_on_and_is_damaged_is_told(tmp_path: Path) -> None:
     with pytest.raises(CepError, match="is missing or damaged"):
         every[0].block()
     with pytest.raises(CepError, match=r"--checkpoint: .*cannot be written"):
-        gone = Outbox(str(tmp_path / "gone"))
+        gone = Outbox(str(tmp_path / "gone"), FEW)
         gone.add(ShuffleBlock(1, 0, "e", 7, None, bytes(2 * FEW), 0))
 
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from cep.core import checksum
 from cep.spark.disk import writing_to
-from cep.spark.handover import lost_file
+from cep.spark.handed_blocks import lost_file
 from cep.spark.tasks import TaskInput
 
 Keeps = Callable[[int, int], int | None]

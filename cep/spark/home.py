@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from cep.core.storage import objects
-from cep.spark.handover import HandedBlock
+from cep.spark.handed_blocks import HandedBlock
 from cep.spark.packs import Packed, Packs, pack_name
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.file_sink import TaskFiles

@@ -7,28 +7,35 @@ is that in the note of the one before it. One that counts in the sink already is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
+
+import numpy as np
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from cep.core.errors import CepError
 from cep.runtime.report import Report
 from cep.spark import handover
 from cep.spark.claims import Claims
 from cep.spark.driver.reports import tell
-from cep.spark.handover import HandedBlock, of_rows
-from cep.spark.shuffle_blocks import REPORT
+from cep.spark.handed_blocks import HandedBlocks, of_rows
+from cep.spark.shuffle_blocks import REPORT, WORLD
 from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.file_sink import FileWriter, TaskFiles
 from cep.spark.slots import Slots
 from cep.spark.spark_files import planned_at
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import RUN, state_name
-from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskOutput, is_for_world, run_task
+from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskOutput, run_task
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
+    from cep.spark.handed_blocks import HandedBlock
     from cep.spark.mirror import Mirror
 
 TRIES = 3
@@ -55,6 +62,15 @@ class MicroBatches:
         self.slots = Slots(self.context)
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
+        if work.handed is not None:  # else each task has a worker of its own (`cep.spark.slots`)
+            Thread(target=self._load, daemon=True).start()
+
+    def _load(self) -> None:
+        """Have a worker for each core load what tasks need, while Spark plans the first micro-batch: of a single file
+        one worker would load it for the first job, and only then the others for the second."""
+        sent, count = self.sent, max(1, self.context.defaultParallelism)
+        with suppress(PySparkException, Py4JError, OSError):  # what is wrong, the first task says
+            self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
 
     def __call__(self, stream: DataFrame, batch: int) -> None:
         if self.writer.counts(batch):
@@ -106,11 +122,10 @@ class MicroBatches:
 class MicroBatch:
     """One micro-batch: what came for each stage, and what its jobs have made so far."""
 
-    def __init__(self, query: MicroBatches, batch: int, watermark: int, rows: Sequence[HandedBlock]) -> None:
+    def __init__(self, query: MicroBatches, batch: int, watermark: int, rows: HandedBlocks) -> None:
         self._query, self._batch, self._watermark = query, batch, watermark
         self._before = query.notes.after(batch - 1)
-        self._waiting: dict[int, list[HandedBlock]] = {}
-        self._world: list[HandedBlock] = []
+        self._waiting: dict[int, list[HandedBlocks]] = {}
         self.versions: dict[str, int] = {}
         self.calls: dict[str, int | None] = {}
         self.reports: list[str] = []
@@ -125,24 +140,27 @@ class MicroBatch:
         for each in work.stages:
             last = each.number == len(work.stages) and not meets
             stage = program.stages[each.number - 1]
-            steps = self._steps(each.number, program.count(stage), self._waiting.pop(each.number, []))
+            steps = self._steps(each.number, program.count(stage))
             self._job(each.number, steps, writes=last)
         if meets:
-            mine = [one for one in self._world if one.event in program.merged] if work.ways is not None else []
-            number = len(work.stages) + 1
-            buckets = sorted({one.bucket for one in mine})
-            versions = {bucket: self._before.versions.get(state_name(number, bucket), 0) for bucket in buckets}
+            number, world = len(work.stages) + 1, self._came(WORLD)
+            self._waiting[WORLD] = [world]
+            mine = world.of_events(program.merged if work.ways is not None else ())
+            versions = {bucket: self._before.versions.get(state_name(number, bucket), 0) for bucket in distinct(mine)}
             counted = {bucket: BucketInput(version, ()) for bucket, version in versions.items()}
             self._job(number if counted else 0, counted, writes=True)
 
-    def _steps(self, stage: int, count: int, blocks: Sequence[HandedBlock]) -> dict[int, BucketInput]:
+    def _came(self, stage: int) -> HandedBlocks:
+        """Take out what has come for a stage, or for the sink."""
+        return HandedBlocks.joined(self._waiting.pop(stage, ()))
+
+    def _steps(self, stage: int, count: int) -> dict[int, BucketInput]:
         """The buckets of a stage that have something to do."""
-        found: dict[int, list[HandedBlock]] = {}
-        for one in blocks:
-            found.setdefault(one.bucket, []).append(one)
+        came = self._came(stage)
+        found: dict[int, Sequence[HandedBlock]] = {**came.by(came.buckets)}
         for bucket in range(count):
             if self._before.calls.get(state_name(stage, bucket), self._watermark + 1) <= self._watermark:
-                found.setdefault(bucket, [])
+                found.setdefault(bucket, ())
         versions = self._before.versions
         return {
             bucket: BucketInput(versions.get(state_name(stage, bucket), 0), found[bucket]) for bucket in sorted(found)
@@ -151,28 +169,22 @@ class MicroBatch:
     def _job(self, stage: int, buckets: Mapping[int, BucketInput], writes: bool) -> None:
         """Step buckets of a stage, and write what there is for the sink; the first micro-batch of all writes a file
         though there is nothing."""
-        world = self._world if writes else []
+        world = self._came(WORLD) if writes else HandedBlocks()
         first = writes and self._query.work.sink.first + self._batch == 0
-        wanted = sorted({*buckets, *(one.bucket for one in world)}) or ([0] if first else [])
+        wanted = sorted({*buckets, *distinct(world)}) or ([0] if first else [])
         if not wanted:
             return
         context = self._query.context
         count = min(len(wanted), max(1, context.defaultParallelism))
         place = {bucket: number % count for number, bucket in enumerate(wanted)}
+        steps: list[dict[int, BucketInput]] = [{} for _ in range(count)]
+        for bucket, one in buckets.items():
+            steps[place[bucket]][bucket] = one
+        sent = world.by(np.array([place[bucket] for bucket in world.buckets.tolist()], np.int64))
         tasks = [
-            TaskInput(
-                number,
-                self._batch,
-                stage,
-                self._watermark,
-                {bucket: one for bucket, one in buckets.items() if place[bucket] == number},
-                [one for one in world if place[one.bucket] == number],
-                writes,
-            )
+            TaskInput(number, self._batch, stage, self._watermark, steps[number], sent.get(number, ()), writes)
             for number in range(count)
         ]
-        if writes:
-            self._world = []
         for done in every(tasks, self._tasks):
             self._took(stage, done)
 
@@ -191,16 +203,21 @@ class MicroBatch:
         self.calls |= {state_name(stage, bucket): call for bucket, call in done.calls.items()}
         if done.files is not None:
             self.files.append(done.files)
+        assert isinstance(done.handed, HandedBlocks), "tasks share a folder"
         self._take(done.handed)
 
-    def _take(self, blocks: Iterable[HandedBlock]) -> None:
-        for one in blocks:
-            if one.stage == REPORT:
-                self.reports.append(one.source or "")
-            elif is_for_world(one):
-                self._world.append(one)
+    def _take(self, blocks: HandedBlocks) -> None:
+        for stage, some in blocks.by(blocks.stages).items():
+            if stage == REPORT:
+                self.reports += [one.source or "" for one in some]
             else:
-                self._waiting.setdefault(one.stage, []).append(one)
+                self._waiting.setdefault(stage, []).append(some)
+
+
+def distinct(blocks: HandedBlocks) -> list[int]:
+    """The buckets of blocks, in order."""
+    found: list[int] = np.unique(blocks.buckets).tolist()
+    return found
 
 
 def every(

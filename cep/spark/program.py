@@ -117,6 +117,10 @@ class ShippedProgram:
         running = replace(self.options.running, lateness=None, stage=stage, before=before)
         return Engine(_compiled(self), running)
 
+    def load(self) -> None:
+        """Compile it, which the first engine would."""
+        _compiled(self)
+
     def bare(self) -> ShippedProgram:
         """The same without what only engines need."""
         return replace(self, options=ProgramOptions())

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
-from cep.spark.handover import HandedBlock
+from cep.spark.handed_blocks import HandedBlock
 from cep.spark.home import Files, TaskFound, home_of
 from cep.spark.packs import Packs
 from cep.spark.shuffle_blocks import DEAD, REPORT

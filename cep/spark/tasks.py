@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cep.core import checksum
-from cep.spark.handover import HandedBlock, Outbox, rows_of
+from cep.spark.handed_blocks import HandedBlock, rows_of
+from cep.spark.handover import FEW
+from cep.spark.outbox import Outbox
 from cep.spark.shuffle_blocks import WORLD, ShuffleBlock, WorldRows
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles
 from cep.spark.stage_task import StageWork, kept_version
@@ -30,6 +32,10 @@ class QueryWork:
     ways: WaysWork | None
     sink: FileSinkOptions
     handed: str | None
+
+    def load(self) -> None:
+        """Have this worker ready for the first task. CepError: see `ShippedProgram.engine`."""
+        self.stages[0].program.load()
 
     def keeps(self, stage: int, bucket: int) -> int | None:
         """The version of the engine that this worker has kept of a bucket of a stage; None: it has none."""
@@ -100,7 +106,7 @@ class TaskOutput:
 def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
     """Do a task. CepError: a state is missing or damaged, or something cannot be written."""
     freeze_garbage()
-    outbox, versions, calls = Outbox(work.handed), dict[int, int](), dict[int, int | None]()
+    outbox, versions, calls = Outbox(work.handed, FEW), dict[int, int](), dict[int, int | None]()
     world = [WorldRows.of(block) for block in rows_of(asked.world)]
     if asked.stage > len(work.stages):
         found = list(_counted(work, asked, versions, outbox, world))
@@ -135,9 +141,11 @@ def _counted(
     assert work.ways is not None, "ways are counted where there are some"
     task, every = work.ways.task(), list(world)
     yield from (one for one in every if one.bucket not in asked.buckets)
+    mine: dict[int, list[WorldRows]] = {}
+    for each in every:
+        mine.setdefault(each.bucket, []).append(each)
     for bucket, one in asked.buckets.items():
-        mine = [each for each in every if each.bucket == bucket]
-        made = task.step(bucket, one.version, mine, asked.watermark, asked.batch)
+        made = task.step(bucket, one.version, mine.get(bucket, []), asked.watermark, asked.batch)
         if made.version != one.version:
             versions[bucket] = made.version
         _put(outbox, made.blocks)

@@ -1,0 +1,190 @@
+"""Blocks on their way from tasks to tasks, by columns. The driver deals all of a micro-batch, files times buckets of
+them, as numbers that it sorts; a block by itself is made only where its rows are taken."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+
+if TYPE_CHECKING:
+    from cep.spark.shuffle_blocks import ShuffleBlock
+
+Ints = NDArray[np.int64]
+Held = TypeVar("Held")
+
+_STAGE, _BUCKET, _EVENT, _PLACE, _SOURCE, _HOLDER, _OFFSET, _LENGTH, _SUM = range(9)
+_TEXTS = [_EVENT, _SOURCE]
+_NONE: Ints = np.empty((9, 0), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes in a file, and their check sum."""
+
+    path: str
+    offset: int
+    length: int
+    sum: int
+
+    def read(self) -> bytes:
+        """CepError: they are not what was written."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                found = file.read(self.length)
+        except FileNotFoundError:
+            found = b""
+        if len(found) != self.length or crc32(found) != self.sum:
+            raise lost_file(self.path)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBlock:
+    """A block on its way (`cep.spark.shuffle_blocks.ShuffleBlock`)."""
+
+    stage: int
+    bucket: int
+    event: str
+    place: int
+    source: str | None
+    rows: bytes | FilePart
+
+    def block(self) -> ShuffleBlock:
+        """The block, where it is taken. CepError: it is lost."""
+        from cep.spark.shuffle_blocks import ShuffleBlock
+
+        rows = self.rows if isinstance(self.rows, bytes) else self.rows.read()
+        return ShuffleBlock(self.stage, self.bucket, self.event, self.place, self.source, rows, 0)
+
+
+def lost_file(path: str) -> CepError:
+    """The error for a file that was handed on, and is not what was written."""
+    return CepError(
+        f"--checkpoint: {path}, which one task handed to another, is missing or damaged",
+        hint="the same command does the micro-batch again; on a cluster all workers need the folder",
+        code="failed",
+    )
+
+
+class HandedBlocks(Sequence[HandedBlock]):
+    """`numbers`: a row of them for each column, in which events and sources are places among the `texts`, and what
+    has the rows one among the `holders`: bytes, or the path of a file."""
+
+    __slots__ = ("_holders", "_numbers", "_texts")
+
+    def __init__(
+        self, numbers: Ints = _NONE, texts: Sequence[str | None] = (), holders: Sequence[bytes | str] = ()
+    ) -> None:
+        self._numbers, self._texts, self._holders = numbers, texts, holders
+
+    @classmethod
+    def of(cls, blocks: Iterable[HandedBlock]) -> HandedBlocks:
+        """These blocks."""
+        texts, holders, found = dict[str | None, int](), dict[bytes | str, int](), list[tuple[int, ...]]()
+        kept = list[bytes | str]()
+        for one in blocks:
+            rows = one.rows
+            if isinstance(rows, bytes):
+                part = len(kept), 0, len(rows), 0
+                kept.append(rows)
+            else:
+                if rows.path not in holders:
+                    holders[rows.path] = len(kept)
+                    kept.append(rows.path)
+                part = holders[rows.path], rows.offset, rows.length, rows.sum
+            event, source = (texts.setdefault(text, len(texts)) for text in (one.event, one.source))
+            found.append((one.stage, one.bucket, event, one.place, source, *part))
+        numbers = np.array(found, np.int64).T if found else _NONE
+        return cls(np.ascontiguousarray(numbers), tuple(texts), tuple(kept))
+
+    @classmethod
+    def joined(cls, some: Iterable[HandedBlocks]) -> HandedBlocks:
+        """All of these, one behind the other."""
+        texts, holders, parts = dict[str | None, int](), list[bytes | str](), [_NONE]
+        for each in some:
+            numbers = each._numbers.copy()
+            places = np.array([texts.setdefault(text, len(texts)) for text in each._texts], np.int64)
+            numbers[_TEXTS] = places[numbers[_TEXTS]]
+            numbers[_HOLDER] += len(holders)
+            holders += each._holders
+            parts.append(numbers)
+        return cls(np.concatenate(parts, axis=1), tuple(texts), tuple(holders))
+
+    @property
+    def stages(self) -> Ints:
+        """The stage of each."""
+        found: Ints = self._numbers[_STAGE]
+        return found
+
+    @property
+    def buckets(self) -> Ints:
+        """The bucket of each."""
+        found: Ints = self._numbers[_BUCKET]
+        return found
+
+    def of_events(self, names: Collection[str]) -> HandedBlocks:
+        """Those of events of these names."""
+        wanted = np.array([text in names for text in self._texts], bool)
+        return self._taken(np.flatnonzero(wanted[self._numbers[_EVENT]])) if len(self) else self
+
+    def by(self, numbers: Ints) -> dict[int, HandedBlocks]:
+        """Those of each of these numbers, of which there is one for each block; all in their order."""
+        order = np.argsort(numbers, kind="stable")
+        found, starts = np.unique(numbers[order], return_index=True)
+        return {number: self._taken(mine) for number, mine in zip(found.tolist(), np.split(order, starts[1:]))}
+
+    def _taken(self, places: Ints) -> HandedBlocks:
+        return HandedBlocks(self._numbers[:, places], self._texts, self._holders)
+
+    def __len__(self) -> int:
+        return len(self._numbers[_STAGE])
+
+    def __iter__(self) -> Iterator[HandedBlock]:
+        return map(self._block, self._numbers.T.tolist())
+
+    @overload
+    def __getitem__(self, place: int) -> HandedBlock: ...
+    @overload
+    def __getitem__(self, place: slice) -> HandedBlocks: ...
+    def __getitem__(self, place: int | slice) -> HandedBlock | HandedBlocks:
+        if isinstance(place, slice):
+            return HandedBlocks(self._numbers[:, place], self._texts, self._holders)
+        return self._block(self._numbers[:, place].tolist())
+
+    def _block(self, numbers: Sequence[int]) -> HandedBlock:
+        stage, bucket, event, place, source, holder, offset, length, total = numbers
+        held, name = self._holders[holder], self._texts[event]
+        rows = held if isinstance(held, bytes) else FilePart(held, offset, length, total)
+        return HandedBlock(stage, bucket, name or "", place, self._texts[source], rows)
+
+    def __reduce__(self) -> tuple[Callable[..., HandedBlocks], tuple[Any, ...]]:
+        """Only what these blocks need is sent."""
+        numbers = self._numbers.copy()
+        texts, holders = _used(numbers, _TEXTS, self._texts), _used(numbers, [_HOLDER], self._holders)
+        return HandedBlocks, (numbers, texts, holders)
+
+
+def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
+    """What rows of numbers are places of; from now on they are places among it."""
+    found, places = np.unique(numbers[rows], return_inverse=True)
+    numbers[rows] = places.reshape(len(rows), -1)
+    return tuple(held[place] for place in found.tolist())
+
+
+def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
+    """The blocks of such rows."""
+    return HandedBlocks.joined(pickle.loads(row) for row in rows)
+
+
+def rows_of(blocks: Iterable[HandedBlock]) -> list[ShuffleBlock]:
+    """Blocks where they are taken. CepError: one is lost."""
+    return [one.block() for one in blocks]

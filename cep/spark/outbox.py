@@ -1,0 +1,56 @@
+"""What a task hands on: blocks in the folder that workers share, where there are many bytes of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from uuid import uuid4
+from zlib import crc32
+
+from cep.spark.disk import writing_to
+from cep.spark.handed_blocks import FilePart, HandedBlock, HandedBlocks
+
+if TYPE_CHECKING:
+    from cep.spark.shuffle_blocks import ShuffleBlock
+
+
+class Outbox:
+    """The blocks that a task hands on."""
+
+    def __init__(self, folder: str | None, few: int) -> None:
+        """`folder`: for the file, if they are more bytes than `few`; None: there is none."""
+        self._folder, self._few = folder, few
+        self._here: list[ShuffleBlock] = []
+        self.size = 0  # bytes of blocks that are in no file
+        self._handed: list[HandedBlock] = []
+        self._file: BinaryIO | None = None
+
+    def add(self, block: ShuffleBlock) -> None:
+        """CepError: the file cannot be written."""
+        self._here.append(block)
+        self.size += len(block.rows)
+        if self._folder is not None and self.size > self._few:
+            self._write(self._folder)
+
+    def close(self) -> HandedBlocks:
+        """All blocks as they are handed on."""
+        if self._file is not None:
+            with writing_to("--checkpoint", Path(self._file.name).parent):
+                self._file.close()
+        return HandedBlocks.of([*self._handed, *(handed(one, one.rows) for one in self._here)])
+
+    def _write(self, folder: str) -> None:
+        with writing_to("--checkpoint", Path(folder)):
+            if self._file is None:
+                self._file = open(os.path.join(folder, uuid4().hex), "wb")  # noqa: SIM115 - closed by `close`
+            for one in self._here:
+                part = FilePart(self._file.name, self._file.tell(), len(one.rows), crc32(one.rows))
+                self._file.write(one.rows)
+                self._handed.append(handed(one, part))
+        self._here, self.size = [], 0
+
+
+def handed(block: ShuffleBlock, rows: bytes | FilePart) -> HandedBlock:
+    """A block on its way with these rows."""
+    return HandedBlock(block.stage, block.bucket, block.event, block.place, block.source, rows)
