@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 WORK = 1_000_000
 """How many numbers are added up to see it: some hundredths of a second."""
+PAUSE = 0.25
+"""Seconds between two pieces of work that are done beside what is measured."""
 USUAL = 0.05
 """Seconds of a core in which a usual one does that."""
 
@@ -25,6 +34,11 @@ class Pace:
     pieces: int = 0
     seconds: float = 0.0
 
+    @classmethod
+    def read(cls, file: Path) -> Pace:
+        """How far it has come beside."""
+        return cls(*json.loads(file.read_text()))
+
     def look(self) -> None:
         """Do one more."""
         self.seconds += work()[1]
@@ -34,3 +48,31 @@ class Pace:
         """What would have taken so many seconds of a usual core, measured since `before`."""
         pieces, took = self.pieces - (before.pieces if before else 0), self.seconds - (before.seconds if before else 0)
         return seconds * USUAL * pieces / took if took else seconds
+
+
+@contextmanager
+def beside() -> Iterator[Path]:
+    """Pieces of work in a process of its own while the block runs: what they come to is in the file (`Pace.read`)."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "pace"
+        file.write_text("[0, 0]")
+        process = subprocess.Popen([sys.executable, __file__, str(file)])
+        try:
+            yield file
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _keep_looking(file: Path) -> None:
+    pace = Pace()
+    while True:
+        pace.look()
+        written = file.with_suffix(".new")
+        written.write_text(json.dumps([pace.pieces, pace.seconds]))
+        written.replace(file)
+        time.sleep(PAUSE)
+
+
+if __name__ == "__main__":
+    _keep_looking(Path(sys.argv[1]))

@@ -1,8 +1,8 @@
 """What pieces of a micro-batch cost, in seconds of a core: tasks in one process, and whole micro-batches of a cluster.
 
 The cluster is Spark's own of this machine, `local-cluster`: a driver and so many executors, each a Java process of one
-core with Python processes below it, and what one does is added up from `/proc`. Seconds are those of a usual core
-(`benchmarks.pace`).
+core with Python processes below it, and what one does is added up from `/proc`, but for Java's compiler, which goes on
+for hundreds of micro-batches. Seconds are those of a usual core (`benchmarks.pace`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 import polars as pl
 
-from benchmarks.pace import Pace
+from benchmarks.pace import Pace, beside
 from benchmarks.spark import Load
 
 WARM = 0.5
@@ -235,6 +235,10 @@ def block_costs(files: int = 200, buckets: int = 200) -> BlockCosts:
 # --- micro-batches, of a cluster ---
 
 
+THREADS = "-XX:-UseDynamicNumberOfCompilerThreads"
+"""Threads of Java's compiler live as long as it does: what one has taken is seen to the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchCosts:
     """Seconds of a core that a micro-batch takes in the `driver` (this process, its Java, and the Python that plans)
@@ -264,9 +268,10 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
     from cep.spark.program import ProgramOptions, ShippedProgram
 
     settings = {"spark.driver.host": "127.0.0.1", "spark.default.parallelism": "64", "spark.driver.memory": "2g"}
+    settings |= {f"spark.{side}.extraJavaOptions": THREADS for side in ("driver", "executor")}
     spark, found = session(f"local-cluster[{workers},1,1024]", settings), []
     for shape, batches in asked:
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory() as name, beside() as pace:
             folder = Path(name)
             write_files(folder / "in", shape, batches)
             (folder / "state").mkdir()
@@ -283,11 +288,10 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
                 limit=shape.files,
                 closing=False,
             )
-            noted, pace = [(*cpu(), Pace())], Pace()
+            noted = [(*cpu(), Pace.read(pace))]
 
-            def take(done: queries.MicroBatch, noted: list[Any] = noted, pace: Pace = pace) -> None:
-                noted.append((*cpu(), replace(pace)))
-                pace.look()
+            def take(done: queries.MicroBatch, noted: list[Any] = noted, pace: Path = pace) -> None:
+                noted.append((*cpu(), Pace.read(pace)))
 
             with queries.listening(spark, take):
                 start(spark, wanted).awaitTermination()
@@ -310,19 +314,27 @@ def _parts(folder: Path) -> list[Path]:
 
 def cpu() -> tuple[float, float]:
     """Seconds of a core that this process and its Java have taken, the Python processes of both among them; and those
-    of all executors with what is below them."""
+    of all executors with what is below them; without Java's compiler."""
     stats: dict[int, tuple[int, int]] = {}
     executors: set[int] = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            stats[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-            if b"CoarseGrainedExecutorBackend" in (folder / "cmdline").read_bytes():
+            command = (folder / "cmdline").read_bytes()
+            compiling = sum(map(_compiling, folder.glob("task/*/stat"))) if THREADS.encode() in command else 0
+            stats[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15])) - compiling
+            if b"CoarseGrainedExecutorBackend" in command:
                 executors.add(int(folder.name))
     every = _below(stats, {os.getpid()})
     apart = _below(stats, executors & every)
     tick = os.sysconf("SC_CLK_TCK")
     return sum(stats[pid][1] for pid in every - apart) / tick, sum(stats[pid][1] for pid in apart) / tick
+
+
+def _compiling(stat: Path) -> int:
+    """Ticks that a thread of Java has taken, if it is of its compiler."""
+    name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
+    return sum(map(int, fields.split()[11:13])) if name[:2] in ("C1", "C2") else 0
 
 
 def _below(stats: Mapping[int, tuple[int, int]], roots: set[int]) -> set[int]:

@@ -21,9 +21,9 @@ TASKS = {
 }
 PROBES = (Shape(FEW), Shape(FEW, files=16), Shape(FEW, buckets=64), Shape(FEW, files=16, buckets=64))
 """Micro-batches of next to nothing, of which the fixed costs are found."""
-WARMING, EACH = 100, 16
-"""Micro-batches of each load, and so many before the first, in which Java compiles and workers start:
-after 30 the driver still takes half as much again as after 100."""
+WARMING, EACH = 100, 20
+"""Micro-batches of each load, and so many before the first, in which Java compiles and workers start: after 30 the
+driver still takes half as much again as after 100."""
 LOGGED = 100
 """Versions of a state after which it is written whole in any case."""
 

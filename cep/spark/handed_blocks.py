@@ -76,8 +76,8 @@ def lost_file(path: str) -> CepError:
 
 
 class HandedBlocks(Sequence[HandedBlock]):
-    """`numbers`: a row of them for each column, in which events and sources are places among the `texts`, and what
-    has the rows one among the `holders`: bytes, or the path of a file."""
+    """Blocks in an order. `numbers`: those of each column, of which the event and the source are places among the
+    `texts`, and what has the rows is one among the `holders`: bytes, or the path of a file."""
 
     __slots__ = ("_holders", "_numbers", "_texts")
 
