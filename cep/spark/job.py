@@ -116,6 +116,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
     if follow:
+        batches.load()
         return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
     return writer.trigger(availableNow=True).start()
 

@@ -62,12 +62,16 @@ class MicroBatches:
         self.slots = Slots(self.context)
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
-        if work.handed is not None:  # else each task has a worker of its own (`cep.spark.slots`)
+        self._loads = work.handed is not None  # else each task has a worker of its own (`cep.spark.slots`)
+
+    def load(self) -> None:
+        """Have a worker for each core load what tasks need, once, while Spark plans: of a single file one worker would
+        load it for the first job, and only then the others for the second."""
+        if self._loads:
             Thread(target=self._load, daemon=True).start()
+        self._loads = False
 
     def _load(self) -> None:
-        """Have a worker for each core load what tasks need, while Spark plans the first micro-batch: of a single file
-        one worker would load it for the first job, and only then the others for the second."""
         sent, count = self.sent, max(1, self.context.defaultParallelism)
         with suppress(PySparkException, Py4JError, OSError):  # what is wrong, the first task says
             self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
@@ -79,6 +83,7 @@ class MicroBatches:
             self._tell(batch, self.notes.after(batch).reports)
             self._ship()
             return
+        self.load()
         done = self._shuffled(stream, batch) if self.work.handed is None else self._handed(stream, batch)
         note = self.notes.after(batch - 1).after(done.versions, done.calls, done.reports)
         self.notes.write(batch, note)
