@@ -9,10 +9,10 @@ A micro-batch takes, in seconds of a core,
 each side with coefficients of its own, where a block is the rows of one event that one task hands to one bucket, and
 keeping writes what came, or the state where that is smaller, and the state besides whenever as much has come. What a
 row and a byte cost is measured of the tasks themselves, in one process without Spark; what Spark and a task cost, of
-micro-batches of next to nothing in a cluster of one worker. Both are CPU time, so other work on the machine matters
-little. `--measure` measures them anew, and then what clusters of 1 to 4 workers take that the model has not seen.
-Without it the figures of `benchmarks/scale.json` stand. `--write` puts the tables into `docs/scale.md`, and draws its
-charts.
+micro-batches of next to nothing in a cluster of one worker. All is CPU time, the least of several passes, so other
+work on the machine matters little. `--measure` measures it anew, and then what clusters of 1 to 4 workers take that the
+model has not seen. Without it the figures of `benchmarks/scale.json` stand. `--write` puts the tables into
+`docs/scale.md`, and draws its charts.
 """
 
 from __future__ import annotations

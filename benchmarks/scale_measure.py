@@ -2,7 +2,7 @@
 
 The cluster is Spark's own of this machine, `local-cluster`: a driver and so many executors, each a Java process of one
 core with Python processes below it, and what one does is added up from `/proc`, but for Java's compiler, which goes on
-for hundreds of micro-batches. Seconds are those of a usual core (`benchmarks.pace`).
+for hundreds of micro-batches.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks.pace import Pace, beside
 from benchmarks.spark import Load
 
 WARM = 0.5
@@ -90,12 +88,8 @@ class TaskCosts:
     derived: int = 0
 
 
-SECONDS = ("read", "deal", "hand", "step", "log", "whole", "write")
-"""Which of them are times."""
-
-
 def task_costs(shape: Shape, batches: int) -> TaskCosts:
-    """The median of the micro-batches of the second half."""
+    """The least that each takes of the micro-batches of the second half."""
     from cep.core.tiers import compile_at_once
     from cep.engine import Engine
     from cep.spark.handed_blocks import rows_of
@@ -141,8 +135,7 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
         writer = FileWriter(FileSinkOptions(str(folder / "out"), "parquet", schemas, program.merged))
         versions = dict.fromkeys(range(shape.buckets), 0)
         for batch in range(batches):
-            costs, outbox, pace = TaskCosts(), Outbox(f"{folder}/handed", FEW), Pace()
-            pace.look()
+            costs, outbox = TaskCosts(), Outbox(f"{folder}/handed", FEW)
             inputs = [
                 Input(str(path), "parquet", event, True)
                 for event in ("a", "b")
@@ -182,12 +175,14 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
             writer.write(((one.event, one.table) for one in rows), 0, batch)
             costs.write = process_time() - began
             costs.derived = sum(one.table.height for one in rows)
-            pace.look()
-            for each in SECONDS:
-                setattr(costs, each, pace.usual(getattr(costs, each)))
             found.append(costs)
     steady = found[int(WARM * batches) :]
-    return TaskCosts(**{name: statistics.median(getattr(one, name) for one in steady) for name in asdict(steady[0])})
+    return least(steady)
+
+
+def least(found: Sequence[TaskCosts]) -> TaskCosts:
+    """The least that each takes: what others do on the machine only adds."""
+    return TaskCosts(**{name: min(getattr(one, name) for one in found) for name in asdict(found[0])})
 
 
 @dataclass(slots=True)
@@ -208,8 +203,7 @@ def block_costs(files: int = 200, buckets: int = 200) -> BlockCosts:
     from connectors.arrow_bytes import pack, unpack
 
     rows = pl.DataFrame({"id": [1, 2, 3], "x": [1, 2, 3], "start": [1, 2, 3], "end": [1, 2, 3], "@order": [1, 2, 3]})
-    pace, count = Pace(), files * buckets
-    pace.look()
+    count = files * buckets
     with tempfile.TemporaryDirectory() as folder:
         began, said = process_time(), list[bytes]()
         for number in range(files):
@@ -218,7 +212,6 @@ def block_costs(files: int = 200, buckets: int = 200) -> BlockCosts:
                 outbox.add(ShuffleBlock(1, bucket, "a", number, f"/shared/days/{number:04}.parquet", pack(rows), 0))
             said.append(pickle.dumps(outbox.close()))
         made = process_time() - began
-        pace.look()
         began = process_time()
         came = of_rows(said)
         tasks = [pickle.dumps(mine) for mine in came.by(came.buckets).values()]
@@ -228,8 +221,7 @@ def block_costs(files: int = 200, buckets: int = 200) -> BlockCosts:
             for one in pickle.loads(task):
                 unpack(one.block().rows)
         made += process_time() - began
-    pace.look()
-    return BlockCosts(pace.usual(driver / count), pace.usual(made / count))
+    return BlockCosts(driver / count, made / count)
 
 
 # --- micro-batches, of a cluster ---
@@ -249,15 +241,14 @@ class BatchCosts:
     derived: int
 
 
-def cluster_costs(workers: int, shapes: Mapping[Shape, int]) -> dict[Shape, BatchCosts]:
+def cluster_costs(workers: int, asked: Sequence[tuple[Shape, int]]) -> list[BatchCosts]:
     """What micro-batches take, for each shape of so many of them, in a cluster of so many workers of a core each: a
     process of its own, so that the cluster ends with it."""
-    asked = json.dumps([workers, [[asdict(shape), batches] for shape, batches in shapes.items()]])
-    command = [sys.executable, "-m", "benchmarks.scale_measure", asked]
+    text = json.dumps([workers, [[asdict(shape), batches] for shape, batches in asked]])
+    command = [sys.executable, "-m", "benchmarks.scale_measure", text]
     env = {**os.environ, "SEMCEP_KERNELS": "compiled"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
-    found = json.loads(done.stdout.splitlines()[-1])
-    return {shape: BatchCosts(**one) for shape, one in zip(shapes, found, strict=True)}
+    return [BatchCosts(**one) for one in json.loads(done.stdout.splitlines()[-1])]
 
 
 def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts]:
@@ -271,7 +262,7 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
     settings |= {f"spark.{side}.extraJavaOptions": THREADS for side in ("driver", "executor")}
     spark, found = session(f"local-cluster[{workers},1,1024]", settings), []
     for shape, batches in asked:
-        with tempfile.TemporaryDirectory() as name, beside() as pace:
+        with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_files(folder / "in", shape, batches)
             (folder / "state").mkdir()
@@ -288,20 +279,15 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
                 limit=shape.files,
                 closing=False,
             )
-            noted = [(*cpu(), Pace.read(pace))]
+            noted = [cpu()]
 
-            def take(done: queries.MicroBatch, noted: list[Any] = noted, pace: Path = pace) -> None:
-                noted.append((*cpu(), Pace.read(pace)))
+            def take(done: queries.MicroBatch, noted: list[Any] = noted) -> None:
+                noted.append(cpu())
 
             with queries.listening(spark, take):
                 start(spark, wanted).awaitTermination()
             first = int(WARM * batches)
-            before, after = noted[first], noted[batches]
-            own = after[2].seconds - before[2].seconds
-            driver, below = (
-                after[2].usual(seconds, before[2]) / (batches - first)
-                for seconds in (after[0] - before[0] - own, after[1] - before[1])
-            )
+            driver, below = ((noted[batches][n] - noted[first][n]) / (batches - first) for n in (0, 1))
             rows = sum(pl.scan_parquet(file).select(pl.len()).collect().item() for file in _parts(folder / "derived"))
             found.append(BatchCosts(driver, below, rows // batches))
     spark.stop()

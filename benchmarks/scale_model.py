@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale_measure import BatchCosts, BlockCosts, Shape, TaskCosts, block_costs, cluster_costs, task_costs
+from benchmarks.scale_measure import (
+    BatchCosts,
+    BlockCosts,
+    Shape,
+    TaskCosts,
+    block_costs,
+    cluster_costs,
+    least,
+    task_costs,
+)
 
 FEW, MANY = 4_000, 400_000
 """Events of a micro-batch of next to nothing, and of one of many."""
@@ -21,9 +30,10 @@ TASKS = {
 }
 PROBES = (Shape(FEW), Shape(FEW, files=16), Shape(FEW, buckets=64), Shape(FEW, files=16, buckets=64))
 """Micro-batches of next to nothing, of which the fixed costs are found."""
-WARMING, EACH = 100, 20
-"""Micro-batches of each load, and so many before the first, in which Java compiles and workers start: after 30 the
-driver still takes half as much again as after 100."""
+WARMING, EACH, PASSES = 100, 10, 3
+"""How many micro-batches there are before the first load, in which Java compiles and workers start (after 30 the driver
+still takes half as much again as after 100), and of each load in each pass. What others do on the machine only adds,
+for minutes: loads take turns, and what is least of all passes counts."""
 LOGGED = 100
 """Versions of a state after which it is written whole in any case."""
 
@@ -117,8 +127,14 @@ class Tried:
 def tried(workers: int, shapes: Sequence[Shape]) -> list[Tried]:
     """What micro-batches of these shapes take in a cluster of so many workers that has warmed up."""
     first = Shape(FEW, 900, 2 * workers, workers)  # each worker has something to do
-    made = cluster_costs(workers, {first: WARMING, **dict.fromkeys(shapes, EACH)})
-    return [Tried(workers, shape, costs) for shape, costs in made.items() if shape != first]
+    _, *made = cluster_costs(workers, [(first, WARMING), *((shape, EACH) for shape in [*shapes] * PASSES)])
+    turns = [made[start :: len(shapes)] for start in range(len(shapes))]
+    return [Tried(workers, *each) for each in zip(shapes, (min(turn, key=total) for turn in turns), strict=True)]
+
+
+def total(costs: BatchCosts) -> float:
+    """Seconds of a core of all processes."""
+    return costs.driver + costs.workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +149,13 @@ class Measured:
     @classmethod
     def now(cls) -> Measured:
         """Those of this machine."""
-        tasks = {name: task_costs(shape, 12) for name, shape in TASKS.items()}
-        return cls(tasks, block_costs(), tried(1, PROBES))
+
+        def once() -> dict[str, TaskCosts]:
+            return {name: task_costs(shape, EACH) for name, shape in TASKS.items()}
+
+        passes, block, probes = [once()], block_costs(), tried(1, PROBES)
+        passes += [once() for _ in range(PASSES - 1)]
+        return cls({name: least([one[name] for one in passes]) for name in TASKS}, block, probes)
 
     @classmethod
     def read_from(cls, figures: Mapping[str, Any]) -> Measured:

@@ -32,8 +32,6 @@ import numpy as np
 import polars as pl
 from prometheus_client.parser import text_string_to_metric_families as families
 
-from benchmarks.pace import work
-
 WITHIN, LATENESS = 60, 5  # seconds
 RULES = f"""\
 event a(id: int, x: int) TIME time.
@@ -47,6 +45,8 @@ GROWTH = 0.10
 squares; what is within two standard errors of nothing is no growth."""
 COLLECTIONS = 12
 """How many full collections Java has in the time."""
+WORK = 1_000_000
+"""How many numbers are added up to see how fast the machine is: some hundredths of a second."""
 Works: TypeAlias = Sequence[tuple[float, float]]
 """What pieces of work took, each by the clock and of a processor: seconds."""
 
@@ -143,6 +143,13 @@ class Collection:
         }
         full = re.finditer(number + r"Pause Full .* \d+M->(\d+)M", log, re.M)
         return [cls(float(found[1]), int(found[3]) << 20, classes.get(found[2], 0)) for found in full]
+
+
+def work() -> tuple[float, float]:
+    """The seconds that a fixed piece of work takes now: by the clock, and of a processor."""
+    began, before = time.perf_counter(), time.thread_time()
+    sum(range(WORK))
+    return time.perf_counter() - began, time.thread_time() - before
 
 
 def growth(values: Sequence[float], seconds: Sequence[float]) -> float:
