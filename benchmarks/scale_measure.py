@@ -181,7 +181,8 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
 
 
 def least(found: Sequence[TaskCosts]) -> TaskCosts:
-    """The least that each takes: what others do on the machine only adds."""
+    """The least seconds that each takes, since what others do on the machine only adds; so `log` is of a version that
+    is not written whole. Of the same events bytes and rows are the same."""
     return TaskCosts(**{name: min(getattr(one, name) for one in found) for name in asdict(found[0])})
 
 
@@ -262,6 +263,7 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
     settings |= {f"spark.{side}.extraJavaOptions": THREADS for side in ("driver", "executor")}
     spark, found = session(f"local-cluster[{workers},1,1024]", settings), []
     for shape, batches in asked:
+        looks = int(WARM * batches) - 1, batches - 1  # micro-batches
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_files(folder / "in", shape, batches)
@@ -279,15 +281,16 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
                 limit=shape.files,
                 closing=False,
             )
-            noted = [cpu()]
+            noted: dict[int, tuple[float, float]] = {}
 
-            def take(done: queries.MicroBatch, noted: list[Any] = noted) -> None:
-                noted.append(cpu())
+            def take(done: queries.MicroBatch, at: Any = looks, noted: dict[int, Any] = noted) -> None:
+                if done.number in at:
+                    noted[done.number] = cpu()  # which itself takes some hundredths of a second
 
             with queries.listening(spark, take):
                 start(spark, wanted).awaitTermination()
-            first = int(WARM * batches)
-            driver, below = ((noted[batches][n] - noted[first][n]) / (batches - first) for n in (0, 1))
+            first, last = looks
+            driver, below = ((then - now) / (last - first) for now, then in zip(noted[first], noted[last], strict=True))
             rows = sum(pl.scan_parquet(file).select(pl.len()).collect().item() for file in _parts(folder / "derived"))
             found.append(BatchCosts(driver, below, rows // batches))
     spark.stop()
@@ -319,8 +322,10 @@ def cpu() -> tuple[float, float]:
 
 def _compiling(stat: Path) -> int:
     """Ticks that a thread of Java has taken, if it is of its compiler."""
-    name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
-    return sum(map(int, fields.split()[11:13])) if name[:2] in ("C1", "C2") else 0
+    with suppress(OSError):  # it has ended, so it was none of the compiler
+        name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
+        return sum(map(int, fields.split()[11:13])) if name[:2] in ("C1", "C2") else 0
+    return 0
 
 
 def _below(stats: Mapping[int, tuple[int, int]], roots: set[int]) -> set[int]:

@@ -17,7 +17,8 @@ _SMALL = 1 << 16
 
 
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
-    """A table as an Arrow stream; `narrow`: in few bytes (`connectors.narrow_columns`)."""
+    """A table as an Arrow stream; `narrow`: in few bytes (`connectors.narrow_columns`). One of few rows polars writes,
+    in a fifth of the time."""
     if table.height >= ROWS:
         return bytes(stream(table, narrow))
     sink = BytesIO()
@@ -26,8 +27,7 @@ def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
 
 
 def stream(table: pl.DataFrame, narrow: bool = False) -> pa.Buffer:
-    """The same, as a buffer. (Arrow writes texts ten times as fast as polars, which has them as views; of a part of a
-    table it writes views with the texts of the whole.)"""
+    """The same, as a buffer, by Arrow. (It writes many texts ten times as fast as polars, which has them as views.)"""
     sink, found = pa.BufferOutputStream(), _arrow(table)
     _write(narrowed(found) if narrow else found, sink)
     return sink.getvalue()

@@ -39,6 +39,9 @@ class Jobs:
     def mapPartitions(self, run: Callable[[Iterable[Any]], Iterable[Any]]) -> Jobs:  # noqa: N802
         return Jobs(self._parts, run)
 
+    def foreachPartition(self, run: Callable[[Iterable[Any]], None]) -> None:  # noqa: N802
+        """Nothing: it is for the processes of workers, and there are none."""
+
     def collect(self) -> list[Any]:
         return [made for part in self._parts for made in self._run(iter(part))]
 

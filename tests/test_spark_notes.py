@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.spark import handover
 from cep.spark.claims import Claims
 from cep.spark.driver import reports
-from cep.spark.handed_blocks import HandedBlock, of_rows
+from cep.spark.handed_blocks import HandedBlock, HandedBlocks, of_rows
 from cep.spark.handover import ALL, FEW, as_row, share
 from cep.spark.micro_batch import every
 from cep.spark.outbox import Outbox
@@ -96,11 +96,21 @@ def test_what_is_handed_on_arrives(tmp_path: Path) -> None:
     assert not list((tmp_path / "new").iterdir())
 
 
+def test_what_is_too_much_for_the_driver_is_all_in_a_file(tmp_path: Path) -> None:
+    outbox = Outbox(str(tmp_path), FEW)
+    for number in range(1000):
+        outbox.add(ShuffleBlock(1, number, "e", 7, "f", bytes(1000), 0))
+    handed = outbox.close()
+    assert [one.bucket for one in handed] == list(range(1000))
+    assert not any(isinstance(one.rows, bytes) for one in handed) and len(pickle.dumps(handed)) < 100_000
+    assert {one.block().rows for one in handed} == {bytes(1000)}
+
+
 def test_what_was_handed_on_and_is_damaged_is_told(tmp_path: Path) -> None:
     outbox = Outbox(str(tmp_path), FEW)
     for bucket in range(2):
         outbox.add(ShuffleBlock(1, bucket, "e", 7, None, bytes(FEW), 0))
-    every: list[HandedBlock] = pickle.loads(pickle.dumps(outbox.close()))
+    every: HandedBlocks = pickle.loads(pickle.dumps(outbox.close()))
     (path,) = tmp_path.iterdir()
     data = path.read_bytes()
     for _, damaged in flipped(data, 20, Random(1)):

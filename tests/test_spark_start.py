@@ -20,12 +20,16 @@ from cep.app import progress
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
+from cep.spark import program, tasks
 from cep.spark.disk import locked
 from cep.spark.driver.failure import said
 from cep.spark.driver.session import checked, java, silent
 from cep.spark.driver.sockets import ENABLED, FOLDER, unix_sockets
+from cep.spark.job import _work
+from cep.spark.micro_batch import MicroBatches
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
+from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.checkpoint import checkpoint_errors, claim
 from cep.spark.working_folder import own_folder
 from tests import spark_runs
@@ -119,6 +123,23 @@ def test_tasks_that_read_and_tasks_that_step_share_processes() -> None:
 
     planned = {row[0] for row in spark.range(2, numPartitions=2).mapInArrow(begun, "id long").collect()}
     assert planned == set(spark.sparkContext.parallelize(range(2), 2).map(lambda _: os.getppid()).collect())
+
+
+@needs_java
+@pytest.mark.long
+def test_workers_load_a_program_before_they_have_anything_to_do(tmp_path: Path) -> None:
+    wanted = spark_runs.job(READING + RISE, [], tmp_path)
+    states = tmp_path / "states"
+    work = _work(wanted, states, str(tmp_path))
+    batches = MicroBatches(spark_runs.spark(), work, tmp_path, BatchNotes(states))
+    batches.load_now()
+    sent = batches.sent
+
+    def loaded(_: Iterator[int]) -> list[bool]:
+        known = tasks._known.get(sent.value.name)
+        return [known is not None and [one for one, _ in program._last] == [known.stages[0].program]]
+
+    assert any(spark_runs.spark().sparkContext.parallelize(range(2), 2).mapPartitions(loaded).collect())
 
 
 def test_who_plans_a_query_loads_no_engine() -> None:

@@ -6,16 +6,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
-
-if TYPE_CHECKING:
-    from cep.spark.shuffle_blocks import ShuffleBlock
+from cep.spark.shuffle_blocks import ShuffleBlock
 
 Ints = NDArray[np.int64]
 Held = TypeVar("Held")
@@ -60,8 +58,6 @@ class HandedBlock:
 
     def block(self) -> ShuffleBlock:
         """The block, where it is taken. CepError: it is lost."""
-        from cep.spark.shuffle_blocks import ShuffleBlock
-
         rows = self.rows if isinstance(self.rows, bytes) else self.rows.read()
         return ShuffleBlock(self.stage, self.bucket, self.event, self.place, self.source, rows, 0)
 
@@ -89,22 +85,22 @@ class HandedBlocks(Sequence[HandedBlock]):
     @classmethod
     def of(cls, blocks: Iterable[HandedBlock]) -> HandedBlocks:
         """These blocks."""
-        texts, holders, found = dict[str | None, int](), dict[bytes | str, int](), list[tuple[int, ...]]()
-        kept = list[bytes | str]()
+        texts, files, found = dict[str | None, int](), dict[str, int](), list[tuple[int, ...]]()
+        holders = list[bytes | str]()
         for one in blocks:
             rows = one.rows
             if isinstance(rows, bytes):
-                part = len(kept), 0, len(rows), 0
-                kept.append(rows)
+                part = len(holders), 0, len(rows), 0
+                holders.append(rows)
             else:
-                if rows.path not in holders:
-                    holders[rows.path] = len(kept)
-                    kept.append(rows.path)
-                part = holders[rows.path], rows.offset, rows.length, rows.sum
+                if rows.path not in files:
+                    files[rows.path] = len(holders)
+                    holders.append(rows.path)
+                part = files[rows.path], rows.offset, rows.length, rows.sum
             event, source = (texts.setdefault(text, len(texts)) for text in (one.event, one.source))
             found.append((one.stage, one.bucket, event, one.place, source, *part))
         numbers = np.array(found, np.int64).T if found else _NONE
-        return cls(np.ascontiguousarray(numbers), tuple(texts), tuple(kept))
+        return cls(np.ascontiguousarray(numbers), tuple(texts), tuple(holders))
 
     @classmethod
     def joined(cls, some: Iterable[HandedBlocks]) -> HandedBlocks:
@@ -174,7 +170,7 @@ class HandedBlocks(Sequence[HandedBlock]):
 
 
 def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
-    """What rows of numbers are places of; from now on they are places among it."""
+    """Renumber these rows of `numbers` in place; gives what they are places among from now on."""
     found, places = np.unique(numbers[rows], return_inverse=True)
     numbers[rows] = places.reshape(len(rows), -1)
     return tuple(held[place] for place in found.tolist())

@@ -13,15 +13,13 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 
 from cep.core.errors import CepError
 from cep.runtime.report import Report
 from cep.spark import handover
 from cep.spark.claims import Claims
 from cep.spark.driver.reports import tell
-from cep.spark.handed_blocks import HandedBlocks, of_rows
+from cep.spark.handed_blocks import HandedBlock, HandedBlocks, of_rows
 from cep.spark.shuffle_blocks import REPORT, WORLD
 from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.file_sink import FileWriter, TaskFiles
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from cep.spark.handed_blocks import HandedBlock
     from cep.spark.mirror import Mirror
 
 TRIES = 3
@@ -65,16 +62,21 @@ class MicroBatches:
         self._loads = work.handed is not None  # else each task has a worker of its own (`cep.spark.slots`)
 
     def load(self) -> None:
-        """Have a worker for each core load what tasks need, once, while Spark plans: of a single file one worker would
-        load it for the first job, and only then the others for the second."""
+        """Have workers load what tasks need, once, while Spark plans: where there is one file, the first job needs one
+        worker, and the others would begin to load with the second."""
         if self._loads:
-            Thread(target=self._load, daemon=True).start()
+            Thread(target=self._loaded, daemon=True).start()
         self._loads = False
 
-    def _load(self) -> None:
-        sent, count = self.sent, max(1, self.context.defaultParallelism)
-        with suppress(PySparkException, Py4JError, OSError):  # what is wrong, the first task says
-            self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
+    def _loaded(self) -> None:
+        with suppress(Exception):  # the first task says what is wrong; or all is over, and PySpark raises anything
+            self.load_now()
+
+    def load_now(self) -> None:
+        """The same, at once: as many workers as a stage has tasks. Spark's errors."""
+        program, sent = self.work.stages[0].program, self.sent
+        count = max(1, min(self.context.defaultParallelism, *map(program.count, program.stages)))
+        self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
 
     def __call__(self, stream: DataFrame, batch: int) -> None:
         if self.writer.counts(batch):

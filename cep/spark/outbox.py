@@ -1,4 +1,4 @@
-"""What a task hands on: blocks in the folder that workers share, where there are many bytes of them."""
+"""Blocks that a task hands on: all in a file of the folder that workers share, where they are many bytes; else here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Outbox:
 
     def close(self) -> HandedBlocks:
         """All blocks as they are handed on."""
-        if self._file is not None:
+        if self._file is not None and self._folder is not None:
+            self._write(self._folder)
             with writing_to("--checkpoint", Path(self._file.name).parent):
                 self._file.close()
         return HandedBlocks.of([*self._handed, *(handed(one, one.rows) for one in self._here)])

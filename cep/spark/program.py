@@ -118,7 +118,7 @@ class ShippedProgram:
         return Engine(_compiled(self), running)
 
     def load(self) -> None:
-        """Compile it, which the first engine would."""
+        """Compile it, once, so that the first engine does not have to."""
         _compiled(self)
 
     def bare(self) -> ShippedProgram:

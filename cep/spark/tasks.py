@@ -34,7 +34,8 @@ class QueryWork:
     handed: str | None
 
     def load(self) -> None:
-        """Have this worker ready for the first task. CepError: see `ShippedProgram.engine`."""
+        """Have this worker ready for the first task."""
+        freeze_garbage()
         self.stages[0].program.load()
 
     def keeps(self, stage: int, bucket: int) -> int | None:
