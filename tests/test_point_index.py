@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.rules.expressions.geodesy import cartesian
-from knowledge.point_index import LEAF, PointIndex
+from knowledge.point_index import LEAF, PointIndex, _sort
 from tests.long import examples
 
 
@@ -18,6 +18,16 @@ def points(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
     lat = [random.choice((random.uniform(-90, 90), 48.0, 90.0, -90.0)) for _ in range(count)]
     long = [random.choice((random.uniform(-180, 180), 16.0, 180.0, -180.0, 179.999)) for _ in range(count)]
     return np.array(lat, dtype=np.float64), np.array(long, dtype=np.float64)
+
+
+def test_rows_are_sorted() -> None:
+    random = np.random.default_rng(1)
+    for count in (0, 1, 2, 24, 25, 26, 27, 100, 1000):
+        for most in (2, 10, 2**62):
+            rows = random.integers(-most, most, count + 4)
+            wanted = np.concatenate([rows[:2], np.sort(rows[2:-2]), rows[-2:]])
+            _sort(rows, 2, count + 2)
+            assert rows.tolist() == wanted.tolist()
 
 
 @examples(60)
