@@ -126,35 +126,9 @@ def _next_leaf(boxes: Any, stack: Any, top: Any, x: Any, y: Any, z: Any, square:
 _next_leaf = _compiled(_next_leaf)
 
 
-def _sink(rows: Any, first: Any, top: Any, count: Any) -> None:
-    # Of a heap of so many rows from `first` on, whose largest is to be on top, the row at `top` to where it belongs.
-    row = rows[first + top]
-    below = 2 * top + 1
-    while below < count:
-        if below + 1 < count and rows[first + below + 1] > rows[first + below]:
-            below += 1
-        if rows[first + below] <= row:
-            break
-        rows[first + top] = rows[first + below]
-        top, below = below, 2 * below + 1
-    rows[first + top] = row
-
-
-_sink = _compiled(_sink)
-
-
 def _sort(rows: Any, first: Any, stop: Any) -> None:
-    # Not by the sort of Numba: that and its argsort are made of functions of the same names, told apart by a number of
-    # the process that has compiled them, so a kept kernel may meet those of the other one.
-    count = stop - first
-    if count > 24:
-        for top in range(count // 2 - 1, -1, -1):
-            _sink(rows, first, top, count)
-        for last in range(count - 1, 0, -1):
-            row = rows[first]
-            rows[first] = rows[first + last]
-            rows[first + last] = row
-            _sink(rows, first, 0, last)
+    if stop - first > 24:
+        rows[first:stop].sort()
         return
     for i in range(first + 1, stop):
         row = rows[i]

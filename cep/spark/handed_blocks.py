@@ -10,12 +10,12 @@ from typing import Any, TypeVar, overload
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cep.core.errors import CepError
+from cep.core.stable_order import stable_order
+from cep.core.values import Ints
 from cep.spark.shuffle_blocks import ShuffleBlock
 
-Ints = NDArray[np.int64]
 Held = TypeVar("Held")
 
 _STAGE, _BUCKET, _EVENT, _PLACE, _SOURCE, _HOLDER, _OFFSET, _LENGTH, _SUM = range(9)
@@ -134,7 +134,7 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     def by(self, numbers: Ints) -> dict[int, HandedBlocks]:
         """Those of each of these numbers, of which there is one for each block; all in their order."""
-        order = np.argsort(numbers, kind="stable")
+        order = stable_order(numbers)
         found, starts = np.unique(numbers[order], return_index=True)
         return {number: self._taken(mine) for number, mine in zip(found.tolist(), np.split(order, starts[1:]))}
 

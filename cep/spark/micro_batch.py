@@ -187,7 +187,7 @@ class MicroBatch:
         steps: list[dict[int, BucketInput]] = [{} for _ in range(count)]
         for bucket, one in buckets.items():
             steps[place[bucket]][bucket] = one
-        sent = world.by(np.array([place[bucket] for bucket in world.buckets.tolist()], np.int64))
+        sent = world.by(np.searchsorted(wanted, world.buckets) % count)
         tasks = [
             TaskInput(number, self._batch, stage, self._watermark, steps[number], sent.get(number, ()), writes)
             for number in range(count)

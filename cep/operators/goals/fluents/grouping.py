@@ -98,13 +98,16 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
             found[count], rank[count] = values[p, k], ranks[p, k]
             count += 1
         p = state[p, AFTER]
-    order = np.argsort(rank[:count])
-    best, most, run = MISSING, 0, 0
+    ordered = np.sort(rank[:count])
+    best, most, run = 0, 0, 0
     for i in range(count):
-        run = run + 1 if i and rank[order[i]] == rank[order[i - 1]] else 1
+        run = run + 1 if i and ordered[i] == ordered[i - 1] else 1
         if run > most:
-            best, most = found[order[i]], run
-    return best
+            best, most = ordered[i], run
+    for i in range(count):
+        if rank[i] == best:
+            return found[i]
+    return MISSING
 
 
 @njit(cache=True)
