@@ -83,13 +83,14 @@ class TaskCosts:
     log: float = 0.0
     whole: float = 0.0
     write: float = 0.0
-    handed: int = 0
-    kept: int = 0
-    derived: int = 0
+    handed: float = 0.0
+    kept: float = 0.0
+    derived: float = 0.0
 
 
 def task_costs(shape: Shape, batches: int) -> TaskCosts:
-    """The least that each takes of the micro-batches of the second half."""
+    """What each takes of the micro-batches of the second half: on average, as in a cluster; of `log` the least, so that
+    is of a version that is not written whole."""
     from cep.core.tiers import compile_at_once
     from cep.engine import Engine
     from cep.spark.handed_blocks import rows_of
@@ -176,13 +177,14 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
             costs.write = process_time() - began
             costs.derived = sum(one.table.height for one in rows)
             found.append(costs)
-    steady = found[int(WARM * batches) :]
-    return least(steady)
+    steady = [asdict(one) for one in found[int(WARM * batches) :]]
+    mean = {name: sum(one[name] for one in steady) / len(steady) for name in steady[0]}
+    return TaskCosts(**mean | {"log": min(one["log"] for one in steady)})
 
 
 def least(found: Sequence[TaskCosts]) -> TaskCosts:
-    """The least seconds that each takes, since what others do on the machine only adds; so `log` is of a version that
-    is not written whole. Of the same events bytes and rows are the same."""
+    """The least seconds that each takes, since what others do on the machine only adds. Of the same events bytes and
+    rows are the same."""
     return TaskCosts(**{name: min(getattr(one, name) for one in found) for name in asdict(found[0])})
 
 
@@ -281,7 +283,7 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
                 limit=shape.files,
                 closing=False,
             )
-            noted: dict[int, tuple[float, float]] = {}
+            noted: dict[int, Taken] = {}
 
             def take(done: queries.MicroBatch, at: Any = looks, noted: dict[int, Any] = noted) -> None:
                 if done.number in at:
@@ -290,7 +292,7 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
             with queries.listening(spark, take):
                 start(spark, wanted).awaitTermination()
             first, last = looks
-            driver, below = ((then - now) / (last - first) for now, then in zip(noted[first], noted[last], strict=True))
+            driver, below = (seconds / (last - first) for seconds in between(noted[first], noted[last]))
             rows = sum(pl.scan_parquet(file).select(pl.len()).collect().item() for file in _parts(folder / "derived"))
             found.append(BatchCosts(driver, below, rows // batches))
     spark.stop()
@@ -301,23 +303,39 @@ def _parts(folder: Path) -> list[Path]:
     return [file for file in folder.rglob("part-*.parquet") if "_spark_metadata" not in file.parts]
 
 
-def cpu() -> tuple[float, float]:
-    """Seconds of a core that this process and its Java have taken, the Python processes of both among them; and those
-    of all executors with what is below them; without Java's compiler."""
-    stats: dict[int, tuple[int, int]] = {}
-    executors: set[int] = set()
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Ticks of a core that each process has taken by itself, by its number: this one, its Java and the Python processes
+    of both (`driver`); and all executors with what is below them (`workers`); without Java's compiler."""
+
+    driver: Mapping[int, int]
+    workers: Mapping[int, int]
+
+
+def cpu() -> Taken:
+    """What they have taken up to now."""
+    parents, ticks, executors = dict[int, int](), dict[int, int](), set[int]()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             command = (folder / "cmdline").read_bytes()
             compiling = sum(map(_compiling, folder.glob("task/*/stat"))) if THREADS.encode() in command else 0
-            stats[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15])) - compiling
+            pid = int(folder.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:13])) - compiling
             if b"CoarseGrainedExecutorBackend" in command:
-                executors.add(int(folder.name))
-    every = _below(stats, {os.getpid()})
-    apart = _below(stats, executors & every)
+                executors.add(pid)
+    every = _below(parents, {os.getpid()})
+    apart = _below(parents, executors & every)
+    return Taken({pid: ticks[pid] for pid in every - apart}, {pid: ticks[pid] for pid in apart})
+
+
+def between(then: Taken, now: Taken) -> tuple[float, float]:
+    """Seconds of a core that driver and workers have taken since. What a process that has ended took at last is not
+    among them: in a cluster that has warmed up these are the ones of a query before, which wait."""
+    sides = (then.driver, now.driver), (then.workers, now.workers)
+    driver, workers = (sum(more - before.get(pid, 0) for pid, more in after.items()) for before, after in sides)
     tick = os.sysconf("SC_CLK_TCK")
-    return sum(stats[pid][1] for pid in every - apart) / tick, sum(stats[pid][1] for pid in apart) / tick
+    return driver / tick, workers / tick
 
 
 def _compiling(stat: Path) -> int:
@@ -328,14 +346,14 @@ def _compiling(stat: Path) -> int:
     return 0
 
 
-def _below(stats: Mapping[int, tuple[int, int]], roots: set[int]) -> set[int]:
+def _below(parents: Mapping[int, int], roots: set[int]) -> set[int]:
     """These processes and all below them."""
     mine, grown = set(roots), True
     while grown:
-        more = {pid for pid, (parent, _) in stats.items() if parent in mine} - mine
+        more = {pid for pid, parent in parents.items() if parent in mine} - mine
         mine |= more
         grown = bool(more)
-    return mine & stats.keys()
+    return mine & parents.keys()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ TASKS = {
 }
 PROBES = (Shape(FEW), Shape(FEW, files=16), Shape(FEW, buckets=64), Shape(FEW, files=16, buckets=64))
 """Micro-batches of next to nothing, of which the fixed costs are found."""
-WARMING, EACH, PASSES = 100, 10, 3
+WARMING, EACH, PASSES = 100, 10, 5
 """How many micro-batches there are before the first load, in which Java compiles and workers start (after 30 the driver
 still takes half as much again as after 100), and of each load in each pass. What others do on the machine only adds,
 for minutes: loads take turns, and what is least of all passes counts."""

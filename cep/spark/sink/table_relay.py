@@ -44,7 +44,7 @@ class TableRelay:
         self._folder, self._note = folder, folder.parent / NOTE
         self._log = CommitLog(folder)
         self._seen = -1
-        self._small = 0  # files added since small ones were put together
+        self._small = 0  # commits since small files were put together
         self._name, self._table = name, KINDS[name.kind]
 
     def waiting(self) -> list[Path]:
