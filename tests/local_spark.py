@@ -65,13 +65,15 @@ class LocalContext:
 
 
 class Rows:
-    """The blocks of a micro-batch."""
+    """The blocks of a micro-batch; of each, their time too, which only the watermark of Spark follows."""
 
     def __init__(self, blocks: Sequence[bytes]) -> None:
         self._blocks = blocks
 
     def select(self, name: str) -> Rows:
         return self
+
+    selectExpr = select  # noqa: N815
 
     def collect(self) -> list[tuple[bytes]]:
         return [(each,) for each in self._blocks]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -30,7 +31,7 @@ from cep.workers.partitioned_engine import PartitionedEngine
 from cep.workers.processes import WorkerProcesses
 from tests.cli_runs import cep, here, jsonl, start
 from tests.local_workers import LocalWorkers
-from tests.waiting import pause
+from tests.waiting import pause, until
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -207,6 +208,15 @@ def test_a_worker_that_is_killed_is_an_error_and_nothing_is_left() -> None:
     assert again.restore(state).push(rest)["mean"].equals(one.push(rest)["mean"])
 
 
+def open_files() -> set[str]:
+    """The sockets that are open, and the memory that is shared with workers."""
+    found = set()
+    for number in os.listdir("/dev/fd"):
+        with suppress(OSError):  # that of the listing itself
+            found.add(os.readlink(f"/dev/fd/{number}") + f" as {number}")
+    return {each for each in found if each.startswith(("socket:", "/memfd:"))}
+
+
 @pytest.mark.parametrize("lacking", ["process", "memory"])
 def test_a_worker_that_cannot_be_started_leaves_nothing(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if lacking == "memory" and not hasattr(os, "memfd_create"):
@@ -229,7 +239,7 @@ def test_a_worker_that_cannot_be_started_leaves_nothing(lacking: str, monkeypatc
     monkeypatch.setattr(subprocess, "Popen", process)
     monkeypatch.setattr(mmap, "mmap", memory)
     gc.collect()
-    before = set(os.listdir("/dev/fd"))
+    before = open_files()
     with pytest.raises(CepError, match="worker 2 of 2 cannot be started: ") as caught:
         WorkerProcesses(2)
     assert caught.value.code == "worker" and str(caught.value.hint).startswith("ask for fewer `--workers`, or raise")
@@ -237,7 +247,7 @@ def test_a_worker_that_cannot_be_started_leaves_nothing(lacking: str, monkeypatc
     assert all(each.returncode is not None for each in started)
     del caught
     gc.collect()
-    assert set(os.listdir("/dev/fd")) <= before
+    until(lambda: open_files() <= before, "who listens to a worker has ended, and what it had open is closed")
 
 
 def test_a_worker_without_its_memory_says_so() -> None:
