@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -23,10 +24,13 @@ pytest.importorskip("pyspark")
 pytest.importorskip("obstore")
 
 from cep.command import app
+from cep.spark import slots
+from cep.spark.home import Files
+from cep.spark.shuffled_batch import Place, StageJob
 from cep.spark.slots import Slots
 from tests import spark_runs
 from tests.object_store import reached
-from tests.spark_apart import ApartQuery
+from tests.spark_apart import ApartQuery, HeldPacks
 from tests.spark_operators import check, keyed_declarations
 
 
@@ -69,24 +73,53 @@ def test_what_wants_the_states_of_one_machine_is_refused(
     assert refusal in result.stderr and result.exit_code == 2, result.stderr
 
 
-def who(slot: int, partition: int, rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, int, int, str]]:
-    yield slot, partition, os.getpid(), sum(len(row) for _, row in rows), os.environ["SPARK_LOCAL_DIRS"]
+def who(lane: Sequence[int], task: int, rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[Any, ...]]:
+    yield task, tuple(lane), os.getpid(), sorted(rows), os.environ["SPARK_LOCAL_DIRS"]
+
+
+def asked(tasks: Slots) -> list[Any]:
+    """Of each task who does it; it takes the rows of its partition, and of no other."""
+    context = spark_runs.spark().sparkContext
+    rows = context.parallelize([(n % 4, b"x" * n) for n in range(8)], 2).partitionBy(4, int)
+    found = sorted(tasks.run(rows, lambda lane: partial(who, lane)).collect())
+    assert [(task, rows) for task, _, _, rows, _ in found] == [
+        (n, [(n, b"x" * n), (n, b"x" * (n + 4))]) for n in range(4)
+    ]
+    return found
 
 
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 @pytest.mark.xdist_group("spark")
 def test_a_task_comes_to_the_same_worker_again() -> None:
-    """Which no other task has; it takes the rows of its partition, and of no other. What came through the shuffle is
-    removed when nobody asks for it any more."""
-    context = spark_runs.spark().sparkContext
-    slots, seen = Slots(context), []
+    """Which no other task has. What came through the shuffle is removed when nobody asks for it any more."""
+    tasks, seen = Slots(spark_runs.spark().sparkContext), list[Any]()
     for _ in range(3):
-        rows = context.parallelize([(n % 4, b"x" * n) for n in range(8)], 2).partitionBy(4, int)
-        seen.append(sorted(slots.run(rows, lambda slot: partial(who, slot)).collect()))
-        (shuffle,), place = slots._shuffles, Path(seen[0][0][4])
+        seen.append(asked(tasks))
+        (shuffle,), place = tasks._shuffles, Path(seen[0][0][4])
         assert any(place.rglob(f"shuffle_{shuffle}_*"))
-        slots.clear()
+        tasks.clear()
         until(lambda place=place, shuffle=shuffle: not any(place.rglob(f"shuffle_{shuffle}_*")), "it is removed")  # type: ignore[misc]
     assert seen[0] == seen[1] == seen[2]
-    assert [(slot, partition, size) for slot, partition, _, size, _ in seen[0]] == [(n, n, 2 * n + 4) for n in range(4)]
     assert len({pid for _, _, pid, _, _ in seen[0]}) == 4
+
+
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+@pytest.mark.xdist_group("spark")
+def test_tasks_of_several_executors_share_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert slots.lanes([]) == [] and slots.lanes(["a"] * 3) == [[0], [1], [2]]
+    assert slots.lanes(["a", "b", "b", "a", "c", "b"]) == [[0, 1, 4], [2, 3], [5]]
+    monkeypatch.setattr(slots, "lanes", lambda executors: [[0, 3], [1, 2]] if len(set(executors)) == 1 else [])
+    assert [lane for _, lane, _, _, _ in asked(Slots(spark_runs.spark().sparkContext))] == [
+        (0, 3),
+        (1, 2),
+        (1, 2),
+        (0, 3),
+    ]
+
+
+def test_a_lane_of_tasks_takes_the_files_of_their_states() -> None:
+    files: dict[str, Files] = {f"{stage}-{bucket:04}": {} for stage in (1, 2) for bucket in range(8)}
+    place = Place(HeldPacks(""), 0, "run", "mark", files)
+    job = StageJob(4, 1, 0, 0, {}, frozenset(), False, False, {}, place)
+    assert {name for lane in ([0, 2], [1], [3]) for name in job.of(lane).place.files} == files.keys()
+    assert sorted(job.of([3, 1]).place.files)[:4] == ["1-0001", "1-0003", "1-0005", "1-0007"]

@@ -143,11 +143,11 @@ def test_a_worker_takes_what_it_has_the_engines_for(tmp_path: Path) -> None:
 
 
 def test_what_a_task_is_to_do_and_is_damaged_is_told(tmp_path: Path) -> None:
-    """Whatever bit of it is another one; and of another task."""
+    """Whatever bit of it is another one; and of another job."""
     block = HandedBlock(1, 0, "e", 7, "f", bytes(30))
-    inputs = [TaskInput(number, 7, 1, 99, {0: BucketInput(5, [block])}) for number in range(2)]
-    claims = Claims.put(str(tmp_path), inputs)
-    path, other = (tmp_path / f"{claims.job}-{number}" for number in range(2))
+    inputs = [TaskInput(0, 7, 1, 99, {0: BucketInput(5, [block])})]
+    claims, others = (Claims.put(str(tmp_path), inputs) for _ in range(2))
+    path, other, claimed = (tmp_path / name for name in (f"{claims.job}-0", f"{others.job}-0", f"{claims.job}.3"))
     data = path.read_bytes()
     for damaged in [
         *(each for _, each in flipped(data, 8 * len(data), None)),
@@ -155,11 +155,11 @@ def test_what_a_task_is_to_do_and_is_damaged_is_told(tmp_path: Path) -> None:
         other.read_bytes(),
     ]:
         path.write_bytes(damaged)
-        with pytest.raises(CepError, match=f"{path.name}.0, which one task handed .* is missing or damaged"):
-            claims.claim(0, lambda stage, bucket: None)
-        (tmp_path / f"{path.name}.0").rename(path)
+        with pytest.raises(CepError, match=f"{claimed.name}, which one task handed .* is missing or damaged"):
+            claims.claim(3, lambda stage, bucket: None)
+        claimed.rename(path)
     path.write_bytes(data)
-    assert claims.claim(0, lambda stage, bucket: None) == inputs[0]
+    assert claims.claim(3, lambda stage, bucket: None) == inputs[0]
 
 
 def test_what_goes_through_the_driver_is_bounded_for_all_tasks_together(tmp_path: Path) -> None:

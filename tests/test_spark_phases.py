@@ -45,7 +45,7 @@ STATE = r"/buckets(-\d+)?/1-\d{4}-\d{8}$"
 LOG = rf"/{SINK_LOG}/"
 
 POINTS = {
-    "a task takes what it is to do": KillPoint("rename", r"/handed/[0-9a-f]+-\d+\.\d+$"),
+    "a task takes what it is to do": KillPoint("rename", r"/handed/[0-9a-f]+\.\d+$"),
     "dead letters are half written": KillPoint("rename", r"/dead/[^/]*\.jsonl$", batches=3),  # one of three has some
     "a state is half written": KillPoint("rename", STATE),
     "one of two states is written": KillPoint("rename", STATE, nth=2),
@@ -60,7 +60,7 @@ POINTS = {
     "the log is written as a whole": KillPoint("rename", rf"{LOG}\d+\.compact$", batches=12),
     "what the log repeats is removed": KillPoint("remove", rf"{LOG}\d+$", within="_forget", nth=2, batches=24),
     "Spark does not know that it is done": KillPoint("remove", r"/handed/", within="clear"),
-    "the next one begins": KillPoint("rename", r"/handed/[0-9a-f]+-\d+\.\d+$", nth=4),
+    "the next one begins": KillPoint("rename", r"/handed/[0-9a-f]+\.\d+$", nth=4),
     "files are listed": KillPoint("open", r"/files\.jsonl$", within="append"),
     "logs of states are settled": KillPoint("rename", STATE, within="settle"),
     "one of them is": KillPoint("rename", STATE, within="settle", nth=2),
@@ -69,7 +69,7 @@ POINTS = {
 """Phases in which all processes of a run are killed."""
 
 LOST = {
-    "a worker takes what it is to do": KillPoint("rename", r"/handed/[0-9a-f]+-\d+\.\d+$", alone=True),
+    "a worker takes what it is to do": KillPoint("rename", r"/handed/[0-9a-f]+\.\d+$", alone=True),
     "a worker writes a state": KillPoint("rename", STATE, nth=2, alone=True),
     "a worker writes events": KillPoint("open", rf"{LOG}coming/part-", nth=2, alone=True),
     "a worker settles": KillPoint("rename", STATE, within="settle", alone=True),

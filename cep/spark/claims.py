@@ -1,8 +1,8 @@
 """Which task of a job does what: a worker takes what it has the engines for.
 
 Spark runs a task in any worker that is free. So what there is to do is not tied to tasks: each is a file in the folder
-of what is handed on, and a task claims one by renaming it, at best one whose engines its worker has kept. A task that
-is done again finds its claim.
+of what is handed on, and a task claims one by giving it its own name, at best one whose engines its worker has kept. A
+task that is done again finds its claim.
 """
 
 from __future__ import annotations
@@ -37,21 +37,20 @@ class Claims:
         with writing_to("--checkpoint", Path(folder)):
             for number, one in enumerate(inputs):
                 name = f"{job}-{number}"
-                Path(folder, name).write_bytes(checksum.seal(pickle.dumps(one), of=name.encode()))
+                Path(folder, name).write_bytes(checksum.seal(pickle.dumps(one), of=job.encode()))
         wants = [(one.stage, tuple((bucket, each.version) for bucket, each in one.buckets.items())) for one in inputs]
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> TaskInput | None:
         """What the task of this number is to do; None: everything is claimed by others. CepError: it is not what was
         written."""
-        for claimed in Path(self.folder).glob(f"{self.job}-*.{task}"):
-            return self._read(claimed)
+        mine = Path(self.folder, f"{self.job}.{task}")
+        if mine.exists():
+            return self._read(mine)
         kept = [sum(keeps(stage, bucket) == version for bucket, version in each) for stage, each in self.wants]
         for number in sorted(range(len(kept)), key=lambda number: (-kept[number], (number - task) % len(kept))):
-            here = Path(self.folder, f"{self.job}-{number}")
-            mine = here.with_name(f"{here.name}.{task}")
             try:
-                here.rename(mine)
+                Path(self.folder, f"{self.job}-{number}").rename(mine)
             except FileNotFoundError:  # another has it
                 continue
             return self._read(mine)
@@ -59,7 +58,7 @@ class Claims:
 
     def _read(self, path: Path) -> TaskInput:
         try:
-            content = checksum.content(path.read_bytes(), of=path.stem.encode())
+            content = checksum.content(path.read_bytes(), of=self.job.encode())
         except checksum.Broken:
             raise lost_file(str(path)) from None
         found: TaskInput = pickle.loads(content)

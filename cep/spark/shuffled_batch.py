@@ -67,10 +67,11 @@ class StageJob:
     place: Place
     counted: frozenset[str] = field(default=frozenset())
 
-    def of(self, slot: int) -> StageJob:
-        """It with the files of one task alone."""
+    def of(self, slots: Sequence[int]) -> StageJob:
+        """It with the files of some tasks alone."""
+        some = frozenset(slots)
         mine = {
-            name: files for name, files in self.place.files.items() if int(name.partition("-")[2]) % self.width == slot
+            name: files for name, files in self.place.files.items() if int(name.partition("-")[2]) % self.width in some
         }
         return replace(self, place=replace(self.place, files=mine))
 
@@ -127,8 +128,10 @@ def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
         yield from dealt(pickle.loads(row[0]), width)
 
 
-def _task(job: StageJob, sent: Broadcast[PackedWork], slot: int) -> Callable[[int, Iterable[Sent]], Iterator[Sent]]:
-    return partial(job.of(slot).step, sent)
+def _tasks(
+    job: StageJob, sent: Broadcast[PackedWork], slots: Sequence[int]
+) -> Callable[[int, Iterable[Sent]], Iterator[Sent]]:
+    return partial(job.of(slots).step, sent)
 
 
 class ShuffledBatch:
@@ -149,7 +152,7 @@ class ShuffledBatch:
         rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
         try:
             for job in self.jobs(width):
-                rows = slots.run(rows.partitionBy(width, int), partial(_task, job, sent))
+                rows = slots.run(rows.partitionBy(width, int), partial(_tasks, job, sent))
             found = [each for _, each in rows.collect() if isinstance(each, TaskFound)]
         finally:
             slots.clear()

@@ -1,15 +1,17 @@
 """Tasks that come to the same worker again, in each job that is made of them: it has kept what they need.
 
-Spark gives a task behind a shuffle to any executor, and there to any Python process. So each of these tasks has a
-process of its own in an executor (Spark keeps them apart by their environment), and goes to the executor that holds its
-part of an RDD that is cached. Where that executor is lost, or has no core free for a while (`spark.locality.wait`), it
-goes to another one.
+Spark gives a task behind a shuffle to any executor, and there to any Python process. So each of these tasks goes to the
+executor that holds its part of an RDD that is cached, and there to a process of its own: tasks of one executor are in
+lanes, each in another one, and Spark keeps the processes of lanes apart by their environment. Where that executor is
+lost, or has no core free for a while (`spark.locality.wait`), a task goes to another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +21,19 @@ from pyspark.core.rdd import RDD
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-SLOT = "SEMCEP_SLOT"
-"""In the environment of a worker: the number of its task."""
+LANE = "SEMCEP_LANE"
+"""In the environment of a worker: the number of its lane."""
+
+Step = Callable[[int, Iterable[Any]], Iterator[Any]]
+"""What the task of a number makes of the rows of its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """An RDD of which each partition stays in an executor, and the numbers of its partitions by lanes."""
+
+    rows: RDD[Any]
+    lanes: list[list[int]]
 
 
 class Slots:
@@ -28,7 +41,7 @@ class Slots:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._anchors: dict[tuple[int, frozenset[str]], RDD[Any]] = {}
+        self._anchors: dict[tuple[int, frozenset[str]], _Anchor] = {}
         self._shuffles: list[int] = []
 
     @property
@@ -36,20 +49,22 @@ class Slots:
         """As many as there are cores."""
         return max(1, self._context.defaultParallelism)
 
-    def run(self, rows: RDD[Any], step: Callable[[int], Callable[[int, Iterable[Any]], Iterator[Any]]]) -> RDD[Any]:
-        """What steps make of the rows of each partition, which a shuffle has made; `step` gives that of a partition."""
-        width = rows.getNumPartitions()
+    def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
+        """What a step makes of the rows of each partition, which a shuffle has made; `step` gives that of some of them,
+        by their numbers."""
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
-        both, parts, env = self._anchor(width).cartesian(rows), list[RDD[Any]](), self._context.environment
+        anchor, parts, env = self._anchor(rows.getNumPartitions()), list[RDD[Any]](), self._context.environment
         try:
-            for slot in range(width):
-                env[SLOT] = str(slot)
-                part = self._part(both, slot * width + slot).mapPartitions(partial(_stepped, step(slot), slot))
+            for lane, mine in enumerate(anchor.lanes):
+                env[LANE] = str(lane)
+                both = self._parts(anchor.rows, mine).cartesian(self._parts(rows, mine))
+                diagonal = self._parts(both, range(0, len(mine) ** 2, len(mine) + 1))
+                part = diagonal.mapPartitionsWithIndex(partial(_stepped, step(mine), mine))
                 assert part._jrdd is not None, "it has this environment"
                 parts.append(part)
         finally:
-            env.pop(SLOT, None)
+            env.pop(LANE, None)
         return self._context.union(parts)
 
     def clear(self) -> None:
@@ -62,28 +77,41 @@ class Slots:
                 cleaner.get().doCleanupShuffle(shuffle, False)
         self._shuffles = []
 
-    def _anchor(self, width: int) -> RDD[Any]:
-        """An element in each of so many partitions, which stay where they are first asked for, until an executor comes
-        or goes."""
+    def _anchor(self, width: int) -> _Anchor:
+        """That of so many partitions, which stay where they are first asked for, until an executor comes or goes."""
         java: Any = self._context._jsc
         key = width, frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
         if key not in self._anchors:
             for other in self._anchors.values():
-                other.unpersist()
-            made = self._context.parallelize(range(width), width).persist()
-            made.count()
-            self._anchors = {key: made}
+                other.rows.unpersist()
+            made = self._context.parallelize(range(width), width).mapPartitions(_executor).persist()
+            self._anchors = {key: _Anchor(made, lanes(made.collect()))}
         return self._anchors[key]
 
-    def _part(self, rows: RDD[Any], number: int) -> RDD[Any]:
-        """One of their partitions."""
+    def _parts(self, rows: RDD[Any], numbers: Sequence[int]) -> RDD[Any]:
+        """Some of their partitions, in this order: from the first on."""
         java: Any = self._context._jvm
-        some = java.org.apache.spark.api.python.PythonUtils.toSeq([number]).toSet()
+        some = java.org.apache.spark.api.python.PythonUtils.toSeq(list(numbers)).toSet()
         pruned = java.org.apache.spark.rdd.PartitionPruningRDD.create(rows._jrdd.rdd(), some)
         return RDD(pruned.toJavaRDD(), self._context, rows._jrdd_deserializer)
 
 
-def _stepped(
-    step: Callable[[int, Iterable[Any]], Iterator[Any]], slot: int, pairs: Iterable[tuple[int, Any]]
-) -> Iterator[Any]:
-    return step(slot, (row for _, row in pairs))
+def lanes(executors: Sequence[str]) -> list[list[int]]:
+    """Tasks by lanes, as few as there may be: of the tasks of an executor each is in another one."""
+    found: list[list[int]] = []
+    taken: dict[str, int] = {}
+    for task, executor in enumerate(executors):
+        lane = taken.get(executor, 0)
+        taken[executor] = lane + 1
+        if lane == len(found):
+            found.append([])
+        found[lane].append(task)
+    return found
+
+
+def _executor(_: Iterable[int]) -> list[str]:
+    return [os.environ.get("SPARK_LOCAL_DIRS", "")]
+
+
+def _stepped(step: Step, tasks: Sequence[int], index: int, pairs: Iterable[tuple[int, Any]]) -> Iterator[Any]:
+    return step(tasks[index], (row for _, row in pairs))
