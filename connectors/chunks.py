@@ -70,6 +70,9 @@ class ChunkReaders(Protocol):
     def drop(self, number: int) -> None:
         """Nobody will take it."""
 
+    def end(self, source: int) -> None:
+        """Nobody asks for a chunk of this file any more."""
+
 
 @dataclass(slots=True)
 class Place:
@@ -112,6 +115,7 @@ def read_apart(
     finally:
         for _, number in waiting:
             readers.drop(number)
+        readers.end(source)
     stream.go_to(place.position)
 
 

@@ -13,6 +13,9 @@ import pytest
 from cep.compile import CompileOptions, compiled
 from cep.core.errors import CepError
 from cep.runtime.options import EngineOptions
+from cep.workers.chunk_readers import WorkerChunks
+from cep.workers.messages import ChunkFound, ReadChunk
+from cep.workers.packing import Tables
 from cep.workers.partitioned_engine import PartitionedEngine
 from connectors.batch import Batch
 from connectors.files import read, replay
@@ -77,6 +80,29 @@ def test_workers_read_what_one_process_reads(seed: int, engine: PartitionedEngin
     processes = engine.readers.processes
     assert processes.hear(wait=False) is None
     assert not processes._chunks and not processes._dropped
+
+
+def test_readers_of_files_that_were_read_are_forgotten(
+    engine: PartitionedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of files that are read at the same time, and the last one's, are all that workers have."""
+    held: dict[WorkerChunks, int] = {}
+    read_one = WorkerChunks.read
+
+    def noted(self: WorkerChunks, asked: ReadChunk) -> tuple[ChunkFound, Tables]:
+        found = read_one(self, asked)
+        held[self] = max(held.get(self, 0), len(self._readers))
+        return found
+
+    monkeypatch.setattr(WorkerChunks, "read", noted)
+    for number in range(20):
+        rows = "".join(f"{number * 100 + second},n,1,\n" for second in range(50))
+        (tmp_path / f"{number:02}.csv").write_text("time,name,v,note\n" + rows)
+    batches = read(
+        [f"a={tmp_path}/{number:02}.csv" for number in range(20)], engine.inputs, chunk=100, readers=engine.readers
+    )
+    assert sum(batch.tables["a"].height for batch in batches if batch.tables) == 1_000
+    assert not engine.readers._sources and len(held) == 2 and max(held.values()) <= 3
 
 
 def _told(batches: Iterator[Batch]) -> Iterator[object]:

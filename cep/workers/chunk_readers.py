@@ -29,22 +29,25 @@ class WorkerReaders:
     def __init__(self, processes: WorkerProcesses) -> None:
         self.processes, self.least = processes, LEAST
         self.ahead, self.cheap = 2 * len(processes), len(processes) > 2
-        self._sources: list[tuple[str, str, ReadsChunks]] = []
-        self._known: set[tuple[int, int]] = set()
-        self._numbers = count()
+        self._sources: dict[int, tuple[str, str, ReadsChunks]] = {}
+        self._known: list[set[int]] = [set() for _ in range(len(processes))]
+        self._ended: list[list[int]] = [[] for _ in self._known]
+        self._numbers, self._begun = count(), count()
 
     def begin(self, file: str, reader: ReadsChunks) -> int:
-        self._sources.append((file, os.path.abspath(file), reader))
-        return len(self._sources) - 1
+        source = next(self._begun)
+        self._sources[source] = file, os.path.abspath(file), reader
+        return source
 
     def ask(self, source: int, position: int, size: int, final: bool) -> int:
         number = next(self._numbers)
         worker = number % len(self.processes)
         file, path, reader = self._sources[source]
-        known = (worker, source) in self._known
-        self._known.add((worker, source))
-        asked = ReadChunk(number, source, file, path, position, size, final, None if known else reader)
-        self.processes.tell(worker, asked)
+        known, ended = self._known[worker], self._ended[worker]
+        self._ended[worker] = []
+        new = None if source in known else reader
+        known.add(source)
+        self.processes.tell(worker, ReadChunk(number, source, file, path, position, size, final, new, ended))
         return number
 
     def take(self, number: int) -> FoundInChunk | None:
@@ -58,6 +61,13 @@ class WorkerReaders:
     def drop(self, number: int) -> None:
         self.processes.drop_chunk(number)
 
+    def end(self, source: int) -> None:
+        del self._sources[source]
+        for known, ended in zip(self._known, self._ended, strict=True):
+            if source in known:  # its worker is told with the next chunk that it reads
+                known.remove(source)
+                ended.append(source)
+
 
 class WorkerChunks:
     """The chunks that one worker reads."""
@@ -66,6 +76,8 @@ class WorkerChunks:
         self._readers: dict[int, ReadsChunks] = {}
 
     def read(self, asked: ReadChunk) -> tuple[ChunkFound, Tables]:
+        for source in asked.ended:
+            del self._readers[source]
         if asked.reader is not None:
             self._readers[asked.source] = asked.reader
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +101,7 @@ class Restore:
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
     """Read chunk `number`: these bytes of a file, which is at `path`, the last if `final`; `reader`: of the file, where
-    the worker does not know that of the `source` of this number yet."""
+    the worker does not know that of the `source` of this number yet; `ended`: sources that it may forget before."""
 
     number: int
     source: int
@@ -111,6 +111,7 @@ class ReadChunk:
     size: int
     final: bool
     reader: ReadsChunks | None
+    ended: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
