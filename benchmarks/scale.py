@@ -8,8 +8,8 @@ A micro-batch takes, in seconds of a core,
 
 each side with coefficients of its own, where a block is the rows of one event that one task hands to one bucket, and
 keeping writes what came, or the state where that is smaller, and the state besides whenever as much has come. What a
-row and a byte cost is measured of the tasks themselves, in one process without Spark; what Spark and a task cost, of
-micro-batches of next to nothing in a cluster of one worker. All is CPU time, the least of several passes, so other
+row and a byte cost is measured of the tasks themselves, in one process without Spark; what Spark, a task and a block
+cost, of micro-batches in a cluster of one worker. All is CPU time, the least of several passes, so other
 work on the machine matters little. `--measure` measures it anew, and then what clusters of 1 to 4 workers take that the
 model has not seen. Without it the figures of `benchmarks/scale.json` stand. `--write` puts the tables into
 `docs/scale.md`, and draws its charts.
@@ -63,9 +63,9 @@ def written(costs: Costs) -> Iterator[str]:
     """The coefficients, as a table."""
     yield "| of | driver | workers |"
     yield "|---|--:|--:|"
-    for name, text in (("batch", "a micro-batch"), ("task", "a file"), ("bucket", "a bucket"), ("block", "a block")):
-        each = [getattr(side, name) * 1e3 for side in (costs.driver, costs.workers)]
-        yield f"| {text}, ms | {each[0]:.2f} | {each[1]:.2f} |"
+    for name, text in (("batch", "a micro-batch"), ("task", "a file"), ("bucket", "a bucket")):
+        yield f"| {text}, ms | {getattr(costs.driver, name) * 1e3:.2f} | {getattr(costs.workers, name) * 1e3:.2f} |"
+    yield f"| a block, us | {costs.driver.block * 1e6:.1f} | {costs.workers.block * 1e6:.1f} |"
     for name in ("read", "deal", "step", "spread", "rule", "write"):
         text = {"spread": "step, ten times as many keys from 1,000 on", "rule": "step, a rule more"}.get(name, name)
         yield f"| {text}, us a row | | {getattr(costs, name) * 1e6:.3f} |"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -191,40 +190,10 @@ def least(found: Sequence[TaskCosts]) -> TaskCosts:
 @dataclass(slots=True)
 class BlockCosts:
     """Seconds of a core for a block: in the `driver`, which takes it in, deals it out and says it to a task; and in the
-    `workers`, one of which packs, hands and says it, and another one takes and unpacks it."""
+    `workers`, one of which packs, hands and says it, and another one takes, unpacks and steps it."""
 
     driver: float
     workers: float
-
-
-def block_costs(files: int = 200, buckets: int = 200) -> BlockCosts:
-    """Of the blocks of a few rows each that so many files make for so many buckets."""
-    from cep.spark.handed_blocks import of_rows
-    from cep.spark.handover import FEW
-    from cep.spark.outbox import Outbox
-    from cep.spark.shuffle_blocks import ShuffleBlock
-    from connectors.arrow_bytes import pack, unpack
-
-    rows = pl.DataFrame({"id": [1, 2, 3], "x": [1, 2, 3], "start": [1, 2, 3], "end": [1, 2, 3], "@order": [1, 2, 3]})
-    count = files * buckets
-    with tempfile.TemporaryDirectory() as folder:
-        began, said = process_time(), list[bytes]()
-        for number in range(files):
-            outbox = Outbox(folder, FEW)
-            for bucket in range(buckets):
-                outbox.add(ShuffleBlock(1, bucket, "a", number, f"/shared/days/{number:04}.parquet", pack(rows), 0))
-            said.append(pickle.dumps(outbox.close()))
-        made = process_time() - began
-        began = process_time()
-        came = of_rows(said)
-        tasks = [pickle.dumps(mine) for mine in came.by(came.buckets).values()]
-        driver = process_time() - began
-        began = process_time()
-        for task in tasks:
-            for one in pickle.loads(task):
-                unpack(one.block().rows)
-        made += process_time() - began
-    return BlockCosts(driver / count, made / count)
 
 
 # --- micro-batches, of a cluster ---

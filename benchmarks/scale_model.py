@@ -14,7 +14,6 @@ from benchmarks.scale_measure import (
     BlockCosts,
     Shape,
     TaskCosts,
-    block_costs,
     cluster_costs,
     least,
     task_costs,
@@ -30,6 +29,9 @@ TASKS = {
 }
 PROBES = (Shape(FEW), Shape(FEW, files=16), Shape(FEW, buckets=64), Shape(FEW, files=16, buckets=64))
 """Micro-batches of next to nothing, of which the fixed costs are found."""
+GRID = tuple(Shape(160_000, files=files, buckets=buckets) for files in (2, 128) for buckets in (1, 128))
+"""Micro-batches of so many files for so many buckets that the blocks that both make can be seen: the last but what the
+others take."""
 WARMING, EACH, PASSES = 100, 10, 5
 """How many micro-batches there are before the first load, in which Java compiles and workers start (after 30 the driver
 still takes half as much again as after 100), and of each load in each pass. What others do on the machine only adds,
@@ -137,10 +139,22 @@ def total(costs: BatchCosts) -> float:
     return costs.driver + costs.workers
 
 
+def blocks_in_cluster(found: Sequence[Tried]) -> BlockCosts:
+    """What a block takes, of what micro-batches of `GRID` take."""
+    few, bucketed, filed, both = found
+    count = both.shape.blocks - filed.shape.blocks - bucketed.shape.blocks + few.shape.blocks
+
+    def each(side: str) -> float:
+        took = [float(getattr(one.costs, side)) for one in (few, bucketed, filed, both)]
+        return (took[3] - took[2] - took[1] + took[0]) / count
+
+    return BlockCosts(each("driver"), each("workers"))
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What costs are made of: tasks of a few events, of many, of many of many keys, and by many rules, in one process;
-    a block; and micro-batches of next to nothing in a cluster of one worker."""
+    and in a cluster of one worker a block, and micro-batches of next to nothing."""
 
     tasks: Mapping[str, TaskCosts]
     block: BlockCosts
@@ -153,7 +167,7 @@ class Measured:
         def once() -> dict[str, TaskCosts]:
             return {name: task_costs(shape, EACH) for name, shape in TASKS.items()}
 
-        passes, block, probes = [once()], block_costs(), tried(1, PROBES)
+        passes, probes, block = [once()], tried(1, PROBES), blocks_in_cluster(tried(1, GRID))
         passes += [once() for _ in range(PASSES - 1)]
         return cls({name: least([one[name] for one in passes]) for name in TASKS}, block, probes)
 

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.scale import FIGURES, tables
 from benchmarks.scale_charts import charts
-from benchmarks.scale_measure import Shape, block_costs, task_costs
-from benchmarks.scale_model import Measured, Tried
+from benchmarks.scale_measure import BatchCosts, Shape, task_costs
+from benchmarks.scale_model import GRID, Fixed, Measured, Tried, blocks_in_cluster
 from benchmarks.scale_paper import CORES, EVERY, MACHINES, Paper
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -61,5 +61,10 @@ def test_what_is_measured_is_that_of_a_micro_batch() -> None:
     costs = task_costs(shape, 4)
     assert shape.blocks == 8 and costs.derived > 100 and costs.handed > 400 * 20 and costs.kept > 400 * 20
     assert all(value >= 0 for value in (costs.read, costs.hand, costs.step, costs.log, costs.whole, costs.write))
-    block = block_costs(50)
-    assert block.driver > 0 and block.workers > 0
+
+
+def test_a_block_is_what_files_and_buckets_do_not_explain() -> None:
+    driver, workers = Fixed(0.1, 2e-3, 1e-3, 3e-6), Fixed(0.2, 3e-3, 4e-3, 9e-5)
+    found = [Tried(1, shape, BatchCosts(driver.of(shape), workers.of(shape), 0)) for shape in GRID]
+    block = blocks_in_cluster(found)
+    assert (block.driver, block.workers) == pytest.approx((3e-6, 9e-5))

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cep.spark import handover
+from cep.spark.awake import keep_awake
 from cep.spark.disk import FILES, HANDED, OUTGOING, holder
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.mirror import OUTPUT, Mirror, spark_address
@@ -117,7 +118,9 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
     if follow:
         batches.load()
-        return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
+        query = writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
+        keep_awake(spark.sparkContext, query, batches.touch)
+        return query
     return writer.trigger(availableNow=True).start()
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING
+from threading import Lock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,12 +32,16 @@ from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskO
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
+    from pyspark.core.rdd import RDD
     from pyspark.sql import DataFrame, SparkSession
 
     from cep.spark.mirror import Mirror
 
 TRIES = 3
 """Jobs in which tasks that were lost are done again."""
+
+IDLE = 15.0
+"""Seconds after a micro-batch in which its workers are not touched."""
 
 QUERY = "sql.streaming.queryId"
 """The local property in which Spark has the name of the query that a thread works for."""
@@ -60,6 +65,7 @@ class MicroBatches:
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
         self._loads = work.handed is not None  # else each task has a worker of its own (`cep.spark.slots`)
+        self._running, self._ended = Lock(), monotonic()
 
     def load(self) -> None:
         """Have workers load what tasks need, once, while Spark plans: where there is one file, the first job needs one
@@ -78,7 +84,25 @@ class MicroBatches:
         count = max(1, min(self.context.defaultParallelism, *map(program.count, program.stages)))
         self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
 
+    def touch(self) -> None:
+        """Give each worker a task that does nothing, if there was no other for a while. Spark's errors."""
+        if monotonic() - self._ended > IDLE and self._running.acquire(blocking=False):
+            try:
+                tasks = self.slots.nothing() if self.work.handed is None else self._nothing()
+            finally:
+                self._running.release()
+            tasks.count()
+
+    def _nothing(self) -> RDD[Any]:
+        count = self.context.defaultParallelism
+        return self.context.parallelize(range(count), count)
+
     def __call__(self, stream: DataFrame, batch: int) -> None:
+        with self._running:
+            self._run(stream, batch)
+        self._ended = monotonic()
+
+    def _run(self, stream: DataFrame, batch: int) -> None:
         if self.writer.counts(batch):
             stream.selectExpr("CAST(time AS LONG)").collect()  # what the watermark follows; dates end earlier
             self.writer.commit([], batch)

@@ -54,15 +54,32 @@ class Slots:
         by their numbers."""
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
-        anchor, parts, env = self._anchor(rows.getNumPartitions()), list[RDD[Any]](), self._context.environment
+        anchor = self._anchor(rows.getNumPartitions())
+
+        def part(mine: Sequence[int]) -> RDD[Any]:
+            both = self._parts(anchor.rows, mine).cartesian(self._parts(rows, mine))
+            diagonal = self._parts(both, range(0, len(mine) ** 2, len(mine) + 1))
+            return diagonal.mapPartitionsWithIndex(partial(_stepped, step(mine), mine))
+
+        return self._by_lane(anchor, part)
+
+    def nothing(self) -> RDD[Any]:
+        """No rows of each process that has had a task."""
+        found = [
+            self._by_lane(each, lambda mine, rows=each.rows: self._parts(rows, mine).mapPartitions(_nothing))  # type: ignore[misc]
+            for each in self._anchors.values()
+        ]
+        return found[0] if found else self._context.parallelize([], 1)
+
+    def _by_lane(self, anchor: _Anchor, part: Callable[[Sequence[int]], RDD[Any]]) -> RDD[Any]:
+        """What `part` makes for the tasks of each lane, in processes of that lane."""
+        parts, env = list[RDD[Any]](), self._context.environment
         try:
             for lane, mine in enumerate(anchor.lanes):
                 env[LANE] = str(lane)
-                both = self._parts(anchor.rows, mine).cartesian(self._parts(rows, mine))
-                diagonal = self._parts(both, range(0, len(mine) ** 2, len(mine) + 1))
-                part = diagonal.mapPartitionsWithIndex(partial(_stepped, step(mine), mine))
-                assert part._jrdd is not None, "it has this environment"
-                parts.append(part)
+                made = part(mine)
+                assert made._jrdd is not None, "it has this environment"
+                parts.append(made)
         finally:
             env.pop(LANE, None)
         return self._context.union(parts)
@@ -111,6 +128,12 @@ def lanes(executors: Sequence[str]) -> list[list[int]]:
 
 def _executor(_: Iterable[int]) -> list[str]:
     return [os.environ.get("SPARK_LOCAL_DIRS", "")]
+
+
+def _nothing(rows: Iterable[Any]) -> list[Any]:
+    for _ in rows:  # a worker that has not read all ends
+        pass
+    return []
 
 
 def _stepped(step: Step, tasks: Sequence[int], index: int, pairs: Iterable[tuple[int, Any]]) -> Iterator[Any]:
