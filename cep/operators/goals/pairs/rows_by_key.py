@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cep.core.relation import END as T_END
 from cep.core.relation import Table, contiguous, rows
 from cep.core.room import CHECKED
-from cep.operators.goals.arrival import take
+from cep.operators.goals.arrival import places, take
 from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keys import Keys, id_of
 from cep.operators.goals.store import END, GONE, NEXT, SLOT
@@ -29,11 +29,11 @@ FEW = 0 if CHECKED else 4
 
 @dataclass(frozen=True, slots=True)
 class RowsOfKeys:
-    """The rows of a table with a key: those of the one with an id in `keys` are `order[starts[id] : starts[id + 1]]`,
-    as they came."""
+    """The rows of a table with a key: those of the one with an id in `keys` are `grouped[starts[id] : starts[id + 1]]`,
+    as they came, each with its end and its place in the table (shape (rows, 2))."""
 
     keys: Keys
-    order: Ints
+    grouped: Ints
     starts: Ints
 
     @classmethod
@@ -42,9 +42,9 @@ class RowsOfKeys:
         keys = Keys(len(columns))
         ids = keys.slots(table, columns)
         starts = np.zeros(keys.count + 1, np.int64)
-        order = np.empty(len(ids), np.int64)
-        _grouped(ids, starts, np.empty(keys.count, np.int64), order)
-        return cls(keys, order, starts)
+        grouped = np.empty((len(ids), 2), np.int64)
+        _group(ids, table, starts, np.empty(keys.count, np.int64), grouped)
+        return cls(keys, grouped, starts)
 
 
 class SharedRows:
@@ -88,17 +88,17 @@ def near(
     marked = np.zeros(rows(whole), np.bool_)
     runs = np.full((keys.count, 3), -2, np.int64)
     _mark(
-        hot, cold, count, left, left_slots, keys.table, whole,
-        found.keys.index, found.keys.table, found.starts, found.order, reach, runs, marked,
+        hot, cold, count, left, left_slots, keys.table,
+        found.keys.index, found.keys.table, found.starts, found.grouped, reach, runs, marked,
     )  # fmt: skip
-    index = np.flatnonzero(marked)
+    index = places(marked)
     return whole if 2 * len(index) > rows(whole) else take(whole, index)
 
 
 @bare
-def _grouped(ids, starts, following, order):  # type: ignore[no-untyped-def]
+def _group(ids, table, starts, following, grouped):  # type: ignore[no-untyped-def]
     """The rows of each id in their order, and where those of each begin. `starts`: one more than there are ids, all 0;
-    `following`: room for a number of each id, `order` for all rows."""
+    `following`: room for a number of each id, `grouped` for all rows."""
     for i in range(ids.shape[0]):
         if ids[i] >= 0:
             starts[ids[i] + 1] += 1
@@ -107,36 +107,42 @@ def _grouped(ids, starts, following, order):  # type: ignore[no-untyped-def]
         following[each] = starts[each]
     for i in range(ids.shape[0]):
         if ids[i] >= 0:
-            order[following[ids[i]]] = i
+            place = following[ids[i]]
+            grouped[place, 0], grouped[place, 1] = table[T_END, i], i
             following[ids[i]] += 1
 
 
 @bare
 def _mark(  # type: ignore[no-untyped-def]
-    hot, cold, count, left, left_slots, known, right, index, keys, starts, order, reach, runs, marked
+    hot, cold, count, left, left_slots, known, index, keys, starts, grouped, reach, runs, marked
 ):
     """See `near`. `runs`: for each slot the id of its key among the rows on the right, -1 for none, -2 where nobody has
     asked yet; and from which of these rows to before which others have been marked last: left sides come one after
     the other, so that no row is looked at for each of them."""
+    for each in range(count + left.shape[1]):  # by itself, since none of these waits for what another one finds
+        if each >= count:
+            slot = left_slots[each - count]
+        elif hot[each, NEXT] != GONE:
+            slot = cold[each, SLOT]
+        else:
+            continue
+        if slot >= 0 and runs[slot, 0] == -2:
+            runs[slot, 0] = id_of(known[slot], index, keys)
     for each in range(count + left.shape[1]):
-        if each < count:
-            if hot[each, NEXT] == GONE:
-                continue
+        if each >= count:
+            slot, end = left_slots[each - count], left[T_END, each - count]
+        elif hot[each, NEXT] != GONE:
             slot, end = cold[each, SLOT], hot[each, END]
         else:
-            slot, end = left_slots[each - count], left[T_END, each - count]
-        if slot < 0:
             continue
-        if runs[slot, 0] == -2:
-            runs[slot, 0] = id_of(known[slot], index, keys)
-        mine = runs[slot, 0]
+        mine = runs[slot, 0] if slot >= 0 else -1
         if mine < 0:
             continue
         at, stop = starts[mine], starts[mine + 1]
         beyond = stop
         while at < beyond:
             middle = (at + beyond) // 2
-            if right[T_END, order[middle]] < end:
+            if grouped[middle, 0] < end:
                 at = middle + 1
             else:
                 beyond = middle
@@ -144,7 +150,7 @@ def _mark(  # type: ignore[no-untyped-def]
             at = runs[slot, 2]
         else:
             runs[slot, 1] = at
-        while at < stop and right[T_END, order[at]] - end <= reach:
-            marked[order[at]] = True
+        while at < stop and grouped[at, 0] - end <= reach:
+            marked[grouped[at, 1]] = True
             at += 1
         runs[slot, 2] = at
