@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,9 +46,15 @@ def context(**settings: str) -> Any:
 
 
 def test_they_are_touched_until_the_query_ends() -> None:
+    """Also where Java ends, or where a worker is lost meanwhile."""
     for error in (None, OSError("Java has ended")):
         touched, query = Received[int](), Ends(3, error)
-        keep_awake(context(), query, partial(touched.append, 1))  # type: ignore[arg-type]
+
+        def touch(touched: Received[int] = touched) -> None:
+            touched.append(1)
+            raise OSError("a worker was killed")
+
+        keep_awake(context(), query, touch)  # type: ignore[arg-type]
         query.ended.at_least(1)
         assert len(touched) == 3 and query.ended == [awake.EVERY]
 
@@ -67,20 +72,22 @@ def test_not_while_a_micro_batch_runs_nor_soon_after_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(micro_batch, "monotonic", lambda: clock[0])
 
     def tasks(kind: str) -> Any:
-        return SimpleNamespace(count=lambda: touched.append(kind))
+        made = SimpleNamespace(_jrdd=1, collect=lambda: touched.append(kind))
+        return SimpleNamespace(mapPartitions=lambda run: made)
 
     session: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(
             broadcast=lambda work: None, defaultParallelism=2, parallelize=lambda items, count: tasks("any")
         )
     )
-    work: Any = SimpleNamespace(packed=lambda: None, sink=None, handed="folder")
+    work: Any = SimpleNamespace(packed=lambda: None, sink=None, handed=None)
     batches = MicroBatches(session, work, Path(), None)  # type: ignore[arg-type]
+    monkeypatch.setattr(batches.slots, "nothing", lambda: tasks("lanes"))
     batches.touch()
     assert touched == [], "it has just begun"
     clock[0] += 2 * micro_batch.IDLE
     batches.touch()
-    assert touched == ["any"]
+    assert touched == ["lanes"]
 
     def runs(*_: object) -> None:
         clock[0] += 2 * micro_batch.IDLE
@@ -89,12 +96,10 @@ def test_not_while_a_micro_batch_runs_nor_soon_after_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(batches, "_run", runs)
     batches(None, 0)  # type: ignore[arg-type]
     batches.touch()
-    assert touched == ["any"], "one runs, then one has just ended"
-    clock[0] += 2 * micro_batch.IDLE
-    work.handed = None
-    monkeypatch.setattr(batches.slots, "nothing", lambda: tasks("lanes"))
+    assert touched == ["lanes"], "one runs, then one has just ended"
+    work.handed = "folder"
     batches.touch()
-    assert touched == ["any", "lanes"]
+    assert touched == ["lanes", "any"], "where tasks go to any worker, some may have none"
 
 
 def _pid(rows: Iterable[Any]) -> list[int]:
@@ -111,8 +116,11 @@ def test_each_process_of_a_lane_is_touched(monkeypatch: pytest.MonkeyPatch) -> N
     rows = spark().sparkContext.parallelize([(0, b"x")], 1).partitionBy(3, int)
     had = set(tasks.run(rows, lambda lane: lambda task, rows: iter(_pid(rows))).collect())
     assert tasks.nothing().collect() == [] and len(had) == 3
-    monkeypatch.setattr(slots, "_nothing", lambda rows: [os.getpid() for _ in rows])
+    monkeypatch.setattr(slots, "drained", lambda rows: [os.getpid() for _ in rows])
     assert set(tasks.nothing().collect()) == had
+    monkeypatch.setattr(tasks, "_executors", lambda: frozenset({"another one"}))
+    assert tasks.nothing().collect() == [], "of lanes that are no more"
+    assert set(tasks.run(rows, lambda lane: lambda task, rows: iter(_pid(rows))).collect()).isdisjoint(had)
 
 
 @needs_java

@@ -1,7 +1,7 @@
-"""Workers that stay while nothing comes: Spark ends the Python processes of an executor that have had no task for a
-minute, and with them go the engines, which the next micro-batch would have to load anew.
+"""Workers that stay while nothing comes: Spark ends the Python processes of an executor where none of them had a task
+for a minute, and with them go the engines, which the next micro-batch would have to load anew.
 
-So a query that is idle gives each core a task that does nothing, several times a minute. Where executors come and go
+So a query gives each core a task that does nothing, several times a minute. Where executors come and go
 with the work (`spark.dynamicAllocation.enabled`), that would keep all of them, and is left.
 """
 
@@ -32,4 +32,5 @@ def _while_it_runs(context: SparkContext, query: StreamingQuery, touch: Callable
     with suppress(Exception):  # who runs the query says what has failed; PySpark raises anything where Java has ended
         context.setJobDescription("workers are kept while nothing comes")
         while not query.awaitTermination(EVERY):
-            touch()
+            with suppress(Exception):  # a worker that is lost is not missed here
+                touch()

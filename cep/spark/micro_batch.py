@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from cep.spark.handed_blocks import HandedBlock, HandedBlocks, of_rows
 from cep.spark.shuffle_blocks import REPORT, WORLD
 from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.file_sink import FileWriter, TaskFiles
-from cep.spark.slots import Slots
+from cep.spark.slots import Slots, drained
 from cep.spark.spark_files import planned_at
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import RUN, state_name
@@ -32,7 +32,6 @@ from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskO
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
-    from pyspark.core.rdd import RDD
     from pyspark.sql import DataFrame, SparkSession
 
     from cep.spark.mirror import Mirror
@@ -41,7 +40,7 @@ TRIES = 3
 """Jobs in which tasks that were lost are done again."""
 
 IDLE = 15.0
-"""Seconds after a micro-batch in which its workers are not touched."""
+"""Seconds after a micro-batch in which workers of single tasks are not touched."""
 
 QUERY = "sql.streaming.queryId"
 """The local property in which Spark has the name of the query that a thread works for."""
@@ -85,17 +84,18 @@ class MicroBatches:
         self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
 
     def touch(self) -> None:
-        """Give each worker a task that does nothing, if there was no other for a while. Spark's errors."""
-        if monotonic() - self._ended > IDLE and self._running.acquire(blocking=False):
+        """Give each core a task that does nothing; where tasks have workers of their own, only if there was no
+        micro-batch for a while, of which each has a task. Spark's errors."""
+        if self.work.handed is not None:
+            count = self.context.defaultParallelism
+            self.context.parallelize(range(count), count).mapPartitions(drained).collect()
+        elif monotonic() - self._ended > IDLE and self._running.acquire(blocking=False):
             try:
-                tasks = self.slots.nothing() if self.work.handed is None else self._nothing()
+                tasks = self.slots.nothing().mapPartitions(drained)  # of those who read, behind those who step
+                assert tasks._jrdd is not None, "it is made while no micro-batch sets what lane processes are of"
             finally:
                 self._running.release()
-            tasks.count()
-
-    def _nothing(self) -> RDD[Any]:
-        count = self.context.defaultParallelism
-        return self.context.parallelize(range(count), count)
+            tasks.collect()
 
     def __call__(self, stream: DataFrame, batch: int) -> None:
         with self._running:
@@ -221,7 +221,7 @@ class MicroBatch:
 
     def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
         """What tasks make. Where Spark runs one twice at once, as when it has lost sight of a machine, each of the two
-        may have claimed another task input, and what one of them makes is lost."""
+        may have claimed another task input, and what one of them makes is lost, or one of the two is not done."""
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"
         claims = Claims.put(handed, tasks)

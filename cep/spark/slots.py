@@ -2,8 +2,9 @@
 
 Spark gives a task behind a shuffle to any executor, and there to any Python process. So each of these tasks goes to the
 executor that holds its part of an RDD that is cached, and there to a process of its own: tasks of one executor are in
-lanes, each in another one, and Spark keeps the processes of lanes apart by their environment. Where that executor is
-lost, or has no core free for a while (`spark.locality.wait`), a task goes to another one.
+lanes, each in another one, and Spark keeps the processes of lanes apart by their environment. Where that executor has
+no core free for a while (`spark.locality.wait`), a task goes to another one, and may share a lane there. When executors
+come or go, all lanes are new, and Spark ends the processes of those before.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LANE = "SEMCEP_LANE"
-"""In the environment of a worker: the number of its lane."""
+"""In the environment of a worker: the number of its anchor, and of its lane."""
 
 Step = Callable[[int, Iterable[Any]], Iterator[Any]]
 """What the task of a number makes of the rows of its partition."""
@@ -30,8 +31,11 @@ Step = Callable[[int, Iterable[Any]], Iterator[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """An RDD of which each partition stays in an executor, and the numbers of its partitions by lanes."""
+    """An RDD of which each partition stays in an executor, of these executors; and the numbers of its partitions by
+    lanes. `number`: how many there were before."""
 
+    number: int
+    executors: frozenset[str]
     rows: RDD[Any]
     lanes: list[list[int]]
 
@@ -41,7 +45,7 @@ class Slots:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._anchors: dict[tuple[int, frozenset[str]], _Anchor] = {}
+        self._anchored: _Anchor | None = None
         self._shuffles: list[int] = []
 
     @property
@@ -65,18 +69,17 @@ class Slots:
 
     def nothing(self) -> RDD[Any]:
         """No rows of each process that has had a task."""
-        found = [
-            self._by_lane(each, lambda mine, rows=each.rows: self._parts(rows, mine).mapPartitions(_nothing))  # type: ignore[misc]
-            for each in self._anchors.values()
-        ]
-        return found[0] if found else self._context.parallelize([], 1)
+        anchor = self._anchored
+        if anchor is None or anchor.executors != self._executors():
+            return self._context.parallelize([], 1)
+        return self._by_lane(anchor, lambda mine: self._parts(anchor.rows, mine).mapPartitions(drained))
 
     def _by_lane(self, anchor: _Anchor, part: Callable[[Sequence[int]], RDD[Any]]) -> RDD[Any]:
         """What `part` makes for the tasks of each lane, in processes of that lane."""
         parts, env = list[RDD[Any]](), self._context.environment
         try:
             for lane, mine in enumerate(anchor.lanes):
-                env[LANE] = str(lane)
+                env[LANE] = f"{anchor.number}.{lane}"
                 made = part(mine)
                 assert made._jrdd is not None, "it has this environment"
                 parts.append(made)
@@ -96,14 +99,20 @@ class Slots:
 
     def _anchor(self, width: int) -> _Anchor:
         """That of so many partitions, which stay where they are first asked for, until an executor comes or goes."""
+        before, executors = self._anchored, self._executors()
+        if before is not None and before.executors == executors and before.rows.getNumPartitions() == width:
+            return before
+        if before is not None:
+            before.rows.unpersist()
+        made = self._context.parallelize(range(width), width).mapPartitions(_executor).persist()
+        number = 0 if before is None else before.number + 1
+        self._anchored = _Anchor(number, executors, made, lanes(made.collect()))
+        return self._anchored
+
+    def _executors(self) -> frozenset[str]:
+        """Those that there are now."""
         java: Any = self._context._jsc
-        key = width, frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
-        if key not in self._anchors:
-            for other in self._anchors.values():
-                other.rows.unpersist()
-            made = self._context.parallelize(range(width), width).mapPartitions(_executor).persist()
-            self._anchors = {key: _Anchor(made, lanes(made.collect()))}
-        return self._anchors[key]
+        return frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
 
     def _parts(self, rows: RDD[Any], numbers: Sequence[int]) -> RDD[Any]:
         """Some of their partitions, in this order: from the first on."""
@@ -130,8 +139,9 @@ def _executor(_: Iterable[int]) -> list[str]:
     return [os.environ.get("SPARK_LOCAL_DIRS", "")]
 
 
-def _nothing(rows: Iterable[Any]) -> list[Any]:
-    for _ in rows:  # a worker that has not read all ends
+def drained(rows: Iterable[Any]) -> list[Any]:
+    """No rows: a worker that has not read all ends."""
+    for _ in rows:
         pass
     return []
 

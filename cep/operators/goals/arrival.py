@@ -86,7 +86,7 @@ def take(table, index):  # type: ignore[no-untyped-def]
 
 
 def places(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Where it is true, in order; fast where that is seldom."""
+    """Where a whole mask is true, in order; fast where that is seldom."""
     count = int(np.count_nonzero(mask))
     if count * SELDOM > len(mask):
         return np.flatnonzero(mask)
