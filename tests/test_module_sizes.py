@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MOST = 400
+MOST = 800
 """Lines."""
 
 
