@@ -235,7 +235,8 @@ def days_before(year, month, day):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, _nrt=False)
 def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(microseconds, state, whether the offset is written) of an ISO 8601 time, as `times.of_iso`."""
+    """(microseconds, state, whether the offset is written) of an ISO 8601 time, as `times.of_iso`; week dates are left
+    to that."""
     absolute = False
     if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
         return 0, BAD, absolute
@@ -253,9 +254,10 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
         if stop - i < 6 or not (buffer[i] == 84 or buffer[i] == 116 or buffer[i] == 32) or buffer[i + 3] != 58:
             return 0, BAD, absolute
         hour, minute = two_digits(buffer, i + 1), two_digits(buffer, i + 4)
-        if hour < 0 or hour > 23 or minute < 0 or minute > 59:
+        if hour < 0 or hour > 24 or minute < 0 or minute > 59:
             return 0, BAD, absolute
         value += hour * 3_600 + minute * 60
+        second = np.int64(0)
         i += 6
         if i < stop and buffer[i] == 58:
             if stop - i < 3:
@@ -265,10 +267,12 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
                 return 0, BAD, absolute
             value += second
             i += 3
-            if i < stop and buffer[i] == 46:
+            if i < stop and (buffer[i] == 46 or buffer[i] == 44):
                 if i + 1 >= stop or not is_digit(buffer[i + 1]):
                     return 0, BAD, absolute
                 micros, rest, i = fraction_of_second(buffer, i + 1, stop)
+        if hour == 24 and (minute > 0 or second > 0 or micros > 0 or rest == 1):
+            return 0, BAD, absolute
         if i < stop and (buffer[i] == 90 or buffer[i] == 122):
             i += 1
             absolute = True

@@ -13,6 +13,7 @@ from cep.core.errors import CepError
 from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
 from cep.core.zones import zone
+from connectors.iso_forms import unread_form
 
 SECOND = 1_000_000
 LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
@@ -33,13 +34,13 @@ _SIZES = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _WORDS_OF = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
+    r"(\d{4}-(?:\d{2}-\d{2}|W\d{2}-\d))"
+    r"(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:[.,](\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?",
+    re.ASCII,
 )
-_BASIC = re.compile(r"\d{8}[Tt]\d{2}(?:\d{2}){0,2}(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?", re.ASCII)
 _NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
 _CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
 """Times of day that are numbers, and of how many digits."""
-_EXAMPLE = "2024-05-01T08:00:00Z"
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
@@ -186,7 +187,8 @@ def form(format: TimeFormat | None, number: bool) -> str:
 
 
 def of_iso(text: str) -> int:
-    """The microseconds since the epoch of an ISO 8601 time. UTC where no offset is written, midnight where no time."""
+    """Return the microseconds since the epoch of an ISO 8601 time: a calendar or week date, midnight where no time of
+    day is written, UTC where no offset is; `24:00` is the next midnight."""
     return of_iso_clock(text)[0]
 
 
@@ -194,8 +196,6 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
     """Likewise, and whether the offset is written."""
     match = _ISO.fullmatch(text)
     if match is None:
-        if _BASIC.fullmatch(text):
-            raise ValueError(f"`{text}` is ISO 8601 in the basic form; the extended is read, as {_EXAMPLE}")
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
         hint = declared if sum(map(str.isdigit, text)) > 4 else ""
         if clock := _NUMBERED.fullmatch(text):
@@ -205,15 +205,20 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
             hint = f"; a time of day that is a number is declared, {' or '.join(meant)}"
         if is_number(text) and len(text) < 30 and (unit := likely_unit(decimal(text))):
             hint = f"; it looks like {_WORDS_OF[unit]} since 1970, which are declared: `FORMAT epoch {unit}`"
-        raise ValueError(f"`{shown(text)}` is no ISO 8601 time{hint}")
+        raise ValueError(unread_form(text) or f"`{shown(text)}` is not an ISO 8601 time{hint}")
     day, minute, second, fraction, offset = match.groups()
+    micros = scaled("0." + (fraction or "0"))
+    if second == "60" and (reason := unread_form(text)):
+        raise ValueError(reason)
+    if minute == "24:00" and second in (None, "00") and not micros:
+        minute, micros = "00:00", _UNITS["d"]
     zone = "+00:00" if offset is None or offset in "Zz" else offset
     try:
         moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
         ticks = (moment - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         raise ValueError(f"`{shown(text)}` is no time of the calendar") from None
-    ticks += scaled("0." + (fraction or "0"))
+    ticks += micros
     if not FIRST <= ticks <= LAST:
         raise ValueError(f"`{shown(text)}` is no time of the calendar")
     return ticks, offset is not None

@@ -88,7 +88,7 @@ def test_facts_are_no_structs() -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ('{"time": "01/05/2024", "x": 1}', "is no ISO 8601 time; other forms are declared"),
+        ('{"time": "01/05/2024", "x": 1}', "is not an ISO 8601 time; other forms are declared"),
         ('{"time": 1, "x": "31.5"}', "found a string `31.5`; a number stands without quotes"),
     ],
 )

@@ -74,7 +74,7 @@ def test_without_a_format_it_is_told_what_to_write(tmp_path: Path, suffix: str) 
     times, (few, four, six) = rows(path, "TIME d, c")
     assert not times
     assert few.endswith('is declared, `FORMAT "%Y-%m-%d %H%M"` or `FORMAT "%Y-%m-%d %H"`')
-    assert four.endswith('`2024-05-01 1234` is no ISO 8601 time; a time of day that is a number is declared, '
+    assert four.endswith('`2024-05-01 1234` is not an ISO 8601 time; a time of day that is a number is declared, '
                          '`FORMAT "%Y-%m-%d %H%M"`')  # fmt: skip
     assert six.endswith('is declared, `FORMAT "%Y-%m-%d %H%M%S"`')
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from fractions import Fraction
 
 import numpy as np
@@ -50,12 +51,12 @@ UNREADABLE = [
     ("time", '{"type": "p", "value": 1}', "`at` is missing"),
     ("time", '{"type": "p", "at": null, "value": 1}', "`at` is missing"),
     ("time", '{"type": "p", "time": 1, "value": 1}', "`at` is missing"),
-    ("time", '{"type": "p", "at": "NaN", "value": 1}', "`NaN` is no ISO 8601 time"),
-    ("time", '{"type": "p", "at": "12", "value": 1}', "`12` is no ISO 8601 time"),
+    ("time", '{"type": "p", "at": "NaN", "value": 1}', "`NaN` is not an ISO 8601 time"),
+    ("time", '{"type": "p", "at": "12", "value": 1}', "`12` is not an ISO 8601 time"),
     ("time", '{"type": "p", "at": true, "value": 1}', "a boolean is no time"),
     ("time", '{"type": "p", "at": [1], "value": 1}', "a list is no time"),
     ("time", '{"type": "p", "at": "2013-02-30", "value": 1}', "no time of the calendar"),
-    ("time", '{"type": "p", "at": "2013-02-08T24:00Z", "value": 1}', "no time of the calendar"),
+    ("time", '{"type": "p", "at": "2013-02-08T24:01Z", "value": 1}', "no time of the calendar"),
     ("time", '{"type": "p", "at": "0001-01-01T00:00+01:00", "value": 1}', "no time of the calendar"),
     ("time", '{"type": "p", "at": 1e25, "value": 1}', "`1e25` is no time of the years 1 to 9999: seconds since"),
     ("time", '{"type": "p", "at": -1e11, "value": 1}', "no time of the years 1 to 9999"),
@@ -100,7 +101,7 @@ UNREADABLE = [
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "\\ud800"}', "half a surrogate pair"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "wet": 2}', "wet: expected bool (`true` `false`, `yes`"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "place": "a b"}', "place: `a b` is no IRI"),
-    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": "now"}', "seen: `now` is no ISO 8601 time"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": "now"}', "seen: `now` is not an ISO 8601 time"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": 1714554000000}', "this looks like milliseconds"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "lasting": "P1Y"}', "lasting: `P1Y` is no duration"),
 ]
@@ -188,11 +189,51 @@ def test_text_fields() -> None:
         ("2000-02-29T00:00:00.0000005Z", 951782400_000000),
         ("0001-01-01", FIRST),
         ("9999-12-31T23:59:59.999999Z", LAST),
+        ("2013-02-08T18:00:00,25Z", 1360346400_250000),
+        ("2013-02-07T24:00", 1360281600_000000),
+        ("2013-02-07T24:00:00,000+01:00", 1360278000_000000),
     ],
 )
 def test_iso_times(text: str, ticks: int) -> None:
     assert of_iso(text) == ticks
     assert read_iso(np.frombuffer(text.encode(), np.uint8), 0, len(text))[:2] == (ticks, GOOD)
+
+
+@pytest.mark.parametrize("text", ["2024-W18-3", "2024-W18-3T08:00:00,5Z", "2020-W53-7T24:00+02:00", "2024-W54-1"])
+def test_week_dates_are_left_to_the_library(text: str) -> None:
+    assert read_iso(np.frombuffer(text.encode(), np.uint8), 0, len(text))[1] != GOOD
+    day, _, clock = text.partition("T")
+    try:
+        ordinary = date.fromisoformat(day).isoformat()
+    except ValueError:
+        with pytest.raises(ValueError, match="is no time of the calendar"):
+            of_iso(text)
+    else:
+        assert of_iso(text) == of_iso(ordinary + ("T" + clock if clock else ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("08:00:00,5Z", "a time of day: its day is missing"),
+        ("2024-05", "a month without a day"),
+        ("2024-W18", "a week without a day: add the day, `2024-W18-3`"),
+        ("2024-122T08:00Z", 'a day of the year: declare it with `%j`, as in `FORMAT "%Y-%j"`'),
+        ("2024-05-01T08", 'an hour without minutes: declare it, as in `FORMAT "%Y-%m-%dT%H"`'),
+        ("2024-05-01T08:00,5", "decimals of hours or minutes"),
+        ("2024-12-31T23:59:60Z", "a leap second"),
+        ("2024-05-01/2024-05-02", "an interval"),
+        ("2024-05-01T08:00Z/PT1H", "an interval"),
+        ("PT1H", "a duration"),
+        ("20240501T080000,5Z", "the basic form"),
+        ("2024W183", "the basic form"),
+        ("+12024-05-01", "a year of more than four digits"),
+    ],
+)
+def test_iso_8601_that_is_not_read_is_not_said_to_be_none(text: str, what: str) -> None:
+    with pytest.raises(ValueError, match="is ISO 8601 in a form that is not read") as caught:
+        of_iso(text)
+    assert what in str(caught.value)
 
 
 @given(st.integers(FIRST, LAST), st.integers(-(2**63) + 1, 2**63 - 1))
@@ -209,7 +250,7 @@ def test_decimals_of_seconds_round_half_to_even(text: str) -> None:
 
 
 DAY = r"[12][0-9]{3}-[01][0-9]-[0-3][0-9]"
-CLOCK = r"[0-2][0-9]:[0-5][0-9](:[0-6][0-9])?(\.[0-9]{0,9})?"
+CLOCK = r"([0-2][0-9]:[0-5][0-9](:[0-6][0-9])?([.,][0-9]{0,9})?|24:0[01](:0[01]([.,]0{0,7}[0-9]?)?)?)"
 ZONE = r"(Z|[+-][0-2][0-9](:?[0-6][0-9])?)"
 
 

@@ -74,7 +74,7 @@ def test_sensorthings_data_arrays(tmp_path: Path) -> None:
     at = of_iso("2010-12-23T17:20:00Z")
     assert found == [(at, at, 1, 20.5), (at + 60 * SECOND,) * 2 + (1, 30.0), (at, at, 2, 65.0)]
     assert [reason for _, reason in dead] == [
-        "start of phenomenonTime: `x` is no ISO 8601 time",
+        "start of phenomenonTime: `x` is not an ISO 8601 time",
         "an observation is a JSON object, this is a list",
     ]
     page = '{"value": [{"components": ["id"], "dataArray": 7}]}'
@@ -87,7 +87,11 @@ def test_sensorthings_data_arrays(tmp_path: Path) -> None:
     [
         ('{"result": 1, "resultTime": "2010-12-23T10:20:00Z"}', "", "no time: `phenomenonTime` is missing; `TIME resu"),
         ('{"result": 1, "phenomenonTime": 5}', "", "phenomenonTime: a number is no time"),
-        ('{"result": 1, "phenomenonTime": "2010-12-23T10:20:00Z/2010"}', "", "end of phenomenonTime: `2010` is no ISO"),
+        (
+            '{"result": 1, "phenomenonTime": "2010-12-23T10:20:00Z/2010"}',
+            "",
+            "end of phenomenonTime: `2010` is ISO 8601 in a form that is not read, a year",
+        ),
         ('{"result": 1, "phenomenonTime": "2010/2011"}', " TIME phenomenonTime", "phenomenonTime is an interval, and"),
         ('{"result": "x", "phenomenonTime": "2010-12-23"}', "", "result: expected float, found a string"),
         ('{"result": 1, "result": 2, "phenomenonTime": "2010-12-23"}', "", "the key `result` is there twice"),

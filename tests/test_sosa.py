@@ -80,7 +80,7 @@ def test_n_quads_in_any_order_and_graph(tmp_path: Path) -> None:
     assert [reason for _, code, reason in dead if code != "rdf"] == [
         "no time: the property of TIME is missing",
         "sensor: expected iri, found `s`",
-        "TIME: `never` is no ISO 8601 time",
+        "TIME: `never` is not an ISO 8601 time",
         "sensor: there are 2 values",
         "note: expected string, found a node without a name, of which a path leads to a value",
     ]
