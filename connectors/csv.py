@@ -19,7 +19,7 @@ from connectors.declarations import guessed
 from connectors.header import bind
 from connectors.numbers import NULL
 from connectors.paths import sources
-from connectors.records import Record, converted, decode, read_fields, time_keys
+from connectors.records import Record, decode, other_encoding, read_fields, time_keys
 from connectors.streams import BOM, LONGEST, ByteStream, not_utf8, skip_line
 from connectors.times import form, is_number
 from connectors.values import Unreadable
@@ -109,12 +109,10 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
     try:
         text = raw.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
-        hint = converted(raw)
-        if "latin1" in hint:
-            hint = f'declare it: `FORMAT csv(encoding: "latin1")`; or {hint}'
-        raise CepError(f"{file}: the header is not UTF-8", hint=hint, code="input") from None
+        raise CepError(f"{file}: the header is not UTF-8", hint=other_encoding(raw, True), code="input") from None
     if "\0" in text:
-        raise CepError(f"{file}: the header holds NUL, it is no text in UTF-8", hint=converted(raw), code="input")
+        message = f"{file}: the header holds NUL, it is not text in UTF-8"
+        raise CepError(message, hint=other_encoding(raw, True), code="input")
     names = []
     while True:
         text = text.lstrip(" ")
@@ -234,7 +232,7 @@ class Fields:
         def read(row: int) -> Record:
             if state[row] != FINE:
                 raise Unreadable("row", self._wrong(int(state[row])))
-            decode(data[starts[row] : starts[row + 1]])
+            decode(data[starts[row] : starts[row + 1]], True)
             fields = {key: field(cells, c, row) or "" for c, key in enumerate(self._keys)}
             return read_fields(fields, self._schema, marks.point, marks.thousands)
 

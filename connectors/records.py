@@ -23,6 +23,8 @@ from connectors.values import Real, Unreadable, json_time, json_value, kind, tex
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """How a file of UTF-16 begins."""
+_CP1252 = re.compile(rb"[\x80-\x9f]")
+"""Letters of Windows where ISO 8859-1 has control characters."""
 _CLOCK = re.compile("%[HIMSf]")
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
 _DTYPES: Mapping[str, type[pl.DataType]] = {
@@ -239,18 +241,19 @@ def parse(line: bytes) -> Any:
         raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
 
 
-def decode(raw: bytes) -> str:
-    """The text of a line. Unreadable: not UTF-8."""
+def decode(raw: bytes, table: bool = False) -> str:
+    """Return the text of a line. Unreadable: not UTF-8; `table`: its declaration could say in which encoding it is."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start + 1} of the line is not UTF-8; {converted(raw)}"
+        reason = f"byte {error.start + 1} of the line is not UTF-8; {other_encoding(raw, table)}"
         raise Unreadable("utf-8", reason) from None
 
 
-def converted(raw: bytes) -> str:
-    """How a file whose text is not UTF-8 becomes that, by some of its bytes."""
-    return f"convert it: `iconv -f {'utf-16' if raw.startswith(UTF_16) or 0 in raw else 'latin1'} -t utf-8`"
+def other_encoding(raw: bytes, table: bool = False) -> str:
+    """The way to read text that is not UTF-8, by some of its bytes: tables declare it, other files are converted."""
+    code = "utf-16" if raw.startswith(UTF_16) or 0 in raw else "cp1252" if _CP1252.search(raw) else "latin1"
+    return f'declare it: `FORMAT csv(encoding: "{code}")`' if table else f"convert it: `iconv -f {code} -t utf-8`"
 
 
 def time_keys(schema: Schema) -> tuple[str, ...]:

@@ -15,6 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.app.facts import read_facts
+from cep.compile import ReadProgram
+from cep.core.errors import CepError
+from cep.language.static_predicates import declarations_of
 from connectors.files import read
 from tests.file_reading import BOTH, LOOSE, TICKS, dead, refusal, rows
 from tests.long import examples
@@ -90,14 +94,31 @@ def test_text_that_is_not_utf8_says_what_makes_it_so(tmp_path: Path) -> None:
     path, text = tmp_path / "x.csv", "time,n,café\n1,2,é\n"
     for code in ("utf-16", "utf-16-le"):
         path.write_bytes(text.encode(code))
-        assert "`iconv -f utf-16 -t utf-8`" in refusal([str(path)], TICKS)
+        assert 'declare it: `FORMAT csv(encoding: "utf-16")`' in refusal([str(path)], TICKS)
     path.write_bytes(text.encode("latin1"))
-    assert 'declare it: `FORMAT csv(encoding: "latin1")`; or convert it: `iconv -f latin1 -t utf-8`' in refusal(
-        [str(path)], TICKS
-    )
-    path.write_bytes(text.replace("café", "x").encode("latin1"))
+    assert 'declare it: `FORMAT csv(encoding: "latin1")`' in refusal([str(path)], TICKS)
+    path.write_bytes(text.replace("café", "x").encode("latin1") + "2,3,€\n".encode("cp1252"))
     reasons = [letter.reason for batch in read([str(path)], TICKS) for letter in batch.dead]
-    assert reasons == ["byte 5 of the line is not UTF-8; convert it: `iconv -f latin1 -t utf-8`"]
+    assert reasons == [
+        'byte 5 of the line is not UTF-8; declare it: `FORMAT csv(encoding: "latin1")`',
+        'byte 5 of the line is not UTF-8; declare it: `FORMAT csv(encoding: "cp1252")`',
+    ]
+    lines = tmp_path / "x.jsonl"
+    lines.write_bytes('{"time": 1, "n": 2, "x": "é"}\n'.encode("latin1"))
+    reasons = [letter.reason for batch in read([str(lines)], TICKS) for letter in batch.dead]
+    assert reasons == ["byte 27 of the line is not UTF-8; convert it: `iconv -f latin1 -t utf-8`"]
+
+
+@pytest.mark.parametrize("code", ["latin1", "utf-16"])
+def test_facts_that_are_not_utf8_say_what_makes_them_so(tmp_path: Path, code: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes("name,n\né,2\n".encode(code))
+    declared = 'fact x(name: string, n: int) FORMAT csv(encoding: "%s").'
+    with pytest.raises(CepError) as caught:
+        read_facts("x", path)
+    assert f'declare it: `FORMAT csv(encoding: "{code}")`' in str(caught.value)
+    fact = declarations_of(ReadProgram.of(declared % code, "x").tree)["x"]
+    assert read_facts("x", path, fact).rows() == [("é", 2)]
 
 
 def test_odd_text_files(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from cep.core.errors import Warning, reason_of
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
 from cep.rules.static.typed_facts import FactDeclaration, by_name
+from connectors.records import other_encoding
 from connectors.thousands import plain_number
 from connectors.times import is_number
 
@@ -111,6 +112,9 @@ def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -
         table = reader(path, declared)
     except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
         reason = str(error).strip().splitlines()[0]
+        if "utf-8" in reason.lower():
+            hint = other_encoding(path.read_bytes(), reader is _csv)
+            raise refuse(f"--facts {name}: `{path}` is not UTF-8", hint) from None
         raise refuse(
             f"--facts {name}: `{path}` cannot be read: {reason}", _WRITTEN if reader is _csv else None
         ) from None
