@@ -125,7 +125,8 @@ class EngineView:
         """What the author should know, by position."""
         if self.changes is None:
             return self.plan.warnings
-        silent = [self.changes.loaded.why_no_answers(each, self.plan.source) for each in self.changes.known.silent]
+        loaded, plan = self.changes.loaded, self.plan
+        silent = [loaded.why_no_answers(each, plan.source, plan.schemas) for each in self.changes.known.silent]
         found = (*self.plan.warnings, *silent, *self.changes.known.mingled)
         return tuple(sorted(found, key=lambda warning: warning.span or NOWHERE))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
 
+from cep.core.prefixes import PREFIXES
 from cep.core.values import Ints
 from knowledge.rdf.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, NONE, Terms
@@ -69,8 +70,10 @@ def _of(triples: TripleSet, predicate: int, place: int, nodes: Ints) -> TripleCo
 
 
 def rdflib_graph(terms: Terms, parts: list[TripleColumns]) -> Graph:
-    """Triples as a graph of rdflib."""
+    """Triples as a graph of rdflib; queries of shapes need not declare the usual prefixes."""
     graph = Graph()
+    for prefix, iri in PREFIXES.items():
+        graph.bind(prefix, iri, replace=True)
     for columns in parts:
         for triple in zip(*(_nodes(terms, ids) for ids in columns)):
             graph.add(triple)

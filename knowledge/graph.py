@@ -13,6 +13,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Warning
+from cep.core.schema import Schema
 from cep.core.values import Areas, Pool
 from cep.plan import algebra
 from cep.rules.conditions.relations import Relation
@@ -174,9 +175,11 @@ class Knowledge(KnowledgeSource):
             return None
         return differences.changes_of_table(last.tables.get(key), now, self.terms, pool)
 
-    def why_no_answers(self, pattern: Graph | algebra.Triples, source: Source) -> Warning:
+    def why_no_answers(
+        self, pattern: Graph | algebra.Triples, source: Source, schemas: Mapping[str, Schema]
+    ) -> Warning:
         """Why a pattern that has no answers has none."""
-        return no_answers.why_no_answers(pattern, self, source)
+        return no_answers.why_no_answers(pattern, self, source, schemas)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """`triple(S, P, O)` where some are given: a column for each that is not."""

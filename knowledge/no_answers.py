@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
 
 from cep.core.errors import Source, Span, Warning
+from cep.core.prefixes import PREFIXES
+from cep.core.schema import Schema
 from cep.core.suggest import nearest
 from cep.plan.algebra import Triples
 from cep.rules.graph_text import on_one_line
@@ -17,6 +20,7 @@ from cep.rules.terms import Graph
 from knowledge.query.group_patterns import elements
 from knowledge.query.sparql import ConstantTerm, SparqlToken, basic, tokens
 from knowledge.query.validation import span_in_program
+from knowledge.rdf.namespaces import OWN
 from knowledge.rdf.terms import IRI, NONE
 
 if TYPE_CHECKING:
@@ -24,20 +28,26 @@ if TYPE_CHECKING:
 
 _NEEDED = ("triples", "group", "graph", "values", "select")
 _PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNORECASE)
+_EVENT = re.compile(
+    rf"{OWN}(type|attribute|event|reading|instant|interval|hour|derivation|rule|revision)/|{re.escape(PREFIXES['time'])}"
+)
+"""How the IRIs of events and of their times begin (`connectors.rdf.vocabulary`)."""
 _MOST = 20_000  # names that are compared letter by letter
 
 
-def why_no_answers(pattern: Graph | Triples, knowledge: Knowledge, source: Source) -> Warning:
+def why_no_answers(
+    pattern: Graph | Triples, knowledge: Knowledge, source: Source, schemas: Mapping[str, Schema]
+) -> Warning:
     """The warning that a pattern has no answers: with the name that is nowhere in the knowledge if there is one, and
-    the nearest that is; else with the first part that has no answers; else that all have some."""
+    the nearest that is, or the event that it is of; else with the first part that has no answers; else that all have
+    some. `schemas`: the events of the program."""
     if isinstance(pattern, Triples):
-        return _of_triples(pattern, knowledge, source)
+        return _of_triples(pattern, knowledge, source, schemas)
     prefixes = dict(pattern.prefixes)
     for token, iri in _names(pattern.text, prefixes):
         if not _occurs(iri, knowledge):
-            return _unknown(
-                token.text, iri, prefixes, knowledge, source, span_in_program(pattern, token.start, token.end)
-            )
+            span = span_in_program(pattern, token.start, token.end)
+            return _unknown(token.text, iri, prefixes, knowledge, source, span, schemas)
     for start, end in _empty(pattern, knowledge):
         part = on_one_line(pattern.text[start:end])
         message = f"this pattern has no answers: nothing in the knowledge fits `{part}`"
@@ -65,11 +75,11 @@ def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge
     ]
 
 
-def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source) -> Warning:
+def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source, schemas: Mapping[str, Schema]) -> Warning:
     prefixes = dict(_PREFIX.findall(source.text))
     for iri in pattern.fixed:
         if iri is not None and not _occurs(str(iri), knowledge):
-            return _unknown(_short(str(iri), prefixes), str(iri), prefixes, knowledge, source, pattern.span)
+            return _unknown(_short(str(iri), prefixes), str(iri), prefixes, knowledge, source, pattern.span, schemas)
     return Warning("there is no such triple in the knowledge", source, pattern.span, None, "no-answers")
 
 
@@ -97,15 +107,41 @@ def _occurs(iri: str, knowledge: Knowledge) -> bool:
 
 
 def _unknown(
-    written: str, iri: str, prefixes: Mapping[str, str], knowledge: Knowledge, source: Source, span: Span
+    written: str,
+    iri: str,
+    prefixes: Mapping[str, str],
+    knowledge: Knowledge,
+    source: Source,
+    span: Span,
+    schemas: Mapping[str, Schema] | None = None,
 ) -> Warning:
     message = f"`{written}` is nowhere in the knowledge, so there are no answers"
-    near = _nearest(iri, knowledge)
-    return Warning(message, source, span, near and f"did you mean `{_short(near, prefixes)}`?", "no-answers")
+    hint = _of_event(iri, schemas)
+    if hint is None and (near := _nearest(iri, knowledge)) is not None:
+        hint = f"did you mean `{_short(near, prefixes)}`?"
+    return Warning(message, source, span, hint, "no-answers")
+
+
+def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
+    """The hint for a name that events have in RDF, which are no knowledge. `schemas`: None where a query is asked."""
+    served = "`cep serve` answers queries over events and knowledge at `/sparql`"
+    if schemas is None:
+        return f"events are not knowledge; {served}" if _EVENT.match(iri) else None
+    for name, schema in schemas.items():
+        of_attribute = next((each.name for each in schema.attributes if each.iri == iri), None)
+        words = unquote(iri.removeprefix(OWN)).split("/") if _EVENT.match(iri) else []
+        if of_attribute is None and words[:2] == ["attribute", name]:
+            of_attribute = words[-1]
+        if of_attribute is not None or iri == schema.iri or words == ["type", name]:
+            what = f"the attribute `{of_attribute}` of `{name}`" if of_attribute else f"the class of `{name}`"
+            shown = ", ".join("_" if each.name != of_attribute else "X" for each in schema.attributes)
+            return f"this is {what}, and braces see knowledge only: name it in the pattern: `{name}({shown})`"
+    return f"events are not knowledge, which is all that braces see; {served}" if _EVENT.match(iri) else None
 
 
 def _short(iri: str, prefixes: Mapping[str, str]) -> str:
-    fits = [(len(begin), name) for name, begin in prefixes.items() if begin and iri.startswith(begin)]
+    known = {**PREFIXES, **prefixes}
+    fits = [(len(begin), name) for name, begin in known.items() if begin and iri.startswith(begin)]
     if not fits:
         return f"<{iri}>"
     length, name = max(fits)

@@ -15,12 +15,13 @@ from rdflib import RDF, SH, XSD, BNode, Graph, Literal, URIRef
 from rdflib.collection import Collection
 
 from cep.core.errors import CepError
+from cep.core.prefixes import PREFIXES
 from cep.core.suggest import SURE, nearest
 from knowledge.data_graph import data_graph, rdflib_graph
 from knowledge.load import at, files, load, open_rdf, rdf_format, subjects
-from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.report import prefixes
+from knowledge.shape_comparisons import PAIRS, RANGES, without_order
 
 if TYPE_CHECKING:
     from rdflib.term import Node
@@ -136,7 +137,7 @@ def _read(path: Path) -> Graph:
     terms = Terms()
     read = load(path, terms)  # which reports what is wrong with a file, and where
     shapes = rdflib_graph(terms, [(read.s, read.p, read.o)])
-    for prefix, iri in {**KNOWN, **prefixes([str(path)])}.items():
+    for prefix, iri in {**PREFIXES, **prefixes([str(path)])}.items():
         shapes.bind(prefix, iri, replace=True)
     words = {word for triple in shapes for word in triple if isinstance(word, URIRef) and word.startswith(str(SH))}
     for word in sorted(words - {URIRef(str(SH))}):
@@ -163,23 +164,28 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResul
                 "" if focus is None else focus.n3(),
                 "" if path is None else _path(path, report, shapes),
                 tuple(sorted(_name(value, shapes) for value in values)),
-                _reason(result, report, shapes),
+                _reason(result, report, shapes, data),
                 report.value(result, SH.resultSeverity) in (SH.Warning, SH.Info),
             )
         )
     return sorted(found)
 
 
-def _reason(result: Node, report: Graph, shapes: Graph) -> str:
-    # What the shape itself says, or which of its parameters is not met.
+def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
+    """Return the message of the shape or of its query, else which parameter is not met, and why a comparison fails."""
     shape, component = report.value(result, SH.sourceShape), report.value(result, SH.sourceConstraintComponent)
-    if shape is None or shapes.value(shape, SH.message) is not None:
+    query = report.value(result, SH.sourceConstraint)
+    if shape is None or any(shapes.value(each, SH.message) is not None for each in (shape, query)):
         return str(report.value(result, SH.resultMessage))
     name = str(component).removeprefix(str(SH)).removesuffix("ConstraintComponent")
-    parameter = URIRef(f"{SH}{name[:1].lower()}{name[1:]}")
+    parameter = SH.sparql if name == "SPARQL" else URIRef(f"{SH}{name[:1].lower()}{name[1:]}")
     wanted = shapes.value(shape, parameter)
     value = "" if wanted is None or isinstance(wanted, BNode) else " " + _name(wanted, shapes)
-    return f"it does not fit {_name(parameter, shapes)}{value}"
+    reason = f"it does not fit {_name(parameter, shapes)}{value}"
+    found, focus = report.value(result, SH.value), report.value(result, SH.focusNode)
+    others = [wanted] if parameter in RANGES else data.objects(focus, wanted) if parameter in PAIRS else ()
+    why = (without_order(found, each) for each in others if found is not None and each is not None)
+    return ": ".join([reason, *sorted({each for each in why if each is not None})])
 
 
 def _at(focus: Node, path: Node, report: Graph, data: Graph) -> list[Node]:

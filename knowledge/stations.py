@@ -18,8 +18,8 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from cep.rules.expressions.geodesy import distance
 from knowledge.gazetteers import airports, cities
-from knowledge.gazetteers.gazetteer import OWN, DatasetOrigin, Property, concat_triples, table_triples
-from knowledge.rdf.namespaces import GN, RDF_TYPE, WGS84, XSD
+from knowledge.gazetteers.gazetteer import DatasetOrigin, Property, concat_triples, table_triples
+from knowledge.rdf.namespaces import GN, OWN, RDF_TYPE, WGS84, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cep.core.prefixes import PREFIXES as BUILT_IN
 from cep.engine import Engine
 from tests.cases_format import known
 
@@ -83,3 +84,41 @@ def test_what_has_answers_or_is_denied_is_no_matter() -> None:
 def test_the_same_pattern_is_told_once() -> None:
     assert len(warnings_of("{ ?x wt:nowhere ?y }, not { ?x wt:odd ?y }, { ?x wt:nowhere ?y }")) == 1
     assert warnings_of("triple(_, wt:nowhere, S), not triple(_, wt:odd, S)")[0][1] == "triple(_, wt:nowhere, S)"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        (
+            "{ ?e a wt:Hot }",
+            "this is the class of `hot`, and braces see knowledge only: name it in the pattern",
+        ),
+        ("{ ?e wt:of ?S }", "this is the attribute `s` of `hot`, and braces see knowledge only"),
+        ("triple(_, wt:of, S)", "this is the attribute `s` of `hot`, and braces see knowledge only"),
+        ("{ ?e a <urn:semcep:type/a> }", "this is the class of `a`, and braces"),
+        ("{ ?e <urn:semcep:attribute/a/x> ?S }", "this is the attribute `x` of `a`, and braces"),
+        ("{ ?e time:hasEnd ?t }", "events are not knowledge, which is all that braces see; `cep serve` answers"),
+    ],
+)
+def test_rules_see_no_events_in_braces(pattern: str, hint: str) -> None:
+    declared = "event a(x: int). event hot(s: int AS wt:of) AS wt:Hot. hot(S) <- a(S). "
+    text = f"{PREFIX}{declared}e(S) <- a(S) WHERE {pattern}."
+    (warning,) = [w for w in Engine.from_text(text, knowledge=known(KNOWLEDGE)).warnings if w.code == "no-answers"]
+    assert "is nowhere in the knowledge" in warning.message
+    assert warning.hint is not None and warning.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("prefix", sorted(BUILT_IN))
+def test_usual_prefixes_need_not_be_declared(prefix: str) -> None:
+    iri = f"{BUILT_IN[prefix]}x"
+    knowledge = known(f"<{iri}> <http://e.org/is> 1 . <urn:other> <http://e.org/is> 2 .")
+    for condition in (f"{{ {prefix}:x <http://e.org/is> ?N }}", f"triple({prefix}:x, _, N)"):
+        assert not Engine.from_text(f"e(N) <- a(N) WHERE {condition}.", knowledge=knowledge).warnings
+    lars = f"event a(n: int) TIME time.\ne(N) :- a(N) in [2 sec], {{ {prefix}:x <http://e.org/is> ?N }}."
+    assert Engine.from_text(lars, dialect="lars", knowledge=knowledge).warnings == ()
+
+
+def test_a_declared_prefix_replaces_what_is_built_in() -> None:
+    declared = "PREFIX rdfs: <http://example.org/weather#>\n"
+    text = f"{declared}e(N) <- a(N) WHERE {{ rdfs:jfk rdfs:height ?N }}, triple(rdfs:jfk, rdfs:code, _)."
+    assert not Engine.from_text(text, knowledge=known(KNOWLEDGE)).warnings

@@ -268,3 +268,44 @@ def test_a_shape_may_be_a_warning(tmp_path: Path) -> None:
     )
     (found,) = validate(Knowledge.of(turtle(STATION)), shapes)
     assert str(found) == "warning: <http://example.org/a>: it has a name (gn:name)"
+
+
+@pytest.mark.parametrize(
+    ("value", "constraint", "reason"),
+    [
+        ('"b"', "sh:minInclusive 5", "a string and a number cannot be compared"),
+        ("3", 'sh:minInclusive "2020-01-01"^^xsd:date', "a number and a date cannot be compared"),
+        ("3", 'sh:maxExclusive "2020-01-01"^^xsd:date', "a number and a date cannot be compared"),
+        (
+            '"2021-01-01T00:00:00Z"^^xsd:dateTime',
+            'sh:minInclusive "2020-01-01T00:00:00"^^xsd:dateTime',
+            "a time with a zone and a time without a zone cannot be compared",
+        ),
+        (":x", "sh:maxInclusive 2", "an IRI and a number cannot be compared"),
+        ('"b"@en', 'sh:maxInclusive "c"', "a text with a language and a string cannot be compared"),
+        ("3", "sh:lessThan :day", "a number and a date cannot be compared"),
+        ("3", "sh:lessThanOrEquals :thing", "a number and a blank node cannot be compared"),
+        (":x", "sh:lessThan :other", "an IRI has no order"),
+        ("3", "sh:lessThan :less", None),
+        ("3", "sh:maxInclusive 2.5", None),
+    ],
+)
+def test_values_without_an_order_are_told(tmp_path: Path, value: str, constraint: str, reason: str | None) -> None:
+    shapes = tmp_path / "shapes.ttl"
+    prefixes = PREFIXES + SHACL + "@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n"
+    shapes.write_text(f"{prefixes} :S a sh:NodeShape ; sh:targetNode :a ; sh:property [ sh:path :v ; {constraint} ] .")
+    data = f':a :v {value} ; :day "2020-01-01"^^xsd:date ; :thing [] ; :other :y ; :less 3.0 .'
+    (problem,) = validate(Graph().parse(data=prefixes + data, format="turtle"), shapes)
+    assert problem.reason.startswith(f"it does not fit {constraint.split()[0]}")
+    assert problem.reason.endswith(reason or constraint.split()[1])
+
+
+def test_queries_of_shapes_need_not_declare_usual_prefixes(tmp_path: Path) -> None:
+    shapes = tmp_path / "shapes.ttl"
+    query = "SELECT $this ?value { $this wgs84:lat ?value ; rdfs:label ?name FILTER(?value > 40) }"
+    shapes.write_text(
+        "@prefix sh: <http://www.w3.org/ns/shacl#> .\n@prefix e: <http://example.org/> .\n"
+        f'e:S a sh:NodeShape ; sh:targetNode e:a ; sh:sparql [ sh:message "too far north" ; sh:select "{query}" ] .'
+    )
+    (problem,) = validate(Knowledge.of(turtle(STATION)), shapes)
+    assert problem.reason == "too far north" and problem.values == ("40.7",)

@@ -227,10 +227,10 @@ def _nothing() -> CepError:
 
 
 def _prefixes(files: Sequence[str], options: Sequence[str]) -> dict[str, str]:
-    from knowledge.rdf.prefixed_names import KNOWN
+    from cep.core.prefixes import PREFIXES
     from knowledge.report import prefixes
 
-    found = {**KNOWN, **prefixes(files)}
+    found = {**PREFIXES, **prefixes(files)}
     for one in options:
         name, equals, iri = one.partition("=")
         if not equals:

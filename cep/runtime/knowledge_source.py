@@ -11,6 +11,7 @@ import numpy as np
 
 from cep.core.errors import CepError, CepErrors, Source, Warning
 from cep.core.relation import Column
+from cep.core.schema import Schema
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.events import Iri
 from cep.plan.algebra import Rules, Triples
@@ -82,8 +83,8 @@ class KnowledgeSource(ABC):
         """The triples that have these terms, a column for each position that is not fixed."""
 
     @abstractmethod
-    def why_no_answers(self, pattern: Graph | Triples, source: Source) -> Warning:
-        """Why a pattern, or triples, of which there are none have no answers."""
+    def why_no_answers(self, pattern: Graph | Triples, source: Source, schemas: Mapping[str, Schema]) -> Warning:
+        """Why a pattern, or triples, of which there are none have no answers; `schemas`: the events of the program."""
 
     @abstractmethod
     def relations(self, pool: Pool) -> Mapping[str, Relation]:

@@ -16,6 +16,7 @@ from cep.app.metrics import MetricsCollector
 from cep.app.pipeline import Interrupt
 from cep.app.program_thread import ProgramThread
 from cep.core.errors import CepError
+from cep.core.prefixes import PREFIXES
 from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.report import Report
@@ -31,7 +32,7 @@ from connectors.feeds.metrics import AlertMetrics, SourceMetrics
 from connectors.feeds.sse import Stream
 from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Relay, Round, Service
 from connectors.serving import feeds, ldes, page, sparql, subscribe, why
 from connectors.serving.app import application
@@ -41,7 +42,6 @@ from connectors.serving.scene import Scene
 from connectors.sources import Sources
 from connectors.why.live_revisions import LiveRevisions
 from knowledge.provenance import Provenance
-from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.report import prefixes
 
 
@@ -122,7 +122,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         else None
     )
     query_options = sparql.SparqlOptions(
-        options.queries.query_seconds, options.queries.query_bytes, {**KNOWN, **PREFIXES}, options.queries.log_queries
+        options.queries.query_seconds, options.queries.query_bytes, PREFIXES, options.queries.log_queries
     )
     lasting = None if options.retention.keep_for is None else f"PT{options.retention.keep_for // 1_000_000}S"
     routers: list[APIRouter] = [

@@ -23,6 +23,7 @@ TREE = "https://w3id.org/tree#"
 AS = "https://www.w3.org/ns/activitystreams#"
 
 PREFIXES: Mapping[str, str] = {"rdf": RDF, "xsd": XSD, "time": TIME, "prov": PROV, "sosa": SOSA}
+"""The prefixes that events are written with."""
 
 
 @dataclass(frozen=True, slots=True)

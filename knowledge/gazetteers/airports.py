@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from cep.core.errors import CepError
-from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, OWN, DatasetOrigin, Gazetteer
+from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, DatasetOrigin, Gazetteer
 from knowledge.gazetteers.packages import data, package_records
+from knowledge.rdf.namespaces import OWN
 
 AIRPORTSDATA = DatasetOrigin(
     "https://github.com/mborsetti/airportsdata",

@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.rdf.namespaces import DCTERMS, GN, RDF_TYPE, SKOS, WGS84, XSD
+from knowledge.rdf.namespaces import DCTERMS, GN, OWN, RDF_TYPE, SKOS, WGS84, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns
 
-OWN = "urn:semcep:"
 DATASET = "http://rdfs.org/ns/void#Dataset"
 
 

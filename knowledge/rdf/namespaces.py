@@ -11,6 +11,7 @@ GN = "http://www.geonames.org/ontology#"
 PROV = "http://www.w3.org/ns/prov#"
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 SCHEMA = ("http://schema.org/", "https://schema.org/")
+OWN = "urn:semcep:"
 DCTERMS = "http://purl.org/dc/terms/"
 
 RDF_TYPE = RDF + "type"

@@ -7,24 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from knowledge.rdf.namespaces import GN, OWL, PREFIXES, PROV, RDF, WGS84, XSD
+from cep.core.prefixes import PREFIXES
+from knowledge.rdf.namespaces import OWL, RDF, XSD
 from knowledge.rdf.relation import PredicateRelations
 from knowledge.rdf.terms import BLANK, IRI, Terms
 
 IdTriple = tuple[int, int, int]
 
-KNOWN = {
-    **PREFIXES,
-    "sosa": "http://www.w3.org/ns/sosa/",
-    "ssn": "http://www.w3.org/ns/ssn/",
-    "wgs84": WGS84,
-    "gn": GN,
-    "time": "http://www.w3.org/2006/time#",
-    "prov": PROV,
-    "qudt": "http://qudt.org/schema/qudt/",
-    "unit": "http://qudt.org/vocab/unit/",
-}
-"""Prefixes that need not be given."""
 _PARTS = (
     *(
         "onProperty",
@@ -51,7 +40,7 @@ class PrefixedNames:
         self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: PredicateRelations | None = None
     ) -> None:
         self.terms = terms
-        self.prefixes = {**KNOWN, **(prefixes or {})}
+        self.prefixes = {**PREFIXES, **(prefixes or {})}
         self.facts = facts
 
     def of(self, id: int, depth: int = 3) -> str:

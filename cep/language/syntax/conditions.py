@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cep.core.errors import CepError, Span
 from cep.core.literals import read_clock
+from cep.core.prefixes import prefixes_of
 from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import (
@@ -352,7 +353,7 @@ def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
     if depth(token.text) > DEEPEST:
         cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", token.span)
     names = of_the_rule(token.text)
-    graph = Graph(token.text, tuple(names), tuple(cursor.prefixes.items()), negated, token.span)
+    graph = Graph(token.text, tuple(names), prefixes_of(token.text, cursor.prefixes), negated, token.span)
     variables = tuple(Variable(name, cursor.place(token.start + at, len(name))) for name, at in names.items())
     return Predicate(token.text, variables, negated, cursor.span(first), graph)
 

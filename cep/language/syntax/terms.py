@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from cep.core.literals import UNITS, read_duration, read_number, read_string, read_ticks, read_time
+from cep.core.prefixes import namespace
 from cep.events import Iri
 from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
@@ -178,12 +179,13 @@ def unit_after_number(cursor: Cursor) -> int:
 
 def _resolve(cursor: Cursor, token: Token, before: Token) -> Iri:
     prefix, _, local = token.text.partition(":")
-    if prefix not in cursor.prefixes:
+    iri = namespace(prefix, cursor.prefixes)
+    if iri is None:
         hint = f"declare it before: `PREFIX {prefix}: <http://...>`"
         if before.key in ("(", ",") and prefix[:1].islower() and "-" not in prefix:
             hint += f"; an argument by name has a space after the colon: `{prefix}: {local}`"
         cursor.stop(f"unknown prefix `{prefix}:`", hint, token.span)
-    return Iri(cursor.prefixes[prefix] + local)
+    return Iri(iri + local)
 
 
 def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[Expression, ...]:

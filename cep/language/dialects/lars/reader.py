@@ -19,6 +19,7 @@ from itertools import count
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.literals import SECOND
+from cep.core.prefixes import prefixes_of
 from cep.language.dialects.lars.ast import (
     AT,
     EVERY,
@@ -97,13 +98,13 @@ def statements(
 
 def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statement]) -> LarsProgram:
     """The program of these statements; graph patterns see all its prefixes."""
-    prefixes = tuple(cursor.prefixes.items())
 
     def seeing(element: BodyLiteral) -> BodyLiteral:
-        return replace(element, prefixes=prefixes) if isinstance(element, Graph) else element
+        if not isinstance(element, Graph):
+            return element
+        return replace(element, prefixes=prefixes_of(element.text, cursor.prefixes))
 
-    if prefixes:
-        rules = [replace(each, body=tuple(map(seeing, each.body))) for each in rules]
+    rules = [replace(each, body=tuple(map(seeing, each.body))) for each in rules]
     return LarsProgram(tuple(map(flat, rules)), tuple(declared), cursor.tick)
 
 

@@ -9,6 +9,7 @@ operand    = VARIABLE | name | NUMBER | TIME | STRING | IRI | PREFIXED | "(" exp
 from __future__ import annotations
 
 from cep.core.literals import read_number, read_string, read_time
+from cep.core.prefixes import namespace
 from cep.events import Iri
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
 from cep.rules.terms import DIVIDED, Call, Constant, Expression, Variable
@@ -113,10 +114,11 @@ def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
             return Constant(Iri(token.text[1:-1]), "iri", span)
         case "prefixed":
             prefix, _, local = token.text.partition(":")
-            if prefix not in cursor.prefixes:
+            iri = namespace(prefix, cursor.prefixes)
+            if iri is None:
                 hint = f"declare it before: `PREFIX {prefix}: <http://...>`"
                 cursor.stop(f"unknown prefix `{prefix}:`", hint, span)
-            return Constant(Iri(cursor.prefixes[prefix] + local), "iri", span)
+            return Constant(Iri(iri + local), "iri", span)
         case _ if token.text in ("true", "false"):
             return Constant(token.text == "true", "bool", span)
         case _:

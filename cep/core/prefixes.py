@@ -1,0 +1,33 @@
+"""Prefixes of IRIs that need not be declared, in rules, queries, shapes and questions alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+PREFIXES: Mapping[str, str] = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "sosa": "http://www.w3.org/ns/sosa/",
+    "ssn": "http://www.w3.org/ns/ssn/",
+    "wgs84": "http://www.w3.org/2003/01/geo/wgs84_pos#",
+    "gn": "http://www.geonames.org/ontology#",
+    "time": "http://www.w3.org/2006/time#",
+    "prov": "http://www.w3.org/ns/prov#",
+    "qudt": "http://qudt.org/schema/qudt/",
+    "unit": "http://qudt.org/vocab/unit/",
+}
+_NAME = re.compile(r"(\w[\w-]*):")
+
+
+def namespace(prefix: str, declared: Mapping[str, str]) -> str | None:
+    """Return the IRI that a prefix stands for; a declaration replaces what is built in."""
+    return declared.get(prefix, PREFIXES.get(prefix))
+
+
+def prefixes_of(text: str, declared: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the prefixes that a graph pattern may use: those declared, and the built-in ones that it names."""
+    named = {name: PREFIXES[name] for name in dict.fromkeys(_NAME.findall(text)) if name in PREFIXES}
+    return tuple({**named, **declared}.items())
