@@ -1,6 +1,7 @@
-"""Alerts: the time from a reading to those who listen, over a real server; then many who listen at once.
+"""Alerts and derived events: the time from a reading to those who listen, over a real server.
 
 python -m benchmarks.alerts
+python -m benchmarks.alerts --hundred --rate 1000 --readings 30000
 python -m benchmarks.alerts --clients 1000 --rate 10 --readings 300 --idle 20ms
 python -m benchmarks.alerts --rate 1000 --readings 200000 --keep 60s
 """
@@ -12,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import re
 import resource
 import statistics
@@ -19,20 +21,42 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote, urlsplit
 
 PROGRAM = """
-event reading(station: string, number: int) TIME time.
-high(S, N) <- reading(S, N) WHERE N >= 0.
+event reading(station: string, number: int, x: int) TIME time.
+high(S, N) <- reading(S, N, X) WHERE X >= 0.
 ALERT hot ON high(s: S, n: N) SEVERITY "Severe" TITLE "Heat at {S}" FOR 1 h KEYED BY S.
 """
 QUERY = "SELECT (max(?n) AS ?last) { ?e a <urn:semcep:type/high> ; <urn:semcep:attribute/high/n> ?n }"
 STATIONS = 50
+SPAN, LEVELS, LEVEL, PAIRS, PAIR = 1009, 70, 56, 30, 29
+"""Values are below `SPAN`. A level takes a band of `LEVEL` of them; a pair takes two readings of a station, from two
+bands of `PAIR`. So a hundred rules derive 4.9 events from each reading."""
 _NUMBER = re.compile(rb'event: (?:firing|updated)\ndata: [^\n]*"n":(\d+)')
+_SHOWN = re.compile(rb'"n":(\d+)')
 _LAST = re.compile(rb'"last": \{[^}]*"value": "(\d+)"')
+
+
+def hundred_rules() -> str:
+    """Seventy levels, of which the last one alerts, and thirty pairs within two seconds."""
+    lines = ["event reading(station: string, number: int, x: int) TIME time.\n"]
+    lows = [13 * number for number in range(LEVELS - 1)]
+    levels = [(f"level{low}", low) for low in lows] + [("high", SPAN - LEVEL)]
+    lines += [f"{name}(S, N) <- reading(S, N, X) WHERE X >= {low}, X < {low + LEVEL}.\n" for name, low in levels]
+    for low in range(0, PAIR * PAIRS, PAIR):
+        bands = f"X >= {low}, X < {low + PAIR}, Y >= {low + 100}, Y < {low + 100 + PAIR}"
+        lines.append(f"pair{low}(S, N) <- (reading(S, _, X) SEQ reading(S, N, Y) WHERE {bands}) WITHIN 2 s.\n")
+    return "".join(lines) + PROGRAM.splitlines()[-1] + "\n"
+
+
+def value(number: int) -> int:
+    """The value of a reading, the same in each run."""
+    return random.Random(number).randrange(SPAN)
 
 
 class Clients:
@@ -77,13 +101,16 @@ async def measure(options: argparse.Namespace, url: str, server: subprocess.Pope
     def say(number: int) -> None:
         message = {"type": "reading", "time": datetime.now(UTC).isoformat(), "station": f"s{number % STATIONS}"}
         assert server.stdin is not None, "readings are given there"
-        server.stdin.write(json.dumps(message | {"number": number}).encode() + b"\n")
+        server.stdin.write(json.dumps(message | {"number": number, "x": value(number)}).encode() + b"\n")
         server.stdin.flush()
 
     say(0)
     clients = Clients(url, "/feeds/events", _NUMBER, sent)
     watching = Clients(url, f"/sparql/subscribe?query={quote(QUERY)}", _LAST, sent)
+    with urllib.request.urlopen(url + "api/state") as state:
+        shown = Clients(url, f"/api/stream?after={json.load(state)['at']}", _SHOWN, sent)
     await clients.open(options.clients)
+    await shown.open(options.pages)
     await watching.open(options.subscribers)
     warm = options.rate  # a second of readings before those that count
     before = 0.0
@@ -98,16 +125,18 @@ async def measure(options: argparse.Namespace, url: str, server: subprocess.Pope
     seconds = time.perf_counter() - began - warm / options.rate
     server.stdin.close()  # what ends last comes with the end of the input
     until = time.monotonic() + 20
-    while min(clients.got) < options.readings and time.monotonic() < until:
+    alerting = sum(not options.hundred or value(number) >= SPAN - LEVEL for number in sent)
+    while min(clients.got) < alerting and time.monotonic() < until:
         await asyncio.sleep(0.05)
     spent = _cpu(server.pid) - before
-    whole = sum(got == options.readings for got in clients.got)
+    whole = sum(got == alerting for got in clients.got)
     print(f"{options.readings} readings, {options.rate} a second, {options.clients} clients: {whole} got all")
-    for name, some in (("reading to client", clients), ("reading to subscriber of a query", watching)):
+    listeners = (("client", clients), ("page, of each derived event", shown), ("subscriber of a query", watching))
+    for name, some in listeners:
         if some.seconds:
             times = sorted(1000 * each for each in some.seconds)
             median, most = statistics.median(times), times[min(len(times) - 1, len(times) * 99 // 100)]
-            print(f"{name}: median {median:.0f} ms, 99 % within {most:.0f} ms, worst {times[-1]:.0f} ms")
+            print(f"reading to {name}: median {median:.0f} ms, 99 % within {most:.0f} ms, worst {times[-1]:.0f} ms")
     print(f"CPU of the server: {100 * spent / seconds:.0f} % of a core")
 
 
@@ -115,6 +144,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--subscribers", type=int, default=0, help="of one query in SPARQL")
+    parser.add_argument("--pages", type=int, default=0, help="that are sent all derived events")
+    parser.add_argument(
+        "--hundred", action="store_true", help="a hundred rules, which derive 4.9 events from a reading"
+    )
     parser.add_argument("--rate", type=int, default=200, help="readings, and so alerts, a second")
     parser.add_argument("--readings", type=int, default=2000)
     parser.add_argument("--idle", default=None, help="as for `cep serve`")
@@ -124,7 +157,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         rules = Path(folder, "rules.cep")
-        rules.write_text(PROGRAM)
+        rules.write_text(hundred_rules() if options.hundred else PROGRAM)
         command = [sys.executable, "-m", "cep", "serve", str(rules), "--input", "-", "--port", "0", "--log", "json"]
         command += ["--rate", "0", "--state", f"{folder}/state"]
         limit = (min(1024, most), most)  # as a shell has it

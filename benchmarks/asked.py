@@ -70,11 +70,9 @@ def filled(folder: str, events: int) -> EventStore:
         end = LAST - (events - 1 - number) * step
         station = "s" + (number * 7919 % STATIONS).cast(pl.String)
         table = pl.DataFrame({"start": end - 600 * SECOND, "end": end, "station": station, "readings": number})
+        words = EventVocabulary()
         text = triples.event_triples(
-            identified(table, SCHEMA, "p"),
-            SCHEMA,
-            EventVocabulary(),
-            EventVocabulary().derivation("p", "warning", ["1"]),
+            [triples.Derived(identified(table, SCHEMA, "p"), SCHEMA, words.derivation("p", "warning", ["1"]))], words
         )
         store.add(text.encode())
     wgs, gn = KNOWN["wgs84"], KNOWN["gn"]

@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.05, help="seconds between two queries while events come")
     options = parser.parse_args()
     words = EventVocabulary()
+    made = words.derivation("program", "warning", ["line-1-1"])
     with TemporaryDirectory() as folder, closing(StoreProcess(folder, words)) as store:
 
         def ask(number: int) -> float:
@@ -67,7 +68,7 @@ def main() -> None:
         for first in range(0, options.events, options.batch):
             start, first_cpu = time.perf_counter(), time.thread_time()
             table = identified(events(first, options.batch, options.batch), SCHEMA, "program")
-            text = triples.event_triples(table, SCHEMA, words, words.derivation("program", "warning", ["line-1-1"]))
+            text = triples.event_triples([triples.Derived(table, SCHEMA, made)], words)
             spent += time.perf_counter() - start
             making += time.thread_time() - first_cpu
             store.add(text)

@@ -270,7 +270,11 @@ def test_the_query_of_the_tour(tmp_path: Path) -> None:
     schema = Schema("warning", (Attribute("station", "string"),), True, False)
     times = [1_360_447_200_000_000 + hour * 3_600_000_000 for hour in (0, 1, -2)]  # 22, 23 and 20 o'clock
     table = pl.DataFrame({"start": times, "end": times, "station": ["EWR", "EWR", "ALB"]})
-    store.add(triples.event_triples(identified(table, schema, "p"), schema, EventVocabulary(), None).encode())
+    store.add(
+        triples.event_triples(
+            [triples.Derived(identified(table, schema, "p"), schema, None)], EventVocabulary()
+        ).encode()
+    )
     known = tuple(PREFIXES.items())
     assert store.ask(Question(query, table="csv", prefixes=known, seconds=600)).body.split() == [b"name", b"Newark"]
 

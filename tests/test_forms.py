@@ -99,7 +99,7 @@ def test_literals_are_in_the_form_in_which_the_store_gives_them_back() -> None:
     none = tuple(Attribute(f"no_{kind}", kind, True) for kind in kinds[:5])
     schema = Schema("e", tuple(Attribute(kind, kind) for kind in kinds) + none, True, True)
     for text in (
-        triples.event_triples(table, schema, EventVocabulary(), None),
+        triples.event_triples([triples.Derived(table, schema, None)], EventVocabulary()),
         triples.reading_triples(table, schema, EventVocabulary()),
     ):
         written = set(ox.parse(text, ox.RdfFormat.N_QUADS))

@@ -73,7 +73,8 @@ def test_every_value_is_a_term_and_none_breaks_out_of_it() -> None:
     )
     found: dict[str, list[str]] = {}
     for quad in ox.parse(
-        triples.event_triples(table, schema, EventVocabulary("http://e.org/"), None), ox.RdfFormat.N_QUADS
+        triples.event_triples([triples.Derived(table, schema, None)], EventVocabulary("http://e.org/")),
+        ox.RdfFormat.N_QUADS,
     ):
         if "attribute" in quad.predicate.value:
             found.setdefault(quad.predicate.value.rpartition("/")[2], []).append(str(quad.object))
@@ -162,8 +163,11 @@ def led(engine: Engine, records: list[tuple[str, int]], again: bool = False) -> 
             engine.restore(blob)
         pushed = step and [Event(type, ("s",), EIGHT + t * MINUTE, EIGHT + t * MINUTE) for type, t in step]
         made = Derivations(engine.plan, engine.meanings(), EventVocabulary(), frozenset(engine.outputs))
-        for name, table in (engine.close() if pushed is None else engine.push(pushed)).items():
-            text += made.events(identified(table, engine.outputs[name], engine.meanings()[name]), engine.outputs[name])
+        derived = engine.close() if pushed is None else engine.push(pushed)
+        named = {
+            name: identified(table, engine.outputs[name], engine.meanings()[name]) for name, table in derived.items()
+        }
+        text += made.events(named, engine.outputs)
     return made.rules() + text
 
 

@@ -70,7 +70,11 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
     def stored(folder: str, ends: list[int]) -> EventStore:
         table = pl.DataFrame({"start": ends, "end": ends, "n": range(len(ends))})
         made = EventStore(str(tmp_path / folder), EventVocabulary())
-        made.add(triples.event_triples(identified(table, schema, "p"), schema, EventVocabulary(), None).encode())
+        made.add(
+            triples.event_triples(
+                [triples.Derived(identified(table, schema, "p"), schema, None)], EventVocabulary()
+            ).encode()
+        )
         made.store = Counted(made.store)  # type: ignore[assignment]
         return made
 
@@ -101,8 +105,8 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
         store.page("2024-05-01T08", 1, 500, -1.0)
     old = tmp_path / "old"  # hours held instants themselves
     before = EventStore(str(old), EventVocabulary())
-    text = triples.event_triples(identified(pl.DataFrame({"start": [EIGHT], "end": [EIGHT], "n": [1]}), schema, "p"),
-                          schema, EventVocabulary(), None)  # fmt: skip
+    table = identified(pl.DataFrame({"start": [EIGHT], "end": [EIGHT], "n": [1]}), schema, "p")
+    text = triples.event_triples([triples.Derived(table, schema, None)], EventVocabulary())
     before.add(re.sub(r"<[^>]*T08> <[^>]*> <[^>]*T08:00> .\n", "", text).replace("T08:00> ", "T08> ").encode())
     for _ in range(2):
         for span in ("2024-05-01T08", "2024-05-01T08:00", "2024-05-01T08:00:00"):

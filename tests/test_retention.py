@@ -37,7 +37,7 @@ def written(made: Beats) -> str:
     starts = [end - long * SECOND for end, (_, long, _) in zip(ends, made)]
     table = pl.DataFrame({"start": starts, "end": ends, "n": range(len(made))}, schema_overrides={"n": pl.Int64})
     named = identified(table, BEAT, "p")
-    text = triples.event_triples(named, BEAT, EventVocabulary(), "urn:rule")
+    text = triples.event_triples([triples.Derived(named, BEAT, "urn:rule")], EventVocabulary())
     for id, (_, _, record) in zip(named["@id"], made):
         text += (
             f"<{EventVocabulary().event(id)}> <{PROV}wasDerivedFrom> <urn:r{record}> .\n"

@@ -69,7 +69,7 @@ def fill(store: ox.Store, made: Rows) -> None:
         if mine:
             table = identified(pl.DataFrame(columns), schema, "p").unique("@id", maintain_order=True)
             store.load(
-                triples.event_triples(table, schema, EventVocabulary(), None).encode(),
+                triples.event_triples([triples.Derived(table, schema, None)], EventVocabulary()).encode(),
                 ox.RdfFormat.N_TRIPLES,
                 lenient=True,
             )

@@ -26,7 +26,7 @@ FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 Areas = Callable[[Sequence[str]], list[Any]]
 """IRIs to the shapes of the places they name, None where one names no place. See cep/rules/expressions/areas.py."""
 
-_MANY = 1024  # rows from which hashing columns beats looking up row by row
+_MANY = 1024  # rows from which columns are looked up faster than row by row
 
 # Second words of keys that are not hashes of strings: numbers by value; and what makes an IRI's key its own.
 _INT_KEY, _FLOAT_KEY, _IRI_KEY = 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B
@@ -352,12 +352,13 @@ class Pool:
         return code
 
     def _decode_texts(self, codes: Ints) -> pl.Series:
-        self._decoded += len(codes)
-        if self._texts is None and self._decoded >= max(64, len(self._values)):
+        few = len(codes) < _MANY
+        self._decoded += 0 if few else len(codes)
+        if not few and self._texts is None and self._decoded >= max(64, len(self._values)):
             self._decoded = 0
             texts = [value if isinstance(value, str) else None for value in self._values]
             self._texts = pl.Series([*texts, None], dtype=pl.String, strict=False)
-        if self._texts is not None:
+        if not few and self._texts is not None:
             return self._texts.gather(np.where(codes < 0, len(self._values), codes))
         values = self._values
         return pl.Series([None if code < 0 else values[code] for code in codes.tolist()], dtype=pl.String)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -28,15 +28,16 @@ class Derivations:
     meanings: Mapping[str, str]
     vocabulary: EventVocabulary
     written: Collection[str] = ()
+    _activities: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def events(self, table: pl.DataFrame, schema: Schema) -> str:
+    def events(self, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> str:
         """Derived occurrences, with `@id`; with `constituents` (`cep.runtime.history`) what each was derived from."""
-        if CONSTITUENTS in table.columns:
-            return triples.event_triples(table, schema, self.vocabulary, None) + self._led(table, schema.name)
-        rules = self.rules_of(schema.name)
-        return triples.event_triples(
-            table, schema, self.vocabulary, self.activity(schema.name, rules if len(rules) == 1 else [])
-        )
+        led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
+        derived = [
+            triples.Derived(table, schemas[name], None if name in led else self._activity_of(name))
+            for name, table in tables.items()
+        ]
+        return triples.event_triples(derived, self.vocabulary) + "".join(self._led(tables[name], name) for name in led)
 
     def rules(self) -> str:
         """All rules with their activities, and for events that several rules make that of one that is not known."""
@@ -52,6 +53,13 @@ class Derivations:
         table = self._statements.get(event)
         own = [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == table]
         return own or [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
+
+    def _activity_of(self, event: str) -> str:
+        """The activity of an occurrence of which the rule is not known: that of its only rule, else of all of them."""
+        if event not in self._activities:
+            rules = self.rules_of(event)
+            self._activities[event] = self.activity(event, rules if len(rules) == 1 else [])
+        return self._activities[event]
 
     @property
     def _statements(self) -> dict[str, str]:

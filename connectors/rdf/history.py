@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 import polars as pl
@@ -100,19 +100,14 @@ class StoreListener:
         service = self._service
         self._learn()
         oldest = None if self._keep is None or not _finite(one.watermark) else one.watermark - self._keep
-        parts, new = [], []
-        come: list[str] = []
         inputs = (one.observed if self.revises else one.inputs) if self.readings else {}
-        for tables, schemas, written in (
-            (inputs, service.inputs, lambda table, schema: triples.reading_triples(table, schema, self.vocabulary)),
-            (one.derived, service.outputs, self._derivations.events),
-        ):
-            for name, table in tables.items():
-                recent = table if oldest is None else table.filter(pl.col("end").fill_null(END_OF_TIME) >= oldest)
-                if recent.height:
-                    parts.append(written(recent, schemas[name]))
-                    new.append(name)
-                    come += recent[ID].to_list() if tables is one.derived and self.revises else []
+        records, events = _recent(inputs, oldest), _recent(one.derived, oldest)
+        parts = [
+            triples.reading_triples(table, service.inputs[name], self.vocabulary) for name, table in records.items()
+        ]
+        parts += [self._derivations.events(events, service.outputs)] if events else []
+        new = [*records, *events]
+        come = [id for table in events.values() for id in table[ID].to_list()] if self.revises else []
         if self.revises and (one.withdrawn or one.unobserved or parts):
             self._last = self._revise(one, "".join(parts), come)
             new += [name for name in (*one.withdrawn, *(one.unobserved if self.readings else ())) if name not in new]
@@ -179,6 +174,18 @@ class StoreListener:
             return
         for listener in self._listeners:
             listener(events)
+
+
+def _recent(tables: Mapping[str, pl.DataFrame], oldest: int | None) -> dict[str, pl.DataFrame]:
+    """The rows that end at a time or later, None: all; of tables that have some."""
+    found = {}
+    for name, table in tables.items():
+        least = table["end"].min()
+        if oldest is not None and isinstance(least, int) and least < oldest:
+            table = table.filter(pl.col("end").fill_null(END_OF_TIME) >= oldest)
+        if table.height:
+            found[name] = table
+    return found
 
 
 def _finite(watermark: int) -> bool:

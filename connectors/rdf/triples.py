@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 import polars as pl
 
 from cep.core.identity import ID, identity_hashes, occurrence_texts
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import Schema
 from connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, EventVocabulary
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
@@ -22,12 +25,22 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0
 _SECOND = 1_000_000
 
 
-def event_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary, activity: str | None) -> str:
-    """Derived occurrences, with `@id`: class, arguments, beginning and end, the activity that made all of them, None:
-    that is said otherwise; and their instants."""
-    subject = pl.lit(f"<{vocabulary.event()}") + pl.col(ID) + ">"
-    made = [] if activity is None else [_link(subject, PROV + "wasGeneratedBy", activity)]
-    return _occurrences(table, schema, vocabulary, subject, [RDF + "type", vocabulary.type(schema)], made)
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """Derived occurrences of one event, with `@id`. `activity`: what made all of them; None: that is said elsewhere."""
+
+    table: pl.DataFrame
+    schema: Schema
+    activity: str | None
+
+
+def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> str:
+    """Class, activity, beginning, end and arguments of each occurrence, then all their instants."""
+    name, head = vocabulary.event(), PROV + "wasGeneratedBy"
+    made = [[] if each.activity is None else [(head, f"<{each.activity}>")] for each in derived]
+    return _written(
+        [_Occurrences(each.table, each.schema, name, more) for each, more in zip(derived, made)], vocabulary
+    )
 
 
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
@@ -35,20 +48,24 @@ def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabu
     agree in all things are one."""
     ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
     table = table.with_columns(ids).unique(ID, maintain_order=True)
-    subject = pl.lit(f"<{vocabulary.reading()}") + pl.col(ID) + ">"
-    stamp = _typed(_moment(pl.col("end")), "dateTime")
-    begin, end = (f"<{vocabulary.instant()}" + _stamp(pl.col(column)) + ">" for column in ("start", "end"))
-    interval = f"<{vocabulary.interval()}" + _stamp(pl.col("start")) + "/" + _stamp(pl.col("end")) + ">"
-    lasting = pl.col("start") < pl.col("end")
-    more = [
-        _link(subject, RDF + "type", SOSA + "Observation"),
-        subject + f" <{SOSA}resultTime> " + stamp + " .\n",
-        subject + f" <{SOSA}phenomenonTime> " + pl.when(lasting).then(interval).otherwise(end) + " .\n",
-        pl.when(lasting)
+    stamps = table.select(_stamp(pl.col("start")).alias("start"), _stamp(pl.col("end")).alias("end"))
+    begin, end = (f"<{vocabulary.instant()}" + pl.col(column) + ">" for column in ("start", "end"))
+    interval = f"<{vocabulary.interval()}" + pl.col("start") + "/" + pl.col("end") + ">"
+    made = stamps.with_columns(table.select((pl.col("start") < pl.col("end")).alias("lasting"))).select(
+        pl.when("lasting").then(interval).otherwise(end).alias("when"),
+        pl.when("lasting")
         .then(interval + f" <{TIME}hasBeginning> " + begin + " .\n" + interval + f" <{TIME}hasEnd> " + end + " .\n")
-        .otherwise(pl.lit("")),
+        .otherwise(pl.lit(""))
+        .alias("ends"),
+    )
+    moments = table.select(_typed(_moment(pl.col("end")), "dateTime")).to_series().to_list()
+    more = [
+        (RDF + "type", f"<{SOSA}Observation>"),
+        (SOSA + "resultTime", moments),
+        (SOSA + "phenomenonTime", made["when"].to_list()),
     ]
-    return _occurrences(table, schema, vocabulary, subject, [RDF + "type", vocabulary.type(schema)], more)
+    written = _written([_Occurrences(table, schema, vocabulary.reading(), more)], vocabulary)
+    return written + "".join(made["ends"].to_list())
 
 
 def reading_ids(table: pl.DataFrame, schema: Schema) -> list[str]:
@@ -64,52 +81,103 @@ def stamp(time: int) -> str:
 # --- columns ---
 
 
-def _occurrences(
-    table: pl.DataFrame,
-    schema: Schema,
-    vocabulary: EventVocabulary,
-    subject: pl.Expr,
-    kind: Sequence[str],
-    more: Sequence[pl.Expr],
-) -> str:
-    if not table.height:
+@dataclass(frozen=True, slots=True)
+class _Occurrences:
+    """Occurrences of one event with `@id`, the beginning of their names, and properties besides those of all: a term
+    for all rows, or one for each."""
+
+    table: pl.DataFrame
+    schema: Schema
+    name: str
+    more: Sequence[tuple[str, str | Sequence[str | None]]]
+
+
+def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -> str:
+    """Values of one type are made terms at once, whatever events they are of: of a hundred rules most derive a row or
+    two, and to begin an operation of polars takes as long as hundreds of rows."""
+    occurrences = [each for each in occurrences if each.table.height]
+    if not occurrences:
         return ""
-    parts = [_link(subject, *kind), *more]
-    for way, column in (("hasBeginning", "start"), ("hasEnd", "end")):
-        known = subject + f" <{TIME}{way}> <{vocabulary.instant()}" + _stamp(pl.col(column)) + "> .\n"
-        parts.append(known if schema.fluent is None else known.fill_null(""))  # what still holds has no end
-    for number, attribute in enumerate(schema.attributes):
-        head = f" <{vocabulary.property(schema, number)}> "
-        value = _value(table[attribute.name], attribute)
-        table = table.with_columns(value.alias(f"@{number}"))
-        written = subject + head + pl.col(f"@{number}") + " .\n"
-        parts.append(pl.when(pl.col(f"@{number}").is_null()).then(pl.lit("")).otherwise(written))
-    texts = table.select(pl.concat_str(parts)).to_series().to_list()
-    return "".join(texts) + _instants(pl.concat([table["start"], table["end"]]), vocabulary)
+    stamps = _stamps([each.table[column] for each in occurrences for column in ("start", "end")])
+    instants = {time: f"<{vocabulary.instant()}{stamp}>" for time, stamp in stamps.items()}
+    terms = iter(_terms([(each.table[one.name], one.type) for each in occurrences for one in each.schema.attributes]))
+    lines: list[str] = []
+    for each in occurrences:
+        schema = each.schema
+        properties: list[tuple[str, str | Sequence[str | None]]] = [
+            (RDF + "type", f"<{vocabulary.type(schema)}>"),
+            *each.more,
+            (TIME + "hasBeginning", list(map(instants.get, each.table["start"].to_list()))),
+            (TIME + "hasEnd", list(map(instants.get, each.table["end"].to_list()))),
+            *((vocabulary.property(schema, number), next(terms)) for number in range(len(schema.attributes))),
+        ]
+        lines += _lines(each.name, each.table[ID].to_list(), properties)
+    return "".join([*lines, *_instants(list(stamps.values()), vocabulary)])
 
 
-def _instants(times: pl.Series, vocabulary: EventVocabulary) -> str:
+def _lines(
+    name: str, ids: Sequence[str], properties: Sequence[tuple[str, str | Sequence[str | None]]]
+) -> Iterator[str]:
+    """The triples of each occurrence, whose subject is `name` and its id; none where there is no term."""
+    template, columns = "", list[Sequence[str]]()
+    for property, terms in properties:
+        line = f"<{_literal(name)}%s> <{_literal(property)}> "
+        if isinstance(terms, str):
+            template += line + _literal(terms) + " .\n"
+            columns.append(ids)
+            continue
+        line += "%s .\n"
+        known = [term for term in terms if term is not None]
+        if len(known) == len(ids):
+            template += line
+            columns += [ids, known]
+        else:
+            template += "%s"
+            columns.append(["" if term is None else line % (id, term) for id, term in zip(ids, terms, strict=True)])
+    return map(template.__mod__, zip(*columns, strict=True))
+
+
+def _literal(text: str) -> str:
+    """A text in a template of `%`."""
+    return text.replace("%", "%%")
+
+
+def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
+    """Columns of values of these types as terms, None where there is no value."""
+    alike: defaultdict[tuple[str, object], list[int]] = defaultdict(list)
+    for place, (column, type) in enumerate(columns):
+        alike[type, column.dtype if type != "any" else place].append(place)
+    found: list[list[str | None]] = [[] for _ in columns]
+    for (type, _), places in alike.items():
+        few = [columns[place][0].alias("v") for place in places]
+        terms = _value(few[0] if len(few) == 1 else pl.concat(few), type).to_list()
+        ends = accumulate(map(len, few))
+        for place, column, end in zip(places, few, ends):
+            found[place] = terms[end - len(column) : end]
+    return found
+
+
+def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
+    """The times in some columns, in order, as IRIs have them."""
+    times = sorted({time for column in columns for time in column.to_list() if time is not None})
+    stamps = pl.Series("t", times, dtype=pl.Int64).to_frame().select(_stamp(pl.col("t"))).to_series().to_list()
+    return dict(zip(times, stamps, strict=True))
+
+
+def _instants(stamps: Sequence[str], vocabulary: EventVocabulary) -> Iterator[str]:
     """Instants with their times, in their minutes, in their hours, in their days."""
-    found = times.drop_nulls().unique().sort().to_frame("t").with_columns(_stamp(pl.col("t")).alias("s"))
-    instant = pl.lit(f"<{vocabulary.instant()}") + pl.col("s") + ">"
-    found = found.with_columns(pl.col("s").str.head(-11).alias("m"))  # `:00.000000Z` goes
-    lines = found.select(
-        instant + f" <{TIME}inXSDDateTimeStamp> " + _typed(_moment(pl.col("t")), "dateTime") + " .\n"
-        f"<{vocabulary.hour()}" + pl.col("m") + f"> <{TIME}inside> " + instant + " .\n"
-    )
-    minutes = found.select("m").unique(maintain_order=True).with_columns(pl.col("m").str.head(-3).alias("h"))
-    hours = minutes.select("h").unique(maintain_order=True).with_columns(pl.col("h").str.head(-3).alias("d"))
-    within = f"> <{TIME}intervalContains> <{vocabulary.hour()}"
-    spans = minutes.select(f"<{vocabulary.hour()}" + pl.col("h") + within + pl.col("m") + "> .\n")
-    days = hours.select(
-        pl.lit(f"<{vocabulary.days}{within}") + pl.col("d") + "> .\n"
-        f"<{vocabulary.hour()}" + pl.col("d") + within + pl.col("h") + "> .\n"
-    )  # fmt: skip
-    return "".join(line for part in (lines, spans, days) for line in part.to_series().to_list())
-
-
-def _link(subject: pl.Expr, property: str, object: str) -> pl.Expr:
-    return subject + f" <{property}> <{object}> .\n"
+    minutes = dict.fromkeys(stamp[:-11] for stamp in stamps)  # `:00.000000Z` goes
+    hours = dict.fromkeys(minute[:-3] for minute in minutes)
+    span, within = vocabulary.hour(), f"<{TIME}intervalContains>"
+    for stamp in stamps:
+        instant, moment = f"<{vocabulary.instant()}{stamp}>", stamp[:-1].rstrip("0").rstrip(".")
+        yield f'{instant} <{TIME}inXSDDateTimeStamp> "{moment}Z"^^<{XSD}dateTime> .\n'
+        yield f"<{span}{stamp[:-11]}> <{TIME}inside> {instant} .\n"
+    for minute in minutes:
+        yield f"<{span}{minute[:-3]}> {within} <{span}{minute}> .\n"
+    for hour in hours:
+        yield f"<{vocabulary.days}> {within} <{span}{hour[:-3]}> .\n"
+        yield f"<{span}{hour[:-3]}> {within} <{span}{hour}> .\n"
 
 
 def _stamp(ticks: pl.Expr) -> pl.Expr:
@@ -154,9 +222,9 @@ def _number(value: float) -> str:
     return format(Decimal(repr(value)), "f").removesuffix(".0")
 
 
-def _value(column: pl.Series, attribute: Attribute) -> pl.Series:
-    """Values as terms, null where there is none."""
-    name, kind = column.name, attribute.type
+def _value(column: pl.Series, kind: str) -> pl.Series:
+    """Values of a type as terms, null where there is none."""
+    name = column.name
     if kind == "any":
         return _mixed(column)
     of = pl.col(name)

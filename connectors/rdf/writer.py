@@ -79,7 +79,7 @@ class RdfWriter:
                     self._put(self._changes(table, schema))
                 else:
                     named = identified(table, schema, self._meanings[name])
-                    self._put(self._derivations.events(named, schema))
+                    self._put(self._derivations.events({name: named}, self._schemas))
                 self.counts[name] += table.height
                 total += table.height
         return total
@@ -95,7 +95,7 @@ class RdfWriter:
             if version % 2 == 0:
                 lines.append(self._withdrawn(self._vocabulary.event(id)))
         added = table.filter(pl.col(VERSION) % 2 == 1)
-        lines.append(self._derivations.events(added, schema) if added.height else "")
+        lines.append(self._derivations.events({schema.name: added}, self._schemas))
         for id, version in zip(added[ID].to_list(), added[VERSION].to_list()):
             if version > 1:
                 first = id.rpartition("/")[0]

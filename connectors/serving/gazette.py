@@ -7,13 +7,14 @@ when the subject is the IRI of a thing with wgs84:lat and wgs84:long, or such a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 
+import numpy as np
 import polars as pl
 
 from cep.core.schema import CODED, Attribute, Schema
+from cep.core.time import BEGINNING
 from cep.rules.expressions.geodesy import LatLong
 from knowledge.graph import Knowledge
 from knowledge.places import attributions
@@ -61,6 +62,40 @@ class SubjectColumns:
         names = [name for name in names if name not in (lat, long)]
         both = lat is not None and long is not None
         return cls(names[0] if names else None, lat if both else None, long if both else None)
+
+
+def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, SubjectColumns]) -> pl.DataFrame:
+    """The subjects in some tables that have one, in order: `subject`, its latest `end`, the number of the last table
+    where it ends then, its last place: `lat` and `long`, degrees, null where there is none. A fluent that holds ends at
+    its beginning. One frame for all tables: to group a hundred of a row each would take a hundred times as long."""
+    heights = [table.height for table in tables.values()]
+    frame = pl.DataFrame(
+        {
+            "subject": pl.concat([_texts(table[columns[name].subject or ""]) for name, table in tables.items()]),
+            "start": pl.concat([table["start"] for table in tables.values()]),
+            "end": pl.concat([table["end"] for table in tables.values()]),
+            "table": np.repeat(np.arange(len(tables)), heights),
+            "lat": _places([(table, columns[name].latitude) for name, table in tables.items()]),
+            "long": _places([(table, columns[name].longitude) for name, table in tables.items()]),
+        }
+    )
+    placed = (pl.col("lat").abs() <= 90) & (pl.col("long").abs() <= 360)
+    return (
+        frame.lazy()
+        .filter(pl.col("subject").is_not_null())
+        .with_columns(
+            pl.coalesce("end", "start", pl.lit(BEGINNING)).alias("end"),
+            *(pl.when(placed).then(column).alias(column) for column in ("lat", "long")),
+        )
+        .group_by("subject", maintain_order=True)
+        .agg(
+            pl.col("end").max(),
+            pl.col("table").filter(pl.col("end") == pl.col("end").max()).last(),
+            pl.col("lat").drop_nulls().last(),
+            pl.col("long").drop_nulls().last(),
+        )
+        .collect()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +146,41 @@ class Gazette:
 
 def coordinates(lat: object, long: object) -> LatLong | None:
     """Degrees as numbers, if they are some."""
+    point = _degree(lat), _degree(long)
+    if point[0] is None or point[1] is None or not (abs(point[0]) <= 90 and abs(point[1]) <= 360):
+        return None
+    return point[0], point[1]
+
+
+def _degree(value: object) -> float | None:
     try:
-        point = float(str(lat)), float(str(long))
+        return float(str(value))
     except ValueError:
         return None
-    return point if isfinite(point[0] + point[1]) and abs(point[0]) <= 90 and abs(point[1]) <= 360 else None
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    """Subjects as texts, as Python writes values."""
+    if column.dtype == pl.String:
+        return column
+    if column.dtype.is_integer():
+        return column.cast(pl.String)
+    return pl.Series([None if value is None else str(value) for value in column.to_list()], dtype=pl.String)
+
+
+def _places(columns: Sequence[tuple[pl.DataFrame, str | None]]) -> pl.Series:
+    """Numbers in columns of tables, null where a value or a column is none."""
+    known = [name for _, name in columns if name is not None]
+    nothing = pl.Series([None], dtype=pl.Float64).new_from_index(0, sum(table.height for table, _ in columns))
+    if not known:
+        return nothing
+    return pl.concat([nothing[: table.height] if name is None else _degrees(table[name]) for table, name in columns])
+
+
+def _degrees(column: pl.Series) -> pl.Series:
+    if column.dtype.is_numeric():
+        return column.cast(pl.Float64)
+    return pl.Series([_degree(value) for value in column.to_list()], dtype=pl.Float64)
 
 
 def _first(schema: Schema, local: str, names: frozenset[str]) -> str | None:

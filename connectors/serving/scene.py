@@ -24,7 +24,7 @@ from cep.rules.expressions.geodesy import LatLong
 from connectors.alerts.text import clean, json_value
 from connectors.late_input import Told
 from connectors.service import Round, Service
-from connectors.serving.gazette import Gazette, SubjectColumns, coordinates
+from connectors.serving.gazette import Gazette, SubjectColumns, subject_ends
 from connectors.serving.withdrawn_events import WithdrawnEvents, subjects
 
 EVENTS = 20_000
@@ -98,8 +98,7 @@ class Scene:
     def begin(self, held: Mapping[str, pl.DataFrame]) -> None:
         """What fluents held when the program was stopped; said before it goes on."""
         with self.lock:
-            for name, table in held.items():
-                self._latest(name, table, "last_event")
+            self._latest(held, "last_event")
             self._add(held)
 
     # --- in the engine's thread ---
@@ -107,12 +106,10 @@ class Scene:
     def take(self, one: Round) -> None:
         with self.lock:
             self._inputs.append(one.inputs)
-            for name, table in one.inputs.items():
-                self._latest(name, table, "last_record")
+            self._latest(one.inputs, "last_record")
             again = {id for table in one.derived.values() for id in table[ID].to_list()} if one.withdrawn else set()
             self._withdraw(one.withdrawn, one.late, again)
-            for name, table in one.derived.items():
-                self._latest(name, table, "last_event")
+            self._latest(one.derived, "last_event")
             self._add(one.derived)
             if abs(one.watermark) <= 2**60:
                 self.reached = one.watermark
@@ -121,30 +118,22 @@ class Scene:
                 self.made[count.unit] = self.made.get(count.unit, 0) + count.made
         self._ring()
 
-    def _latest(self, name: str, table: pl.DataFrame, field: str) -> None:
-        """The latest end, and the place, of every subject in a table."""
-        where_about = self._subject_columns[name]
-        if where_about.subject is None or not table.height:
+    def _latest(self, tables: Mapping[str, pl.DataFrame], field: str) -> None:
+        """The latest end, and the place, of every subject in some tables; of several events that end then the last."""
+        known = {name: table for name, table in tables.items() if self._subject_columns[name].subject and table.height}
+        if not known:
             return
-        if self._schemas[name].fluent is not None:  # the beginning of a fluent counts as an event
-            table = table.with_columns(pl.coalesce("end", "start", pl.lit(BEGINNING)).alias("end"))
-        columns = [pl.col("end").max()]
-        if where_about.latitude is not None and where_about.longitude is not None:
-            columns += [pl.col(where_about.latitude).drop_nulls().last().alias("@lat")]
-            columns += [pl.col(where_about.longitude).drop_nulls().last().alias("@long")]
-        latest = table.group_by(where_about.subject, maintain_order=True).agg(columns)
-        for subject, end, *place in latest.iter_rows():
-            if subject is None:
-                continue
-            station = self._station(str(subject), None, coordinates(*place) if place else None)
+        names = list(known)
+        for subject, end, event, lat, long in subject_ends(known, self._subject_columns).iter_rows():
+            point = None if lat is None else (lat, long)
+            station = self._station(subject, None, point)
             if station is None:
                 continue
             before = station.state, station.point, station.event
-            if place and (point := coordinates(*place)) is not None:
-                station.point = point
+            station.point = point or station.point
             setattr(station, field, max(getattr(station, field), end))
             if field == "last_event" and station.last_event == end:
-                station.event = name
+                station.event = names[event]
             if before != (station.state, station.point, station.event):
                 self._changed(station)
 
@@ -178,9 +167,9 @@ class Scene:
             few = table
             if table.height > EVENTS:
                 few = table.sort("end", nulls_last=True, maintain_order=True).tail(EVENTS)
-            times = few.select(pl.col("end").fill_null(END_OF_TIME), pl.col("start").fill_null(BEGINNING))
-            ends, starts = times["end"].to_list(), times["start"].to_list()
-            rows += [(end, start, name, few, row) for row, (end, start) in enumerate(zip(ends, starts, strict=True))]
+            for row, (end, start) in enumerate(zip(few["end"].to_list(), few["start"].to_list(), strict=True)):
+                begun, over = BEGINNING if start is None else start, END_OF_TIME if end is None else end
+                rows.append((over, begun, name, few, row))
         rows.sort(key=lambda each: each[:3])
         for *_, name, table, row in rows[-EVENTS:]:
             values = table.row(row, named=True)
