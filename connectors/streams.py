@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cep.core.signals import stops
 from cep.core.storage.files import StoredFile
 from cep.core.storage.urls import is_url
+from cep.core.unpacking import check_unpacked
 from connectors.idle import IdleTimer
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -52,6 +53,7 @@ class ByteStream:
         self.damage: str | None = None  # why the rest of a compressed file cannot be read
         self._compressed: gzip.GzipFile | pa.NativeFile | None = None
         self._decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)("surrogateescape")
+        self._packed: Any = None  # what a compressed file is read from
         self._descriptor: int | None = None
         self._read = 0
         self._ahead = b""
@@ -78,14 +80,15 @@ class ByteStream:
                 self._descriptor = descriptor
             begin = os.pread(descriptor, 4, self._file.tell()) if self._descriptor is None else b""
         if path.endswith(".gz") or begin.startswith(_GZIP):
-            raw: Any = self._file if self._descriptor is None else _Awaited(self._descriptor)
-            self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(raw, 1 << 20))
+            self._packed = self._file if self._descriptor is None else _Awaited(self._descriptor)
+            self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(self._packed, 1 << 20))
             self._descriptor = None
         elif path.endswith(".zst") or begin == _ZSTD:
             if self._descriptor is None and begin and begin != _ZSTD:
                 raise OSError("this is no zstd file; without `.zst` in its name it is read as it is")
-            raw = self._file if self._descriptor is None else _Awaited(self._descriptor)
-            self._compressed = pa.CompressedInputStream(pa.PythonFile(io.BufferedReader(raw, 1 << 20), "r"), "zstd")
+            self._packed = self._file if self._descriptor is None else _Awaited(self._descriptor)
+            packed = io.BufferedReader(self._packed, 1 << 20)
+            self._compressed = pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd")
             self._descriptor = None
 
     @property
@@ -187,6 +190,7 @@ class ByteStream:
             while size < most and self.damage is None and (data := compressed.read1(most - size)):
                 parts.append(data)
                 size += len(data)
+                check_unpacked(self._read + size, self._packed.tell())
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, gzip.BadGzipFile) and not parts and not self._read:
                 raise OSError("this is no gzip file; without `.gz` in its name it is read as it is") from None
@@ -202,14 +206,19 @@ class _Awaited(io.RawIOBase):
     """The bytes of a pipe."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._descriptor, self._position = descriptor, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         stops.wait(self._descriptor, None)
-        return os.readv(self._descriptor, [buffer])
+        read = os.readv(self._descriptor, [buffer])
+        self._position += read
+        return read
+
+    def tell(self) -> int:
+        return self._position
 
 
 def whole_lines(

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
+from knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
 from knowledge.rdf.parse_errors import plain
 from knowledge.updates import Graphs, RefusedUpdate, Update
 
@@ -60,6 +61,8 @@ class Arriving:
     def _take(self, line: bytes) -> list[Update]:
         made: list[Update] = []
         try:
+            if triples_too_deep(line):
+                raise CepError(TOO_DEEP, code="quad")
             for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
                 if isinstance(quad.object, ox.Triple):
                     raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")

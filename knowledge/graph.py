@@ -225,9 +225,10 @@ class Knowledge(KnowledgeSource):
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        """What Oxigraph answers to a query. Raises CepError where it is no SPARQL."""
+        """Oxigraph's answer to a query. Raises CepError where it is no SPARQL, or asks another endpoint."""
         words = {token.text.lower() for token in tokens(sparql) if token.kind == "word"}
         try:
+            validation.check_query(sparql, prefixes or {}, name)
             return self.store(ordered=not _OPEN.isdisjoint(words)).query(sparql, prefixes=dict(prefixes or {}))
         except SyntaxError as error:
             raise validation.no_query(str(error), sparql, prefixes or {}, name) from None

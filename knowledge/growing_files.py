@@ -15,6 +15,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from knowledge.change import Change
 from knowledge.load import files
+from knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
 from knowledge.rdf.parse_errors import plain
 from knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
 
@@ -51,6 +52,8 @@ class GrowingFile:
         for line in lines.splitlines(keepends=True):
             self._line += 1
             try:
+                if triples_too_deep(line):
+                    raise CepError(TOO_DEEP, code="quad")
                 for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
                     if isinstance(quad.object, ox.Triple):
                         raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")

@@ -24,8 +24,10 @@ from cep.core.storage import files as stored
 from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_pattern, is_url, local_path, url
 from cep.core.suggest import astray, beside
+from cep.core.unpacking import Unpacked
 from cep.core.values import Ints
 from knowledge import places
+from knowledge.rdf.guarded_file import guarded
 from knowledge.rdf.parse_errors import unreadable
 from knowledge.rdf.terms import NONE, Terms
 
@@ -200,7 +202,7 @@ def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat
         raise CepError(f"{path} has no suffix of a format that is known", hint=_known(), code="knowledge")
     try:
         with open_rdf(path) as file:
-            yield ox.parse(file, format, base_iri=base_iri(path)), format
+            yield ox.parse(guarded(file, str(path), format), format, base_iri=base_iri(path)), format
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
     except StorageError as error:
@@ -217,7 +219,7 @@ def quads_of(text: str, name: str) -> list[ox.Quad]:
     errors: list[tuple[tuple[int, int], CepError]] = []
     for format in (ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS):
         try:
-            return list(ox.parse(text, format))
+            return list(ox.parse(guarded(io.BytesIO(text.encode()), name, format), format))
         except SyntaxError as error:
             mistake = unreadable(error, name, format, lambda: io.BytesIO(text.encode()))
             errors.append(((error.lineno or 0, error.offset or 0), mistake))
@@ -318,5 +320,6 @@ def open_rdf(path: Path | str) -> IO[bytes]:
     stops.interrupt_reads()
     file: Any = stored.StoredFile(path) if isinstance(path, str) else path
     if Path(path).suffix.lower() == ".gz":
-        return gzip.open(file)  # type: ignore[return-value]
+        unpacking: Any = gzip.open(file)  # noqa: SIM115
+        return io.BufferedReader(Unpacked(unpacking, unpacking.fileobj.tell), 1 << 20)
     return io.BufferedReader(file, 1 << 20) if isinstance(path, str) else path.open("rb")

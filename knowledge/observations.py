@@ -10,6 +10,7 @@ from typing import Literal
 import pyoxigraph as ox
 
 from knowledge.rdf.namespaces import RDF_TYPE
+from knowledge.rdf.nesting import TOO_DEEP, JsonDepth, triples_too_deep
 
 PropertyPath = tuple[str, ...]
 """The properties from a node to a value, one after the other: IRIs."""
@@ -85,6 +86,14 @@ def _along(
 
 
 def _quads(text: bytes, format: str, mistakes: list[Observation | InvalidLine]) -> Iterator[ox.Quad]:
+    if format == "jsonld" and JsonDepth().too_deep(text):
+        mistakes.append(InvalidLine(1, f"no RDF: {TOO_DEEP}"))
+        return
+    if format == "nquads" and triples_too_deep(text):
+        lines = text.split(b"\n")
+        deep = [number for number, line in enumerate(lines) if triples_too_deep(line)]
+        mistakes += [InvalidLine(number + 1, f"no RDF: {TOO_DEEP}") for number in deep]
+        text = b"\n".join(b"" if number in deep else line for number, line in enumerate(lines))
     first = 1
     while True:
         try:

@@ -19,6 +19,8 @@ from cep.core.prefixes import PREFIXES
 from cep.core.suggest import SURE, nearest
 from knowledge.data_graph import data_graph, rdflib_graph
 from knowledge.load import at, files, load, open_rdf, rdf_format, subjects
+from knowledge.query.federation import unescaped
+from knowledge.query.sparql import tokens
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.report import prefixes
 from knowledge.shape_comparisons import PAIRS, RANGES, without_order
@@ -145,6 +147,10 @@ def _read(path: Path) -> Graph:
             raise _refused(path, f"SHACL has no word `{_name(word, shapes)}`")
     if not words:
         raise _refused(path, "none is there")
+    queries = [str(query) for word in (SH.select, SH.ask, SH.construct) for query in shapes.objects(None, word)]
+    for token in (token for query in sorted(queries) for token in tokens(unescaped(query)) if token.kind == "word"):
+        if token.text.lower() == "from" or "service" in token.text.lower():
+            raise _refused(path, f"their queries ask the knowledge alone, without `{token.text}`")
     return shapes
 
 

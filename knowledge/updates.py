@@ -21,6 +21,7 @@ from cep.core.literals import read_time
 from cep.core.suggest import SURE, nearest
 from knowledge.change import labelled
 from knowledge.load import at, base_iri, files, open_rdf, rdf_format
+from knowledge.rdf.guarded_file import guarded
 from knowledge.rdf.namespaces import PROV
 from knowledge.rdf.parse_errors import unreadable
 
@@ -156,7 +157,7 @@ def _updates(path: Path | str) -> Iterator[Update]:
         raise CepError(f"{path} holds no named graphs", hint="changes come as .nq, .trig or .jsonld", code="knowledge")
     try:
         with open_rdf(path) as file:
-            quads = labelled(list(ox.parse(file, format, base_iri=base_iri(path))))
+            quads = labelled(list(ox.parse(guarded(file, str(path), format), format, base_iri=base_iri(path))))
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
     except (OSError, EOFError) as error:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -20,6 +19,7 @@ from connectors.rdf.federation import refuse_federation
 from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.vocabulary import EventVocabulary
 from knowledge.query.sparql import tokens
+from tests.listening import Listener
 from tests.serving import served
 
 ASKED = "SERVICE SILENT <URL> { ?a ?b ?c }"
@@ -54,28 +54,6 @@ from connectors.rdf import federation, store_worker
 federation.refuse_federation = lambda text, prefixes: None
 store_worker.main(*sys.argv[1:])
 """
-
-
-class Listener:
-    """An endpoint elsewhere; it hangs up on all who come, and counts them."""
-
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
-        self.come = 0
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                one, _ = self._socket.accept()
-            except OSError:
-                return
-            self.come += 1
-            one.close()
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 @pytest.fixture

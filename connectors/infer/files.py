@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
+from cep.core.unpacking import Unpacked
 from connectors.infer.columnar import parquet_sample
 from connectors.infer.names import event_name
 from connectors.infer.nested import nested_sample
@@ -71,10 +73,13 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
     return found
 
 
-def _opened(file: Path) -> BinaryIO | pa.NativeFile:
-    if file.suffix == ".gz":
-        return gzip.open(file, "rb")
-    return pa.CompressedInputStream(pa.OSFile(str(file)), "zstd") if file.suffix == ".zst" else open(file, "rb")
+def _opened(file: Path) -> BinaryIO:
+    if file.suffix not in COMPRESSED:
+        return open(file, "rb")
+    packed = open(file, "rb")  # noqa: SIM115
+    gzipped = file.suffix == ".gz"
+    stream: Any = gzip.GzipFile(fileobj=packed) if gzipped else pa.CompressedInputStream(pa.PythonFile(packed), "zstd")
+    return io.BufferedReader(Unpacked(stream, packed.tell), _CHUNK)
 
 
 def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[RecordSample]:

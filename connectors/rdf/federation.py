@@ -1,57 +1,20 @@
-"""Refuse federated queries: whether a query has a SERVICE clause is decided by Oxigraph's own parser.
-
-Where strings, names and IRIs begin and end only that parser knows (keywords need no space around them, and where the
-IRI of `x:SERVICE` is none, it reads `x:` and `SERVICE`). So the word is replaced by letters that are no keyword and
-stand wherever letters may: the query then parses if it named things so, and does not if it was the keyword.
-"""
+"""Refuse federated queries: no query of the server's asks another endpoint."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-import pyoxigraph as ox
-
 from connectors.rdf.question import QueryRefused
+from knowledge.query.federation import FederatedQuery, check_federation
 
 REFUSED = "`SERVICE` is refused: this endpoint asks no other one"
 
-_WORD = re.compile("service", re.IGNORECASE)
-_AROUND = re.compile(r"service[^\s{}]*\s*(?:silent)?\s*\{?", re.IGNORECASE)  # where a parser gives up at the word
-_PLACE = re.compile(r"error at (\d+):(\d+): ")
-_ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
-_LETTERS = "qzjkvw"  # no digit of a hexadecimal number, no keyword if seven of them stand together
-_NOTHING = ox.Store()
-
 
 def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raises Refused for a query that would ask another endpoint, or may, and for some that are no SPARQL: `syntax`."""
-    escaped = _ESCAPE.sub(lambda found: _letter(found[1] or found[2]), text)
-    if len(_WORD.findall(escaped)) > len(_WORD.findall(text)):
-        raise QueryRefused("service", REFUSED)
-    if not _WORD.search(text):
-        return
-    all_of_it = "\n".join([text, *prefixes]).lower()
-    letter = next((letter for letter in _LETTERS if letter * 7 not in all_of_it), None)
-    if letter is None:
-        raise QueryRefused("service", REFUSED)
-
-    def other(word: str) -> str:
-        return _WORD.sub(lambda found: "".join(letter.upper() if c.isupper() else letter for c in found[0]), word)
-
+    """Raises QueryRefused: `service` where another endpoint would be asked, `syntax` for some that are no SPARQL."""
     try:
-        _NOTHING.query(other(text), prefixes={other(name): iri for name, iri in prefixes.items()})
-    except SyntaxError as error:
-        place = _PLACE.search(str(error))
-        lines = text.split("\n")
-        if place is not None and int(place[1]) <= len(lines):
-            at = sum(len(line) + 1 for line in lines[: int(place[1]) - 1]) + int(place[2]) - 1
-            if not any(found.start() <= at <= found.end() for found in _AROUND.finditer(text)):
-                raise QueryRefused("syntax", str(error)) from None
+        check_federation(text, prefixes)
+    except FederatedQuery:
         raise QueryRefused("service", REFUSED) from None
-    except (ValueError, RuntimeError, OSError):  # it is SPARQL; why it has no answer is said when it is asked
-        return
-
-
-def _letter(code: str) -> str:
-    return chr(int(code, 16)) if int(code, 16) < 0x110000 else ""
+    except SyntaxError as error:
+        raise QueryRefused("syntax", str(error)) from None

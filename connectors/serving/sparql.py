@@ -24,7 +24,7 @@ from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
 from connectors.serving.openapi import query_parameter, route_responses
 from knowledge.query.sparql import tokens
-from knowledge.query.validation import no_query
+from knowledge.query.validation import DEEPEST, no_query, too_deep
 
 TABLES: Mapping[str, str] = {
     "application/sparql-results+json": "json",
@@ -45,9 +45,6 @@ GRAPHS: Mapping[str, str] = {
     "application/x-turtle": "ttl",
 }
 """Likewise of triples."""
-
-DEEPEST = 200
-"""Brackets of a query in one another."""
 
 STATUS = {"syntax": 400, "large": 400, "service": 403, "gone": 499, "slow": 503, "busy": 503, "failed": 500}
 _TYPES = {
@@ -236,12 +233,10 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
 def check_federation(query: str) -> None:
     """Raises Refused for a query that has more brackets in one another than a parser's stack takes, or plainly asks
     another endpoint; what does so less plainly the store's process finds."""
-    depth = 0
-    for token in tokens(query):
-        depth += token.text in ("(", "{", "[") and token.kind == "mark"
-        depth -= token.text in (")", "}", "]") and token.kind == "mark"
-        if depth > DEEPEST:
-            raise QueryRefused("large", f"the query has more than {DEEPEST} brackets in one another")
+    found = tokens(query)
+    if too_deep(found) is not None:
+        raise QueryRefused("large", f"the query has more than {DEEPEST} brackets in one another")
+    for token in found:
         if token.kind == "word" and "service" in token.text.lower():
             raise QueryRefused("service", REFUSED)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from cep.core.errors import CepError
+from cep.core.unpacking import UnpackedTooLarge, check_unpacked
 from knowledge.gazetteers import tab_separated
 from knowledge.gazetteers.tab_separated import DTYPES, Field
 
@@ -111,6 +112,10 @@ def _content(path: Path) -> bytes:
             if len(names) != 1:
                 content = ", ".join(archive.namelist()) or "nothing"
                 raise CepError(f"{path}: one `.txt` file is expected in it, and it holds {content}", code="places")
-            return archive.read(names[0])
+            found = archive.getinfo(names[0])
+            check_unpacked(found.file_size, found.compress_size)
+            return archive.read(found)
+    except UnpackedTooLarge as error:
+        raise CepError(f"{path} cannot be read: {error}", code="places") from None
     except zipfile.BadZipFile:
         raise CepError(f"{path}: this is no zip file, or not all of one", code="places") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyoxigraph as ox
 
@@ -11,12 +11,18 @@ from cep.core.errors import CepError, Source, Span
 from cep.rules.graph_text import of_the_rule
 from cep.rules.terms import Graph
 from knowledge.query.diagnostics import first_error, first_query_error
+from knowledge.query.federation import FederatedQuery, check_federation
 from knowledge.query.sparql import SparqlToken, tokens
 from knowledge.rdf.namespaces import GEOF
+
+DEEPEST = 200
+"""Brackets of a query in one another."""
 
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
 _ERROR = re.compile(r"error at (\d+):(\d+): ")
 _NOTHING = ox.Store()
+_FEDERATED = "`SERVICE` asks over the network, which {} does not"
+_LOADED = "load what the other endpoint knows: `--knowledge FILE`"
 
 
 def check_pattern(graph: Graph, source: Source) -> None:
@@ -29,8 +35,7 @@ def check_pattern(graph: Graph, source: Source) -> None:
     for token, following in zip(found, [*found[1:], SparqlToken("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
         if "service" in word:  # it needs no space around it
-            hint = "load what the other endpoint knows: `--knowledge FILE`"
-            raise pattern_error("`SERVICE` asks over the network, which a pattern does not", graph, source, token, hint)
+            raise pattern_error(_FEDERATED.format("a pattern"), graph, source, token, _LOADED)
         if _iri(token, graph).startswith(GEOF):
             message = f"`{token.text}` would measure on a plane or a sphere; the rules measure on the earth"
             hint = "after the braces: `distance(...)`, `inside(...)`, `near(...)`"
@@ -41,8 +46,12 @@ def check_pattern(graph: Graph, source: Source) -> None:
                 message, graph, source, token, "times of events are tested after the braces: `end() > T`"
             )
     prefixes = dict(graph.prefixes)
+    query = "SELECT * WHERE\n" + graph.text
     try:
-        solutions = _NOTHING.query("SELECT * WHERE\n" + graph.text, prefixes=prefixes)
+        check_federation(query, prefixes)
+        solutions = _NOTHING.query(query, prefixes=prefixes)
+    except FederatedQuery:
+        raise pattern_error(_FEDERATED.format("a pattern"), graph, source, hint=_LOADED) from None
     except SyntaxError as error:
         raise _no_sparql(str(error), graph, source) from None
     except RuntimeError as error:  # a function that there is not
@@ -55,6 +64,17 @@ def check_pattern(graph: Graph, source: Source) -> None:
             message = f"`?{name}` gets no value from this pattern, which is answered before any event"
             hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
             raise pattern_error(message, graph, source, SparqlToken("variable", name, at - 1, at + len(name)), hint)
+
+
+def too_deep(found: Sequence[SparqlToken]) -> SparqlToken | None:
+    """The first bracket of a query that stands in more than DEEPEST others, which a parser's stack may not take."""
+    depth = 0
+    for token in found:
+        depth += token.kind == "mark" and token.text in ("(", "{", "[")
+        depth -= token.kind == "mark" and token.text in (")", "}", "]")
+        if depth > DEEPEST:
+            return token
+    return None
 
 
 _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
@@ -114,6 +134,21 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
     return CepError(
         diagnostic.message, source, span_in_program(whole, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
     )
+
+
+def check_query(text: str, prefixes: Mapping[str, str], name: str) -> None:
+    """Raises CepError for a whole query that asks another endpoint, or is nested too deeply to be parsed; and
+    SyntaxError for some that are no SPARQL."""
+    source, whole, found = Source(text, name), Graph(text, (), span=Span(1, 1, 1, 1)), tokens(text)
+    if (deep := too_deep(found)) is not None:
+        message = f"the query has more than {DEEPEST} brackets in one another"
+        raise CepError(message, source, span_in_program(whole, deep.start, deep.end), code="graph")
+    try:
+        check_federation(text, prefixes)
+    except FederatedQuery:
+        at = next((token for token in found if token.kind == "word" and "service" in token.text.lower()), None)
+        span = None if at is None else span_in_program(whole, at.start, at.end)
+        raise CepError(_FEDERATED.format("a query"), source, span, _LOADED, "graph") from None
 
 
 def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:

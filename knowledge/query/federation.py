@@ -1,0 +1,62 @@
+"""Find federated queries: whether a query has a SERVICE clause is decided by Oxigraph's own parser.
+
+Where strings, names and IRIs begin and end only that parser knows (keywords need no space around them, and where the
+IRI of `x:SERVICE` is none, it reads `x:` and `SERVICE`). So the word is replaced by letters that are no keyword and
+stand wherever letters may: the query then parses if it named things so, and does not if it was the keyword.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pyoxigraph as ox
+
+_WORD = re.compile("service", re.IGNORECASE)
+_AROUND = re.compile(r"service[^\s{}]*\s*(?:silent)?\s*\{?", re.IGNORECASE)  # where a parser gives up at the word
+_PLACE = re.compile(r"error at (\d+):(\d+): ")
+_ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
+_LETTERS = "qzjkvw"  # no digit of a hexadecimal number, no keyword if seven of them stand together
+_NOTHING = ox.Store()
+
+
+class FederatedQuery(Exception):
+    """A query that would ask another endpoint, or may."""
+
+
+def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
+    """Raises FederatedQuery, and SyntaxError for some queries that are no SPARQL. No query is evaluated."""
+    escaped = unescaped(text)
+    if len(_WORD.findall(escaped)) > len(_WORD.findall(text)):
+        raise FederatedQuery
+    if not _WORD.search(text):
+        return
+    all_of_it = "\n".join([text, *prefixes]).lower()
+    letter = next((letter for letter in _LETTERS if letter * 7 not in all_of_it), None)
+    if letter is None:
+        raise FederatedQuery
+
+    def other(word: str) -> str:
+        return _WORD.sub(lambda found: "".join(letter.upper() if c.isupper() else letter for c in found[0]), word)
+
+    try:
+        _NOTHING.query(other(text), prefixes={other(name): iri for name, iri in prefixes.items()})
+    except SyntaxError as error:
+        place = _PLACE.search(str(error))
+        lines = text.split("\n")
+        if place is not None and int(place[1]) <= len(lines):
+            at = sum(len(line) + 1 for line in lines[: int(place[1]) - 1]) + int(place[2]) - 1
+            if not any(found.start() <= at <= found.end() for found in _AROUND.finditer(text)):
+                raise
+        raise FederatedQuery from None
+    except (ValueError, RuntimeError, OSError):  # it is SPARQL; why it has no answer is said when it is asked
+        return
+
+
+def unescaped(text: str) -> str:
+    """A query with the letters that its `\\u0041` and `\\U00000041` stand for."""
+    return _ESCAPE.sub(lambda found: _letter(found[1] or found[2]), text)
+
+
+def _letter(code: str) -> str:
+    return chr(int(code, 16)) if int(code, 16) < 0x110000 else ""

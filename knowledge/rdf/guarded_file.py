@@ -1,0 +1,79 @@
+"""A file of RDF, looked at before Oxigraph's parser gets its bytes: what would break that is an error instead.
+
+Entities of RDF/XML may name namespaces, as older ontologies do, and nothing else: the parser has no bound on what they
+expand to. It takes a declaration wherever `<!ENTITY` stands, and UTF-8 only, so here bytes are looked for.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pyoxigraph as ox
+
+from cep.core.errors import CepError, Source, Span
+from knowledge.rdf.nesting import TOO_DEEP, JsonDepth, triples_too_deep
+
+LONGEST_ENTITY = 200
+"""Bytes that an entity may stand for."""
+
+_DECLARATION = b"<!ENTITY"
+_ENTITY = re.compile(_DECLARATION + rb'\s{1,20}[^\s%%"]{1,100}\s{1,20}"(?:[^"&]|&#\w{1,8};){0,%d}"' % LONGEST_ENTITY)
+_LOOKED_AT = 4000  # bytes, more than a declaration has that is taken
+_LONGEST_LINE = 1 << 24
+_BLOCK = 1 << 18
+
+
+def guarded(file: Any, name: str, format: ox.RdfFormat) -> io.BufferedReader:
+    """A file whose reading raises CepError where the bytes that come next are refused."""
+    return io.BufferedReader(_GuardedFile(file, name, format), _BLOCK)
+
+
+class _GuardedFile(io.RawIOBase):
+    def __init__(self, file: Any, name: str, format: ox.RdfFormat) -> None:
+        self._file, self._name, self._format = file, name, format
+        self._rest, self._lines = b"", 0  # bytes that are looked at again with the next ones, and lines before them
+        self._depth = JsonDepth()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        if self._format == ox.RdfFormat.RDF_XML:
+            self._entities(data)
+        elif self._depth.too_deep(data) if self._format == ox.RdfFormat.JSON_LD else self._triples_too_deep(data):
+            raise CepError(f"{self._name} cannot be read: {TOO_DEEP}", code="knowledge")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _entities(self, data: bytes) -> None:
+        text, at = self._rest + data, 0
+        while (at := text.find(_DECLARATION, at)) >= 0 and _ENTITY.match(text, at):
+            at += len(_DECLARATION)
+        if at >= 0 and (not data or len(text) - at > _LOOKED_AT):
+            raise self._refused(text, at)
+        done = at if at >= 0 else max(0, len(text) - len(_DECLARATION) + 1)
+        self._lines += text.count(b"\n", 0, done)
+        self._rest = text[done:]
+
+    def _refused(self, text: bytes, at: int) -> CepError:
+        number, begin = self._lines + text.count(b"\n", 0, at) + 1, text.rfind(b"\n", 0, at) + 1
+        line = text[begin : begin + _LOOKED_AT].split(b"\n", 1)[0].decode(errors="replace")
+        column = len(text[begin:at].decode(errors="replace")) + 1
+        return CepError(
+            f"an entity may stand for up to {LONGEST_ENTITY} characters, and not for other entities or files",
+            Source("\n" * (number - 1) + line, self._name),
+            Span(number, column, number, column + len(_DECLARATION)),
+            'name a namespace, `<!ENTITY xsd "http://www.w3.org/2001/XMLSchema#">`, and write the rest out',
+            "knowledge",
+        )
+
+    def _triples_too_deep(self, data: bytes) -> bool:
+        if b"<<(" not in self._rest and b"<<(" not in data:
+            self._rest = data[-2:]
+            return False
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-_LONGEST_LINE:]
+        return any(map(triples_too_deep, (*lines, self._rest)))

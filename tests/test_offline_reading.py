@@ -1,0 +1,148 @@
+"""No query, file of knowledge, shape or record makes the engine ask the network, or read a file that nobody named."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rdflib import Graph, URIRef
+from typer.testing import CliRunner
+
+from cep.command import app
+from cep.core.errors import CepError
+from knowledge.graph import Knowledge
+from knowledge.imports import missing_imports
+from knowledge.observations import NodeShape, observations
+from knowledge.shapes import validate
+from tests.listening import Listener
+from tests.test_federation import HIDDEN
+
+RDF_XML = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/">{}</rdf:RDF>'
+DESCRIBED = RDF_XML.format('<rdf:Description rdf:about="http://e/a"><e:p>&x;</e:p></rdf:Description>')
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    one = Listener()
+    yield one
+    assert not one.come, "nobody asks"
+    one.close()
+
+
+@pytest.fixture
+def places(listener: Listener, tmp_path: Path) -> list[str]:
+    """An address and a file that must not be read."""
+    secret = tmp_path / "secret.ttl"
+    secret.write_text('<urn:secret> <urn:p> "SECRET" .')
+    return [listener.url, secret.as_uri()]
+
+
+@pytest.mark.parametrize("query", HIDDEN)
+def test_a_query_asks_no_other_endpoint(listener: Listener, tmp_path: Path, query: str) -> None:
+    text = query.replace("URL", listener.url)
+    (tmp_path / "known.ttl").write_text("<a:a> <a:flag> true ; <a:end> <http://a:> .")
+    known = Knowledge.load(tmp_path / "known.ttl")
+    with pytest.raises(CepError, match="`SERVICE` asks over the network, which a query does not"):
+        known.query(text)
+    asked = CliRunner().invoke(app, ("knowledge", "query", text, "-k", str(tmp_path / "known.ttl")))
+    assert asked.exit_code == 2 and "`SERVICE` asks over the network" in asked.stderr
+
+
+def test_a_pattern_of_a_rule_asks_no_other_endpoint(listener: Listener, tmp_path: Path) -> None:
+    (tmp_path / "known.ttl").write_text("<a:a> <a:b> <a:c> .")
+    for pattern in ("SERVICESILENT<URL>{ ?X ?b ?c }", "?X <a:end> x:SERVICE<URL>{ ?X ?b ?c }"):
+        rules = tmp_path / "rules.cep"
+        body = pattern.replace("URL", listener.url)
+        rules.write_text(f"PREFIX x: <http://a:>\nevent e(x: iri) TIME t.\nd(X) <- e(X) WHERE {{ {body} }}.\n")
+        checked = CliRunner().invoke(app, ("check", str(rules), "-k", str(tmp_path / "known.ttl")))
+        assert checked.exit_code == 2 and "SERVICE" in checked.stderr, pattern
+
+
+def test_graphs_of_a_query_are_those_of_the_knowledge(places: list[str]) -> None:
+    known = Knowledge.of(Graph())
+    for place in places:
+        for text in (f"FROM <{place}> {{ ?s ?p ?o }}", f"FROM NAMED <{place}> {{ GRAPH ?g {{ ?s ?p ?o }} }}"):
+            assert len(known.query("SELECT * " + text)) == 0  # type: ignore[arg-type]
+        assert len(known.query(f"DESCRIBE <{place}>")) == 0  # type: ignore[arg-type]
+        with pytest.raises(CepError, match="begins no query"):
+            known.query(f"LOAD <{place}>")
+
+
+def test_a_query_that_is_nested_too_deeply_is_an_error() -> None:
+    with pytest.raises(CepError, match="more than 200 brackets in one another"):
+        Knowledge.of(Graph()).query("SELECT * " + "{" * 5000 + "}" * 5000)
+
+
+def test_no_context_is_fetched(places: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "known.jsonld"
+    for place in map(json.dumps, places):
+        scoped = '{"x": {"@id": "ex:x", "@context": ' + place + "}}"
+        for context in (place, f"[{place}]", '{"@import": ' + place + "}", scoped):
+            text = '{"@context": ' + context + ', "@id": "ex:a", "x": {"@id": "ex:b"}}'
+            file.write_text(text)
+            with pytest.raises(CepError) as refused:
+                Knowledge.load(file)
+            assert refused.value.hint == "a context is written in the file itself: nothing is fetched from the net"
+            (found,) = observations(text.encode(), "jsonld", [NodeShape("ex:A", ("ex:p",), (("ex:p",),))])
+            assert "nothing is fetched from the net" in str(found)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        '<!DOCTYPE r SYSTEM "URL">',
+        '<!DOCTYPE r PUBLIC "a" "URL">',
+        '<!DOCTYPE r [<!ENTITY x SYSTEM "URL">]>',
+        '<!DOCTYPE r [<!ENTITY x PUBLIC "a" "URL">]>',
+        '<!DOCTYPE r [<!ENTITY % y SYSTEM "URL"> %y;]>',
+    ],
+)
+def test_no_entity_is_fetched(places: list[str], tmp_path: Path, declared: str) -> None:
+    file = tmp_path / "known.rdf"
+    for place in places:
+        file.write_text(declared.replace("URL", place) + DESCRIBED)
+        with pytest.raises(CepError) as refused:
+            Knowledge.load(file)
+        assert "SECRET" not in str(refused.value) and str(file) in str(refused.value)
+
+
+def test_imports_are_named_and_not_fetched(places: list[str], tmp_path: Path) -> None:
+    owl = "http://www.w3.org/2002/07/owl#"
+    for place in places:
+        file = tmp_path / "known.ttl"
+        file.write_text(f"<urn:o> a <{owl}Ontology> ; <{owl}imports> <{place}> .")
+        for reasoning in ("none", "owlrl"):
+            known = Knowledge.load(file, reasoning)
+            assert missing_imports(known) == [place] and "SECRET" not in str(known.query("SELECT * { ?s ?p ?o }"))
+
+
+def test_shapes_ask_the_knowledge_alone(places: list[str], tmp_path: Path) -> None:
+    shapes = tmp_path / "shapes.ttl"
+    data = Graph()
+    data.add((URIRef("urn:a"), URIRef("http://www.w3.org/1999/02/22-rdf-syntax-ns#type"), URIRef("urn:C")))
+    for place in places:
+        for query in (
+            f"SELECT $this FROM <{place}> {{ $this ?p ?o }}",
+            f"SELECT $this FROM NAMED <{place}> {{ GRAPH ?g {{ $this ?p ?o }} }}",
+            f"SELECT $this {{ SERVICE <{place}> {{ $this ?p ?o }} }}",
+            f"SELECT $this {{ SERVICE#\n<{place}> {{ $this ?p ?o }} }}",
+            f"SELECT $this {{ \\\\u0053ERVICE<{place}> {{ $this ?p ?o }} }}",
+        ):
+            shapes.write_text(
+                "@prefix sh: <http://www.w3.org/ns/shacl#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .\n"
+                f"<urn:S> a sh:NodeShape ; sh:targetClass <urn:C> ; sh:sparql [ sh:select '''{query}''' ] .\n"
+                f"<urn:o> a owl:Ontology ; owl:imports <{place}> ; sh:shapesGraph <{place}> .\n"
+            )
+            with pytest.raises(CepError, match=re.escape("these are no shapes: their queries ask the knowledge alone")):
+                validate(data, shapes)
+        shapes.write_text(
+            "@prefix sh: <http://www.w3.org/ns/shacl#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .\n"
+            f"<urn:S> a sh:NodeShape ; sh:targetClass <urn:C> ; sh:property [ sh:path <urn:q> ; sh:minCount 1 ] .\n"
+            f"<urn:S> sh:js [ sh:jsLibrary [ sh:jsLibraryURL '{place}' ] ; sh:jsFunctionName 'f' ] .\n"
+            f"<urn:o> a owl:Ontology ; owl:imports <{place}> ; sh:shapesGraph <{place}> .\n"
+        )
+        (problem,) = validate(data, shapes)
+        assert "sh:minCount" in str(problem)
