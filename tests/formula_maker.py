@@ -45,6 +45,8 @@ class Maker:
         self.rng = rng
         self.features = features
         self.fresh = 0
+        self.cycle: frozenset[str] = frozenset()
+        self.outside: frozenset[str] = frozenset()
         self.known: dict[str, tuple[str, bool]] = dict.fromkeys(SIMPLE, ("s", False))
         self.known |= dict.fromkeys(VALUED, ("si", True))
 
@@ -60,14 +62,20 @@ class Maker:
             self.known[name] = (types, valued)
         return made
 
-    def recursion(self, count: int, depth: int) -> list[Rule]:
-        """Of fluents d0, d1, .., of which each may be of all of them."""
-        for number in range(count):
-            self.known[f"d{number}"] = (self.rng.choice(("s", "s", "si", "ss", "ss", "i")), False)
+    def recursion(self, count: int, depth: int, first: int = 0, outside: frozenset[str] = frozenset()) -> list[Rule]:
+        """Make rules of fluents d0, d1, .., or from another number on, of which each may be of all of them.
+
+        `outside`: the features of what asks none of them. If there are any, some formulas and parts of formulas are so.
+        """
+        names = [f"d{number}" for number in range(first, first + count)]
+        for name in names:
+            self.known[name] = (self.rng.choice(("s", "s", "si", "ss", "ss", "i")), False)
+        self.cycle, self.outside = frozenset(names), outside
         made = []
-        for name in [f"d{number}" for number in range(count)]:
+        for name in names:
             for _ in range(self.rng.choice((1, 2, 2, 3))):
                 made.append(self.rule(name, self.known[name][0], False, depth))
+        self.cycle, self.outside = frozenset(), frozenset()
         return made
 
     def rule(self, name: str, types: str, valued: bool, depth: int) -> Rule:
@@ -104,6 +112,8 @@ class Maker:
     def formula(self, wanted: set[str], depth: int) -> Formula:
         """One that binds just these variables, and `_` besides."""
         rng = self.rng
+        if self.outside and rng.random() < 0.25:
+            return self.apart(wanted, depth)
         if depth == 0:
             return self.leaf(wanted)
         kinds = ["AND", "AND", "NOT", "OR", "ONCE", "HISTORICALLY", "SINCE", "EVENTUALLY", "ALWAYS", "UNTIL", "LASTING"]
@@ -131,6 +141,15 @@ class Maker:
             case "AGGREGATE" if wanted & set(INTEGERS):
                 return self.aggregate(wanted, deeper)
         return self.leaf(wanted)
+
+    def apart(self, wanted: set[str], depth: int) -> Formula:
+        """A formula that asks no fluent of the recursion."""
+        before = self.features, self.outside, self.known
+        self.features, self.outside = self.outside, frozenset()
+        self.known = {name: of for name, of in self.known.items() if name not in self.cycle}
+        made = self.formula(wanted, max(depth, 1))
+        self.features, self.outside, self.known = before
+        return made
 
     def without(self, wanted: set[str], depth: int) -> Formula:
         """A formula that has no `_` outside an OR or AGGREGATE: all its variables occur on the right of SINCE, too."""

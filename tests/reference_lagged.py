@@ -7,17 +7,21 @@ code from fluents that are known first. Nothing holds before the first instant o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tests.reference_formulas import (
     Aggregate,
     And,
     Formula,
+    Or,
     Plain,
     Relation,
     Rule,
     Timed,
     Tuple,
+    Var,
     _derived,
+    holding,
     needs,
     parts_of,
     plain_names,
@@ -100,6 +104,32 @@ def whole_on_cycle(rules: Sequence[Rule]) -> set[str]:
         if any(mutual & set(plain_names(part)) for each in every(rule.formula) for part in asked_whole(each)):
             found |= mutual
     return found
+
+
+def apart(
+    rules: Sequence[Rule], known: Mapping[str, Relation], trips: Mapping[str, Relation], frame: Frame
+) -> tuple[list[Rule], dict[str, Relation]]:
+    """The rules of one cycle with each formula that asks nothing of it as a fluent, and when these hold: all of the
+    frame is known to them."""
+    names = {rule.name for rule in rules}
+    found: dict[str, Relation] = {}
+
+    def cut(formula: Formula) -> Formula:
+        if names.isdisjoint(plain_names(formula)):
+            own = sorted(variables(formula))
+            held = holding(formula, known, trips, frame).items()
+            name = f"'{len(found)}"
+            found[name] = {tuple(dict(binding)[each] for each in own): codes for binding, codes in held}
+            return Plain(name, tuple(map(Var, own)))
+        match formula:
+            case Plain():
+                return formula
+            case And() | Or() | Timed():
+                return replace(formula, parts=tuple(map(cut, formula.parts)))
+            case _:
+                return replace(formula, part=cut(formula.part))
+
+    return [replace(rule, formula=cut(rule.formula)) for rule in rules], found
 
 
 def defined_by_code(

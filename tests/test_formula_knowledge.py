@@ -186,6 +186,31 @@ def test_updates_on_a_cycle(seed: int) -> None:
     assert until(in_pieces(case, knowledge, rng), latest) == wanted, said
 
 
+def test_a_cycle_that_waits_for_the_end_asks_what_was_known_then() -> None:
+    program = (
+        HEAD
+        + """event b(k: string, x: int) TIME time.
+    fluent s(k: string).
+    fluent d(k: string).
+    initiate s(K) <- b(K, _).
+    d(K) WHILE (s(K) AND NOT ONCE[2 s, 3 s] d(K)) WHERE linked(K, 1).
+    d(K) WHILE EVENTUALLY[0, inf) (b(K, X) WHERE X > 5).
+    """
+    )
+    second = 1_000_000
+    events = [Event("b", ("p", 1), at * second, at * second) for at in (5, 20)]
+    gone = (6 * second, frozenset[Pair](), frozenset([("p", 1)]))
+    back = (11 * second, frozenset([("p", 1)]), frozenset[Pair]())
+    knowledge = Known(frozenset([("p", 1)]), (gone, back))
+    rng = random.Random(0)
+    for found in (at_once(Case(program, events, []), knowledge), in_pieces(Case(program, events, []), knowledge, rng)):
+        assert [(each.start, each.end, each.bounds) for each in until(found, 20 * second)] == [
+            (5 * second, 6 * second, "()"),
+            (11 * second, 13 * second, "[)"),
+            (16 * second, 18 * second, "[)"),
+        ]
+
+
 @pytest.mark.parametrize("seed", seeds(18))
 def test_updates_by_key_in_buckets(seed: int) -> None:
     """Buckets stopped and restored, keys moved to other buckets, which take on the knowledge as it was then."""

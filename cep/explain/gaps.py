@@ -30,6 +30,8 @@ class Gap:
     hold; never: it holds at no time that counts, `since` to `until` (codes), `when` are the nearest; not always: it has
     to hold at all of them, and `parts` say why not at the first at which it does not; short: it lasts over `when` only;
     group: what is aggregated comes to `values` then.
+
+    An odd `until` is just before the next instant where it is `open`, else just after the one before.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class Gap:
     because: tuple[Refusal, ...] = ()
     ended: Turn | None = None
     values: Mapping[str, TypedValue] | None = None
+    open: bool = False
 
 
 class Nested(Protocol):
@@ -107,8 +110,8 @@ class FormulaGaps:
         holes = [when_of(subtract(set_of([(since, until)]), set_of(one.when))) for one in found]
         hole = max((each[0][0] for each in holes if each), default=since)
         hole = max(hole, -INFINITE)
-        return [Gap("not always", inner, shown(bound), at, None, None, (), since, until, (),
-                    tuple(self.lacks(inner, bound, hole)))]  # fmt: skip
+        parts = tuple(self.lacks(inner, bound, hole))
+        return [Gap("not always", inner, shown(bound), at, since=since, until=until, parts=parts, open=at % 2 == 0)]
 
     def _never(
         self, given: Pattern, inner: Pattern, found: Sequence[FormulaExtent], bound: BoundValues, at: int
@@ -117,7 +120,8 @@ class FormulaGaps:
         every = sorted(each for one in found for each in one.when)
         before = [each for each in every if each[1] < since][-NEAREST // 2 :]
         after = [each for each in every if each[0] > until][: NEAREST // 2]
-        return Gap("never", inner, shown(bound), at, None, None, (*before, *after), since, until)
+        when = (*before, *after)
+        return Gap("never", inner, shown(bound), at, when=when, since=since, until=until, open=at % 2 == 0)
 
     def since(
         self, given: Pattern, left: Pattern, right: Pattern, future: bool, bound: BoundValues, at: int
@@ -134,12 +138,14 @@ class FormulaGaps:
         if not near:
             return [self._never(given, right, found, bound, at)]
         first, last, one = min(near, key=lambda each: each[0]) if future else max(near, key=lambda each: each[1])
-        low, high = (at + 1, first - 1) if future else (last + 1, at - 1)
+        # from a time within a gap, or to one, the rest of the gap counts
+        now, then = (at, first) if future else (last, at)
+        low, high = now + (now % 2 == 0), then - (then % 2 == 0)
         held = set_of([each for other in self.reader.extents(left, one.bound) for each in other.when])
         holes = when_of(subtract(set_of([(low, high)]), held))
         hole = holes[0][0] if holes else at
-        return [Gap("not always", left, shown(one.bound), at, None, None, (), low, high, (),
-                    tuple(self.lacks(left, one.bound, hole)))]  # fmt: skip
+        parts, open = tuple(self.lacks(left, one.bound, hole)), then % 2 == 0
+        return [Gap("not always", left, shown(one.bound), at, since=low, until=high, parts=parts, open=open)]
 
     def lasting(self, inner: Pattern, bound: BoundValues, at: int) -> list[Gap]:
         """`inner LASTING ..`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from cep.core.errors import Span
+from cep.core.fluents import FOREVER
 from cep.language import recorded_fluents
 from cep.language.fluents import Fluents
 from cep.language.knowledge_patterns import KnowledgePatterns
@@ -25,35 +26,56 @@ class FormulaLowering:
     """Formulas whose names are resolved as patterns; their mistakes are reported to `fluents`."""
 
     def __init__(self, fluents: Fluents, known: KnowledgePatterns, lateness: Lateness) -> None:
-        self.fluents, self.known, self.late_of, self.error = fluents, known, lateness.late_of, fluents.error
+        self.fluents, self.known, self.lateness, self.error = fluents, known, lateness, fluents.error
         self.cycle: Names = frozenset()
+        self.now: Names = frozenset()
         self.late, self.lagging = 0, False
 
-    def of_rule(self, formula: Formula, keep: Names, cycle: Names, late: int, lagging: bool) -> Pattern:
-        """What a rule says. `cycle`: the fluents that its own and it define each other by, `lagging`: at the same time;
-        `late`: how late it is."""
-        self.cycle, self.late, self.lagging = cycle, late, lagging
+    def of_rule(self, formula: Formula, keep: Names, cycle: Names, now: Names, late: int, lagging: bool) -> Pattern:
+        """Lower the formula of a rule that is known `late`.
+
+        `cycle`: the fluents that it and its own define each other by; `now`: those of them that do so at the same time,
+        which are not all where the cycle is `lagging`.
+        """
+        self.cycle, self.now, self.late, self.lagging = cycle, now, late, lagging
         return self.lowered(formula, keep, keep)
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
         """The formula as a pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
-        if not self.cycle or self.through(formula):
+        before = self.cycle, self.now
+        if self.waits and not _asks(formulas(formula), self.cycle):
+            late, self.cycle, self.now = FOREVER, frozenset(), frozenset()
+        elif self.now and not self.through(formula):
+            late, self.now = self.within(self.late), frozenset()
+        else:
             return formula.lowered(self, keep, outside)
         # A recursion asks of what comes in what holds, and is given it when all of it is known.
-        cycle, self.cycle = self.cycle, frozenset()
         made = formula.lowered(self, keep, outside)
-        self.cycle = cycle
-        return self.narrowed(made, variables(made), self.late, formula.span)
+        self.cycle, self.now = before
+        return self.narrowed(made, variables(made), late, formula.span)
+
+    @property
+    def waits(self) -> bool:
+        """Whether all that comes into a cycle waits for the end of the input, since some of it is known only then. The
+        cycle runs then alone, and on it nothing is late."""
+        return bool(self.cycle) and self.late >= FOREVER
+
+    def late_of(self, formula: Formula) -> int:
+        """See `cep.plan.formula.Lowering`."""
+        return self.within(self.lateness.late_of(formula))
+
+    def within(self, late: int) -> int:
+        """How late something is for the cycle that it is on."""
+        return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:
-        """Whether a formula asks a fluent of the cycle."""
-        asked = asked_now(formula) if self.lagging else formulas(formula)
-        return any(each.name in self.cycle for each in asked if isinstance(each, FormulaAtom))
+        """Whether a formula asks a fluent of the cycle, of one that lags at the same time."""
+        return _asks(asked_now(formula) if self.lagging else formulas(formula), self.now)
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
         """The parts, in a recursion those that are not of the cycle as one."""
         outer = [part for part in parts if not self.through(part)]
-        if not self.cycle or len(outer) < 2:
+        if not self.now or len(outer) < 2:
             return list(parts)
         return [make(tuple(outer)), *(part for part in parts if self.through(part))]
 
@@ -86,3 +108,8 @@ class FormulaLowering:
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
         """Whether conditions, as they are asked, ask what the knowledge says."""
         return self.known.asked_by(conditions)
+
+
+def _asks(parts: Iterable[Formula], names: Names) -> bool:
+    """Return True if some of these formulas are fluents, or events, of these names."""
+    return any(each.name in names for each in parts if isinstance(each, FormulaAtom))

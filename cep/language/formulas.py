@@ -53,7 +53,8 @@ class Formulas:
         self.whole_of: dict[str, None] = {}
         self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error, program.answered)
         self.cycles: dict[str, frozenset[str]] = {}
-        self.lagging: dict[str, frozenset[str]] = {}
+        self.now: dict[str, frozenset[str]] = {}
+        self.lagging: set[str] = set()
         self.recursive = self.lateness.recursive = self._recursive()
         self.lowering = FormulaLowering(fluents, known, self.lateness)
         for name in self.rules:
@@ -65,7 +66,7 @@ class Formulas:
 
     def _recursive(self) -> set[str]:
         """The fluents that formulas define by themselves as cannot be, each refused; all others are put down with
-        those of their cycle, and `lagging` of a cycle through NOT or AGGREGATE with those that they ask at once."""
+        those of their cycle, `now` with those that they ask at once, as `lagging` where NOT or AGGREGATE is on it."""
         refused: set[str] = set()
 
         def needs(name: object) -> list[str]:
@@ -85,10 +86,11 @@ class Formulas:
             if ahead and not self.one_way(rules, cycle, ahead[0], whole):
                 pass
             elif whole:
-                self.lagging |= dict.fromkeys(cycle, cycle)
+                self.lagging |= cycle
                 self.at_once(names, cycle)
             else:
-                self.cycles |= dict.fromkeys(cycle, cycle)
+                self.now |= dict.fromkeys(cycle, cycle)
+            self.cycles |= dict.fromkeys(cycle, cycle)
             if len(self.fluents.errors) > before:
                 refused |= cycle
             else:
@@ -108,7 +110,7 @@ class Formulas:
             if len(component) == 1 and component[0] not in now(component[0]):
                 continue
             inside = frozenset(map(str, component))
-            self.cycles |= dict.fromkeys(inside, inside)
+            self.now |= dict.fromkeys(inside, inside)
             for rule in (rule for name in map(str, component) for rule in self.rules[name]):
                 for each in asked_now(_shifted(whole(rule), cycle)):
                     for part, word, span in each.asks_whole():
@@ -191,10 +193,10 @@ class Formulas:
         formula = formula.spread()
         known = formula.bound()
         formula = whole(replace(statement, formula=formula))
-        cycle = self.cycles.get(statement.name, frozenset())
+        cycle, now = (each.get(statement.name, frozenset()) for each in (self.cycles, self.now))
         if lagging := statement.name in self.lagging:
-            formula = _shifted(formula, self.lagging[statement.name])
-        body = self.lowering.of_rule(formula, keep, cycle, self.lateness.late(statement.name), lagging)
+            formula = _shifted(formula, cycle)
+        body = self.lowering.of_rule(formula, keep, cycle, now, self.lateness.late(statement.name), lagging)
         if len(self.fluents.errors) == before:
             for each in heads:
                 if isinstance(each, Variable) and each.name not in known:
@@ -207,7 +209,7 @@ class Formulas:
             body = body.known_later(delay)
         elif variables(body) != keep | {KIND} or delay:
             body = ProjectionPattern(
-                body, tuple(sorted(keep)), self.lateness.late_of(formula), delay, None, statement.span
+                body, tuple(sorted(keep)), self.lowering.late_of(formula), delay, None, statement.span
             )
         place = Constant(self.numbers[id(statement)] if number is None else number, "int")
         arguments: tuple[Expression, ...] = (*heads, Variable(KIND), place)
@@ -220,7 +222,10 @@ class Formulas:
             span = self.fluents.declared[name].span
             names = tuple(f"{each.name}'" for each in self.fluents.schemas[transitions(name)].attributes)
             own = tuple(map(Variable, names[:-1]))
-            body = ExtentPattern(transitions(name), names, self.lateness.late(name), None, span)
+            late = self.lateness.late(name)
+            if name in self.cycles and late >= FOREVER:  # all that comes in has waited (`FormulaLowering.waits`)
+                late = 0
+            body = ExtentPattern(transitions(name), names, late, None, span)
             made.append(Rule(edges(name), own, body, None, span, span))
             atom = Atom(edges(name), (*own[:-1], Constant(GIVEN, "int")), None, span)
             made.append(Rule(name, own[:-1], atom, None, span, span))

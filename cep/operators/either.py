@@ -38,7 +38,7 @@ class Or(OverSeveral):
     span: Span = field(default=NOWHERE, compare=False)
 
     def bound(self) -> Names:
-        return frozenset.intersection(*(part.bound() for part in self.parts))
+        return frozenset.intersection(*(part.bound() for part in self.parts)) - {"_"}  # one of its own each time
 
     def text(self) -> tuple[str, int]:
         return " OR ".join(placed(part, BETWEEN) for part in self.parts), OR

@@ -175,7 +175,7 @@ def gap(explainer: Explainer, found: Gap) -> Json:
 
 
 def _told(explainer: Explainer, found: Gap, text: str) -> str:
-    at = _moment(explainer, found.at)
+    at, until = _moment(explainer, found.at), _end(explainer, found.until, found.open)
     schema = explainer.engine.plan.schemas.get(found.pattern.properties().event or "")
     match found.kind:
         case "missing" if schema is not None and schema.fluent is None:
@@ -186,11 +186,12 @@ def _told(explainer: Explainer, found: Gap, text: str) -> str:
             return f"{text} holds {at}"
         case "condition":
             return f"{text} holds {at}, but not for these values"
+        case "never" | "not always" if found.since == found.until:
+            return f"{text} does not hold {_moment(explainer, found.since)}"
         case "never":
-            return f"{text} holds at no time from {_end(explainer, found.since)} to {_end(explainer, found.until)}"
+            return f"{text} holds at no time from {_end(explainer, found.since)} to {until}"
         case "not always":
-            since, until = _end(explainer, found.since), _end(explainer, found.until)
-            return f"{text} does not hold at all times from {since} to {until}"
+            return f"{text} does not hold at all times from {_end(explainer, found.since)} to {until}"
         case "short":
             return f"{text} holds {at}, but not for so long"
         case _:
@@ -199,14 +200,19 @@ def _told(explainer: Explainer, found: Gap, text: str) -> str:
 
 
 def _moment(explainer: Explainer, code: int) -> str:
+    if abs(code) >= INFINITE:
+        return f"at {_end(explainer, code)}"
     time = explainer.time(code >> 1)
     return f"just after {time}" if code & 1 else f"at {time}"
 
 
-def _end(explainer: Explainer, code: int) -> str:
+def _end(explainer: Explainer, code: int, open: bool = False) -> str:
+    """The time of a code, in words; `open`: between two instants it is just before the second."""
     if abs(code) >= INFINITE:
         return "the beginning" if code < 0 else "the end"
-    return str(explainer.time(code >> 1))
+    if not code & 1:
+        return str(explainer.time(code >> 1))
+    return f"just before {explainer.time((code + 1) >> 1)}" if open else f"just after {explainer.time(code >> 1)}"
 
 
 def identity_times(one: Occurrence) -> list[Any]:

@@ -19,6 +19,7 @@ from cep.core.fluents import (
     ENDING,
     ENDS,
     ENDS_AT,
+    FOREVER,
     GIVEN,
     KINDS,
     SINCE_EVER,
@@ -295,6 +296,8 @@ def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
     """The goal of a node that leaves columns of a formula out."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
+    if node.late >= FOREVER and builder.knowledge is not None:
+        builder.knowledge.follow(node.late)  # a cycle that runs at the end of the input asks what was known then
     closed = {None: None, "begin": (BEGINS, BEGINS_AT), "end": (ENDS_AT, ENDS)}[node.closed]
     spec = SupportsSpec(len(types), node.take, codes, node.kind, None, node.late, None, node.delay, closed)
     return SupportsGoal(spec, builder.lineage)
