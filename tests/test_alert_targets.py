@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import socket
 import sqlite3
@@ -224,6 +225,34 @@ REFUSED_TARGETS = [
     ("alertmanager+http://169.254.169.254", "an address of this link"),
     ("alertmanager+http://[::ffff:169.254.169.254]", "an address of this link"),
     ("mqtt://[fe80::1]/alerts", "an address of this link"),
+    *(
+        (f"{kind}://{host}/", "or of a cloud's metadata")
+        for kind in ("alertmanager+http", "mqtt")
+        for host in (
+            "[fd00:ec2::254]",
+            "[FD00:0EC2:0::0:254]",
+            "[fd00:ec2::23]",
+            "[fd20:ce::254]",
+            "100.100.100.200",
+            "[::ffff:100.100.100.200]",
+            "[64:ff9b::100.100.100.200]",
+            "[64:ff9b:1::100.100.100.200]",
+            "[::100.100.100.200]",
+            "[2002:6464:64c8::]",
+            "1684301000",
+            "0x646464c8",
+            "0144.0144.0144.0310",
+            "100.100.25800",
+            "168.63.129.16",
+            "192.0.0.192",
+            "2852039166",
+            "0xa9fea9fe",
+            "[64:ff9b:1::169.254.169.254]",
+            "100.100.100.200.",
+        )
+    ),
+    ("cloudevents+http://[fd00:ec2::254]/latest", "an address of the own network"),
+    ("cloudevents+http://100.100.100.200/latest", "an address of the own network"),
     ("cloudevents+https://h/#from=yesterday", "`from=yesterday` is not known"),
     ("cloudevents+https://h/#attempts=0", "`attempts=0` is no number"),
     ("cloudevents+https://h/#retries=3", "`retries=3` is no option"),
@@ -278,11 +307,12 @@ def test_a_public_name_with_a_private_address_is_not_spoken_to(monkeypatch: pyte
         post(target("cloudevents+http://evil.example.org/"), "/", b"{}", {})
     for own in ("alertmanager+http://metadata.example.org", "mqtt://metadata.example.org/alerts"):
         assert reachable(target(own)) == ["127.0.0.1"], "these two may be in the own network"
-    metadata = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **options: [place, metadata])
-    for own in ("alertmanager+http://metadata.example.org", "mqtt://metadata.example.org/alerts"):
-        with pytest.raises(OSError, match=r"169\.254\.169\.254 is an address of this link"):
-            reachable(target(own))
+    for address in ("169.254.169.254", "100.100.100.200", "fd00:ec2::254"):
+        metadata = (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 80))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *given, both=(place, metadata), **options: list(both))
+        for own in ("alertmanager+http://metadata.example.org", "mqtt://metadata.example.org/alerts"):
+            with pytest.raises(OSError, match=f"{re.escape(address)} is an address of this link"):
+                reachable(target(own))
 
 
 def test_a_broker_is_connected_to_at_the_address_that_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:

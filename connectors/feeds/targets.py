@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import unquote, urlsplit
@@ -92,7 +93,11 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
         hint = f"if that is meant, `{bare}#private=yes` allows it"
         raise _refused(bare, f"`{host}` is an address of the own network", hint)
     if not private and known_linked(host):
-        raise _refused(bare, f"`{host}` is an address of this link alone", "one that is reached from elsewhere too")
+        raise _refused(
+            bare,
+            f"`{host}` is an address of this link alone, or of a cloud's metadata",
+            "one that is reached from elsewhere too",
+        )
     named = f"SEMCEP_{kind.upper()}_"
     return Target(
         name=_named(scheme, parts.netloc.rpartition("@")[2], path, kind),
@@ -130,9 +135,12 @@ def known_private(host: str) -> bool:
 
 
 def known_linked(host: str) -> bool:
-    """Whether a host is a link-local address as it is written."""
+    """Return True if a host is written as an address of this link, or of metadata; `2852039166` is one."""
+    name = host.rstrip(".")
+    with suppress(OSError, ValueError):
+        name = socket.inet_ntoa(socket.inet_aton(name))
     try:
-        return linked(host.rstrip("."))
+        return linked(name)
     except ValueError:
         return False
 
@@ -144,8 +152,12 @@ def public(address: str) -> bool:
 
 
 def linked(address: str) -> bool:
-    """Whether an IP address is link-local, 169.254.0.0/16 or fe80::/10. ValueError: it is none."""
-    return inner(address).is_link_local
+    """Return True if an IP address is link-local, 169.254.0.0/16 or fe80::/10, or one at which a cloud has metadata.
+    ValueError: it is no IP address."""
+    whole = inner(address)
+    last = ipaddress.IPv4Address(int(whole) & 0xFFFFFFFF)
+    every = (whole, last) if any(whole in network for network in _TRANSLATED) else (whole,)
+    return any(one.is_link_local or one in _METADATA for one in every)
 
 
 def reachable(target: Target) -> list[str]:
@@ -156,9 +168,21 @@ def reachable(target: Target) -> list[str]:
         if target.kind == "cloudevents" and not target.private and not public(address):
             raise OSError(f"{address} is an address of the own network, which needs `#private=yes`")
         if not target.private and linked(address):
-            raise OSError(f"{address} is an address of this link alone")
+            raise OSError(f"{address} is an address of this link alone, or of a cloud's metadata")
     return addresses
 
+
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    )
+)
+"""Where clouds have metadata and credentials besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (of machines and of
+pods) and Google."""
+
+_TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+"""Networks whose last 32 bits may be an address of IPv4, too: of old (RFC 4291), and of local NAT64 (RFC 8215)."""
 
 _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv4Network("192.0.0.0/24"),
