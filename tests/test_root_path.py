@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from cep.core.errors import CepError
 from connectors.serving import root_path as path_of
-from connectors.serving.guard import MANY, Guard, Limits
+from connectors.serving.guard import MANY, Guard, Limits, cookie_value
 from tests.page_server import shown
 from tests.proxy import below
 from tests.waiting import turn, until
@@ -27,7 +27,7 @@ def test_a_path_of_a_proxy(tmp_path: Path) -> None:
         first = httpx.get(f"{outside}/?access_token={limits.token}")
         assert (first.status_code, first.headers["location"]) == (303, "./")
         assert "; Path=/weather/storms/" in first.headers["set-cookie"]
-        with httpx.Client(cookies={"semcep": str(limits.token)}) as client:
+        with httpx.Client(cookies={"semcep": cookie_value(str(limits.token))}) as client:
             assert client.get(f"{outside}/").text.startswith("<!doctype html>")
             for server in (outside, one.url, f"{one.url}/weather/storms"):
                 (alert,) = client.get(f"{server}/api/state").json()["alerts"]

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 
 from connectors.rdf.federation import refuse_federation
 from connectors.rdf.question import QueryRefused
-from connectors.serving.guard import Guard, Limits
+from connectors.serving.guard import Guard, Limits, cookie_value
 from connectors.serving.negotiation import negotiated
 from tests import sparql_served
 from tests.serving import Served, served
@@ -222,7 +222,12 @@ def test_only_who_may_asks_and_not_too_much(tmp_path_factory: pytest.TempPathFac
     with served(tmp_path_factory.mktemp("guarded"), limits) as one, httpx.Client(base_url=one.url) as client:
         ask = {"query": "ASK {}"}
         assert client.get("/health").status_code == client.get("/ready").status_code == 200
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": token}, {"Cookie": "semcep=wrong"}):
+        value = cookie_value(token)
+        assert token not in value and value != cookie_value("another")
+        for headers in (
+            {}, {"Authorization": "Bearer wrong"}, {"Authorization": token}, {"Cookie": "semcep=wrong"},
+            {"Cookie": f"semcep={token}"}, {"Authorization": f"Bearer {value}"},
+        ):  # fmt: skip
             refused = client.get("/sparql", params=ask, headers=headers)
             assert refused.status_code == 401 and "Bearer" in refused.headers["www-authenticate"]
         good = {"Authorization": f"Bearer {token}"}
@@ -231,7 +236,12 @@ def test_only_who_may_asks_and_not_too_much(tmp_path_factory: pytest.TempPathFac
         cookie = client.get("/sparql", params={**ask, "access_token": token})
         assert cookie.status_code == 200 and "HttpOnly" in cookie.headers["set-cookie"]
         assert "Secure" not in cookie.headers["set-cookie"]
+        assert token not in cookie.headers["set-cookie"] and "SameSite=Strict" in cookie.headers["set-cookie"]
+        assert client.get("/sparql", params=ask).status_code == 200, "the cookie lets in"
         client.cookies.clear()
+        for path, method in (("/health", "GET"), ("/ready", "GET"), ("/sparql", "OPTIONS"), ("/sparql", "GET")):
+            stranger = client.request(method, path, params={"access_token": "wrong"})
+            assert "set-cookie" not in stranger.headers, "who does not know the token gets no cookie"
         proxy = {"X-Forwarded-Proto": "https"}
         page = client.get("/", params={"access_token": token}, headers=proxy)
         assert (page.status_code, str(page.next_request.url)) == (303, f"{one.url}/")

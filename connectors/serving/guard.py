@@ -54,8 +54,8 @@ class Limits:
 class Guard:
     """Refuses with 401, 408, 413, 421, 429 or 431.
 
-    The token comes as `Authorization: Bearer`, for pages in a browser as a cookie, which `?access_token=` sets;
-    from the page itself it then goes out of the address.
+    The token comes as `Authorization: Bearer`. A browser brings a cookie, which `?access_token=` sets: a value made of
+    the token, from which nobody learns it. From the page itself the token then goes out of the address.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -90,11 +90,9 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, send)
             return
-        cookie = (
-            None
-            if token_in_address is None
-            else f"{COOKIE}={token_in_address}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
-        )
+        cookie = None
+        if limits.token and token_in_address is not None and _same(token_in_address, limits.token):
+            cookie = f"{COOKIE}={cookie_value(limits.token)}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
         if cookie is not None and path == "/":  # the token is not to stay in the address
             await Response(None, 303, {"Location": "./", "Set-Cookie": cookie, **_ALWAYS})(scope, receive, send)
             return
@@ -146,8 +144,9 @@ class Guard:
     def _knows(self, headers: Headers, token_in_address: str | None) -> bool:
         token = self.limits.token or ""
         kind, _, value = headers.get("authorization", "").partition(" ")
-        brought = [token_in_address or "", value.strip() if kind.lower() == "bearer" else "", _cookie(headers)]
-        return any(hmac.compare_digest(one.encode(), token.encode()) for one in brought)
+        bearer = value.strip() if kind.lower() == "bearer" else ""
+        pairs = ((token_in_address or "", token), (bearer, token), (_cookie(headers), cookie_value(token)))
+        return any(_same(*pair) for pair in pairs)
 
     def _streams(self, client: str) -> int:
         """How many a client may have open, 0: any number."""
@@ -176,6 +175,17 @@ def client_of(scope: Scope) -> str:
     if address.is_loopback:
         return _HERE
     return str(address if isinstance(address, IPv4Address) else ip_network((address, 64), strict=False))
+
+
+def _same(brought: str, wanted: str) -> bool:
+    """Return True if two texts are equal, in a time that does not tell how far they are."""
+    return hmac.compare_digest(brought.encode(), wanted.encode())
+
+
+def cookie_value(token: str) -> str:
+    """The value of the cookie of those who brought the token. It is the same after a restart, and another one with
+    another token."""
+    return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 
 def _secure(scope: Scope) -> str:
