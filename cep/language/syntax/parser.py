@@ -92,7 +92,7 @@ a unit stands on the line of its number; a prefixed name and the parts of a PREF
 from __future__ import annotations
 
 from cep.core.errors import CepError, Files, Source, Span
-from cep.core.suggest import did_you_mean
+from cep.core.suggest import did_you_mean, nearest
 from cep.language.syntax import ast, messages
 from cep.language.syntax.alerts import alert
 from cep.language.syntax.conditions import conditions, test
@@ -172,6 +172,7 @@ def _statement(cursor: Cursor) -> ast.Statement:
 
 def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement | ast.WhileRule:
     """An event rule, with or without a label, a static rule or a fact."""
+    _refuse_other_words(cursor)
     first = cursor.token
     if first.kind == "prefixed" and first.text[0] != ":":  # `storm:e(X) <- a(X)`: a label
         cursor.split()
@@ -210,6 +211,23 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement 
     if not cursor.accept("."):
         _fail_after_head(cursor)
     return StaticRule(head.text, values, (), cursor.span(first))
+
+
+def _refuse_other_words(cursor: Cursor) -> None:
+    """Refuse two words, as declarations and the like begin, of which the first is none of theirs: `evnt a(x: int)`."""
+    token, after = cursor.token, cursor.peek()
+    if token.kind not in ("name", "variable") or after.line > token.line:
+        return
+    named = after.kind in ("name", "variable", "string") and after.key not in (*_AFTER_HEADS, *RESERVED)
+    if named or (after.key == ":" and cursor.peek(2).kind == "iri"):
+        hint = did_you_mean(token.text, _FIRST_WORDS)
+        if after.text.lower() in _FIRST_WORDS:
+            hint = f"leave it out: `{after.text} ...`"
+        elif hint is None and cursor.peek(2).key == "(":
+            words = ", ".join(f"`{word}`" for word in _FIRST_WORDS)
+            hint = f"{messages.EVENT_RULE}; what is no rule begins with {words}"
+        if hint is not None:
+            cursor.stop(f"no statement begins with `{token.text}`", hint)
 
 
 def _statement_hint(cursor: Cursor) -> str | None:
@@ -252,12 +270,14 @@ def _fail_after_head(cursor: Cursor) -> None:
         hint = _hyphen_hint(cursor) or hint
     elif missing_dot(cursor):
         end_statement(cursor, "the fact")
+    elif (meant := nearest(token.text, _AFTER_HEADS[:-1])) is not None:
+        hint = f"did you mean `{meant}`?"
     elif token.kind == "name":
-        meant = did_you_mean(cursor.previous.text, _FIRST_WORDS) if cursor.previous.kind == "name" else None
-        hint = meant or f"is a `.` missing before `{token.text}`?"
+        hint = f"is a `.` missing before `{token.text}`?"
     cursor.fail("`<-`, `:-` or `.`", hint)
 
 
+_AFTER_HEADS = ("WHILE", "ENDS", "BECOMES", "IF")
 _FIRST_WORDS = ("alert", "event", "fact", "fluent", "initially", "initiate", "policy", "prefix", "terminate")
 """Statements that are no rules begin so."""
 
