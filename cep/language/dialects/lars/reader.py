@@ -20,7 +20,7 @@ from itertools import count
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.literals import SECOND
 from cep.core.prefixes import prefixes_of
-from cep.core.suggest import did_you_mean
+from cep.core.suggest import SURE, nearest
 from cep.language.dialects.lars.ast import (
     AT,
     EVERY,
@@ -186,8 +186,8 @@ def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
         cursor.stop("a head is not negated", f"what must not be is a rule without a head: `:- a, b.`; {RULE}")
     first, after = cursor.token, cursor.peek()
     two_words = first.kind in ("name", "variable") and after.kind == "name" and after.text not in _BEHIND_ATOMS
-    if two_words and (hint := did_you_mean(first.text, ("event", "fact", "prefix"))) is not None:
-        cursor.stop(f"no statement begins with `{first.text}`", hint)
+    if two_words and (word := nearest(first.text, ("event", "fact", "prefix"), SURE)):
+        cursor.stop(f"no statement begins with `{first.text}`", f"did you mean `{word}`?")
     found = atom(cursor, statement_hint(cursor) or RULE)
     at = tick_of(cursor) if cursor.accept("at") else None
     if cursor.sees("in", "always", "["):
