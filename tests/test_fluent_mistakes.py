@@ -38,6 +38,10 @@ MISTAKES = [
     ("c(P) <- tick(P) WHERE at(P) < home.", "the fluent `at` is no value and no function here"),
     ("c(P) <- tick(P) = 3.", "`tick` is an event, and only a fluent has a value"),
     ("c(P) <- BEGIN OF tick(P).", "`tick` is an event, and only a fluent has a value"),
+    ("c(P) <- begin(on(P)) SEQ tick(P).", "when a fluent begins or ends is written `BEGIN OF on(...)`"),
+    ("c(P) <- tick(P) SEQ ends(on(P)).", "when a fluent begins or ends is written `END OF on(...)`"),
+    ("c(P) <- BEGIN OF on(7) AND tick(P).", "`p` of `on` is a string, this is an int"),
+    ("c(P) <- BEGIN OF on(P) AND m(P). event m(x: int).", "it is a string as `p` of `on` and an int as `x` of `m`"),
     ("terminate on(P) <- END OF on(P).", "what happens with `on` depends on itself"),
     ('ALERT a ON on(P) WHERE P = Q TITLE "x" FOR 1 h KEYED BY Q.', "`Q` of the key is not known when `on` ends"),
 ]
@@ -49,6 +53,21 @@ def test_mistakes(statement: str, message: str) -> None:
         Engine.from_text(BASE + statement)
     assert message in str(raised.value)
     assert "^" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("BEGIN OF on(P) SEQ END OF on(P)", "every beginning and end of `on` waits for ever"),
+        ("on(P) SEQ on(P)", "every beginning and end of `on` waits for ever"),
+        ("long(P) SEQ tick(P)", "every beginning and end of `long` waits for ever"),
+        ("BEGIN OF seen(P) SEQ tick(P)", "every beginning and end of `seen` waits for ever"),
+    ],
+)
+def test_warnings_have_the_names_of_the_program(pattern: str, message: str) -> None:
+    more = "fluent long(p: string). fluent seen(p: string) START a END b. long(P) WHILE on(P) LASTING >= 15 min. "
+    (warning,) = Engine.from_text(f"{BASE}{more}c(P) <- {pattern}.").warnings
+    assert warning.message == f"this SEQ never forgets: {message}"
 
 
 def test_what_is_printed_is_read_back() -> None:

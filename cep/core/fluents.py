@@ -14,6 +14,13 @@ SINCE_EVER = BEFORE_TIME + 1
 FOREVER = END_OF_TIME
 """How late, in microseconds, is what is known at the end of the input alone."""
 
+RECORDS_OF, TIMES_OF, TRANSITIONS_OF = "records of ", "times of ", "transitions of "
+"""The names of the tables of a fluent begin so; the fluent's follows: what comes in, when it begins and ends, and what
+rules initiate and terminate."""
+
+RECORDED = " recorded"
+"""The name of the records of a fluent that formulas define ends so; the fluent's precedes."""
+
 LASTS = "what lasts in "
 """The name of what the LASTING of a fluent asks begins so; the fluent's follows."""
 
@@ -47,6 +54,16 @@ GIVEN = 9
 KINDS = GIVEN + 1
 BOUNDS = ("()", "[)", "(]", "[]")
 """By that number: 1 where the start belongs to an interval, 2 where the end does."""
+
+
+def author_name(table: str) -> str:
+    """Return the name that the author knows a table by: `warm` for `times of warm`, an event's for itself."""
+    name = table
+    for prefix in (RECORDS_OF, TIMES_OF, TRANSITIONS_OF, LASTS):
+        name = name.removeprefix(prefix)
+    for suffix in (RECORDED, UNCONSTRAINED):
+        name = name.removesuffix(suffix)
+    return name if name == table else author_name(name)
 
 
 def beside(column: str, attributes: Collection[str]) -> str:

@@ -24,6 +24,7 @@ from cep.core.fluents import (
     SINCE_EVER,
     TERMINATED,
     TRANSITIONS,
+    TRANSITIONS_OF,
     WHOLE,
     FluentTable,
     beside,
@@ -63,7 +64,7 @@ NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "flo
 
 def transitions(name: str) -> str:
     """The table of what the rules of a fluent initiate and terminate, or what its formulas give."""
-    return f"transitions of {name}"
+    return f"{TRANSITIONS_OF}{name}"
 
 
 class Late(Protocol):

@@ -18,7 +18,10 @@ from cep.core.fluents import (
     RECORD_COLUMNS,
     RECORD_END,
     RECORD_START,
+    RECORDED,
     RECORDS,
+    RECORDS_OF,
+    TIMES_OF,
     FluentTable,
     beside,
 )
@@ -33,12 +36,12 @@ from cep.rules.terms import Constant, Expression, Variable
 
 def records(name: str) -> str:
     """The table of what comes in of a fluent."""
-    return f"records of {name}"
+    return f"{RECORDS_OF}{name}"
 
 
 def edges(name: str) -> str:
     """The table of when a fluent begins and ends."""
-    return f"times of {name}"
+    return f"{TIMES_OF}{name}"
 
 
 def incoming(
@@ -57,7 +60,7 @@ def incoming(
 
 def recorded(name: str) -> str:
     """The fluent of the records of one that formulas define."""
-    return f"{name} recorded"
+    return f"{name}{RECORDED}"
 
 
 def is_recorded(statement: ast.Statement) -> bool:

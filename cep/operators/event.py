@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.fluents import EDGES
+from cep.core.fluents import EDGES, author_name
 from cep.operators.where import bounded_by, decided
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import used_variables
@@ -179,7 +179,7 @@ def _constant(inference: Inference, event: str, attribute: Attribute, constant: 
     elif not hint and attribute.type == "iri":
         hint = "an IRI is written `<http://...>` or `prefix:name`"
     inference.complain(
-        f"`{attribute.name}` of `{event}` is {a(attribute.type)}, this is {a(constant.type)}: never equal",
+        f"`{attribute.name}` of `{author_name(event)}` is {a(attribute.type)}, this is {a(constant.type)}: never equal",
         constant.span,
         hint or None,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source, Warning
+from cep.core.fluents import TIMES_OF, author_name
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
@@ -111,7 +112,7 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         if windows:
             hours = 1 - -sum(windows) // _HOUR
             hint = f"`({pattern}) WITHIN {hours} h` bounds it: the windows lie inside, with an hour between them"
-        if last is not None and of_instants is not None and of_instants.forgets:
+        if last is not None and not last.startswith(TIMES_OF) and of_instants is not None and of_instants.forgets:
             instant = f"TIME in the declaration of `{last}`, if it is an instant"
             if of_instants.superseded:
                 hint = f"{instant}, leaves the latest only; else `({pattern}) WITHIN 7 d`, if none counts longer"
@@ -143,14 +144,17 @@ def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tu
         return None
     part, why, hint = wrong
     name = event_of(nodes, node.parts[part])
-    who = f"`{name}` is an instant" if name else f"the {('left', 'right')[part]} side is an instant"
+    who = f"`{author_name(name)}` is an instant" if name else f"the {('left', 'right')[part]} side is an instant"
     return f"this {node.properties().word} never occurs: {who} and {why}", hint
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
     """What waits on a side, by name where it is an event."""
     event = event_of(nodes, number)
-    return f"everything on its {side}" if event is None else f"every `{event}`"
+    if event is None:
+        return f"everything on its {side}"
+    name = author_name(event)
+    return f"every beginning and end of `{name}`" if event.startswith(TIMES_OF) else f"every `{name}`"
 
 
 def event_of(nodes: Sequence[Node], number: int) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cep.core.components import components
+from cep.core.fluents import author_name
 from cep.plan.algebra import Head
 from cep.plan.copartitioning import EVERYWHERE, Copartitioned, KeyColumns, SplitFailure, copartition
 from cep.plan.dependencies import Dependencies
@@ -258,7 +259,8 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
                 event = waiting.pop()
                 makers = [rule for rule in dependencies.makers[event] if rule not in forced]
                 for rule in makers:
-                    text = f"{_whose(plan, node)} goes by the order of simultaneous `{event}`, which buckets would lose"
+                    name = author_name(event)
+                    text = f"{_whose(plan, node)} goes by the order of simultaneous `{name}`, which buckets would lose"
                     found.setdefault(rule, Reason(rule, None, text))
                 blamed.add(event)
                 assert makers or tainted.get(event), "what is made in one place has an order"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from cep.core.errors import MOST, CepError, CepErrors, Source, Span
+from cep.core.fluents import author_name
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.plan.advice import advised, conversion
@@ -228,7 +229,7 @@ class Inference:
         properties = node.properties()
         if properties.event is not None:
             attribute = self.schemas[properties.event].attributes[properties.takes[column]]
-            return f"`{attribute.name}` of `{properties.event}`"
+            return f"`{attribute.name}` of `{author_name(properties.event)}`"
         if not properties.shows[column]:
             return None
         part, below = properties.shows[column][0]

@@ -53,6 +53,12 @@ MOST_REPEATED = 20_000
 """Events of a pattern when each TIMES is written out."""
 UNRESTRICTED = PolicyChoice("unrestricted")
 
+_EDGES = {
+    **dict.fromkeys(("begin", "begins", "start", "starts", "entered"), "BEGIN"),
+    **dict.fromkeys(("end", "ends", "stop", "stops", "left"), "END"),
+}
+"""What other languages call the beginning and the end of a fluent."""
+
 
 def lower(
     program: ast.SyntaxTree,
@@ -343,12 +349,11 @@ class _Lowering:
         plain: list[Variable | Constant] = []
         for argument in arguments:
             if isinstance(argument, Call):
-                self.error(
-                    "an event pattern holds variables and constants only",
-                    argument.span,
-                    f"a variable here, and the arithmetic in a WHERE: `{atom.name}(X) WHERE X = ...`",
-                    "pattern",
-                )
+                hint = f"a variable here, and the arithmetic in a WHERE: `{atom.name}(X) WHERE X = ...`"
+                if (edge := _EDGES.get(atom.name)) is not None and argument.function in self.fluents.declared:
+                    hint = f"when a fluent begins or ends is written `{edge} OF {argument.function}(...)`"
+                message = "an event pattern holds variables and constants only"
+                self.error(message, argument.span, hint, "pattern")
                 argument = Variable("_", argument.span)
             plain.append(argument)
         made = Atom(atom.name, tuple(plain), within, atom.span)

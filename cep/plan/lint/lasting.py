@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cep.core.errors import Source, Span, Warning
+from cep.core.fluents import author_name
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
@@ -34,7 +35,7 @@ def lasting(
         else:
             continue
         event = event_of(binarised.nodes, absent)
-        name = "one" if event is None else f"a `{event}`"
+        name = "one" if event is None else f"a `{author_name(event)}`"
         message = f"this {properties.word} does not see {name} that is going on, only one that {means}"
         span = binarised.spans[number]
         found.setdefault(span, Warning(message, source, span, properties.going_on, "lasting"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cep.core.errors import Span, Warning
+from cep.core.fluents import author_name
 from cep.core.intervals import FOLLOWS
 from cep.core.literals import SECOND, write_duration
 from cep.core.schema import Attribute
@@ -143,7 +144,7 @@ def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limi
     if bound is None:
         return None
     written = range_of(attribute.type, attribute.low, attribute.high)
-    why = f": `{attribute.name}` of `{event}` is declared in {written}, and what is outside is refused"
+    why = f": `{attribute.name}` of `{author_name(event)}` is declared in {written}, and what is outside is refused"
     return _Limit(bound, False, why, "another bound here, or a wider range in the declaration")
 
 
