@@ -43,6 +43,8 @@ MISTAKES = [
     ("c(P) <- BEGIN OF on(7) AND tick(P).", "`p` of `on` is a string, this is an int"),
     ("c(P) <- BEGIN OF on(P) AND m(P). event m(x: int).", "it is a string as `p` of `on` and an int as `x` of `m`"),
     ("terminate on(P) <- END OF on(P).", "what happens with `on` depends on itself"),
+    ('ALERT a ON tick(P) = 3 TITLE "x" FOR 1 h.', "`tick` is an event, and only a fluent has a value"),
+    ('ALERT a ON on(P) = 3 TITLE "x" FOR 1 h.', "`on`"),
     ('ALERT a ON on(P) WHERE P = Q TITLE "x" FOR 1 h KEYED BY Q.', "`Q` of the key is not known when `on` ends"),
 ]
 

@@ -152,6 +152,65 @@ ALERT busy ON in_area(V, A) WHERE A != nowhere TITLE "{V} is in {A}" FOR 2 s KEY
     ]  # fmt: skip
 
 
+LEVELS = """event reading(station: string, temp: float, y: float?, x: float?) TIME time.
+fluent level(station: string) = l: int.
+initiate level(S) = 3 <- reading(S, T, _, _) WHERE T > 30.
+initiate level(S) = 2 <- reading(S, T, _, _) WHERE T > 20, T <= 30.
+terminate level(S) = _ <- reading(S, T, _, _) WHERE T <= 20.
+"""
+
+EACH_VALUE = [f"firing {level} at {second}" for level, second in ((2, 0), (3, 60), (2, 120))]
+EACH_VALUE += [f"resolved {level} at {second}" for level, second in ((2, 60), (3, 120), (2, 180))]
+
+
+@pytest.mark.parametrize(
+    "alert, expected",
+    [
+        ("level(S) = L {} KEYED BY S", ["firing 2 at 0", "updated 3 at 60", "updated 2 at 120", "resolved 2 at 180"]),
+        ("level(station: S) = L {} KEYED BY S, L", EACH_VALUE),
+        ("level(S) = L {}", EACH_VALUE),
+        ("level(S) = L WHERE L > 2 {} KEYED BY S", ["firing 3 at 60", "resolved 3 at 120"]),
+        ("level(S) = 3 {}", ["firing 3 at 60", "resolved 3 at 120"]),
+    ],
+)
+def test_an_alert_on_a_fluent_with_values_goes_by_its_key(alert: str, expected: list[str], tmp_path: Path) -> None:
+    """With a key of the value there is one for each value, without it the same one is updated."""
+    title = 'TITLE "{S}" FOR 1 h'
+    with shown(tmp_path, f"{LEVELS}ALERT high ON {alert.format(title)}.") as one:
+        for second, degrees in ((0, 25.0), (60, 35.0), (120, 22.0), (180, 10.0), (240, 10.0)):
+            one.push((second, "vie", degrees))
+        told = [entry.change for entry in one.outbox.after(0)]
+        found = [f"{each.state} {each.values['l']} at {(each.time - EIGHT) // SECOND}" for each in told]
+        assert sorted(found) == sorted(expected)
+        _, events, _ = one.scene.newest(10)
+        named = {each["id"]: each["values"]["l"] for each in map(json.loads, events)}
+        assert all(named[each.last] == each.values["l"] for each in told), "an alert names what it is on"
+
+
+def test_an_alert_outlasts_an_instant_at_which_its_fluent_does_not_hold() -> None:
+    """What begins when something of its key ends goes on with the alert, also where both are of the same arguments."""
+    text = """event on(s: string) TIME time.
+event off(s: string) TIME time.
+event blip(s: string) TIME time.
+fluent up(s: string).
+fluent calm(s: string).
+initiate up(S) <- on(S).
+terminate up(S) <- off(S).
+calm(S) WHILE up(S) AND NOT blip(S).
+ALERT calm ON calm(S) TITLE "{S}" FOR 2 s.
+"""
+    engine = Engine.from_text(text, alerts=True, lateness=0)
+    schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
+    lifecycle = AlertLifecycle(engine.alerts, schemas, (), engine.meanings())
+    found = []
+    for second, name in [(1, "on"), (5, "blip"), (20, "off"), (21, "blip")]:
+        given = engine.push([Event(name, ("vie",), second * SECOND, second * SECOND)])
+        found += lifecycle.take(given, engine.watermark)
+    assert [(change.state, change.time // SECOND) for change in found] == [
+        ("firing", 1), ("updated", 5), ("resolved", 20)
+    ]  # fmt: skip
+
+
 def test_alerts_on_fluents_of_formulas_fire_when_they_are_known() -> None:
     text = """event reading(station: string, temp: float) TIME time.
 fluent warm(station: string).

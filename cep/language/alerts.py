@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from cep.core.errors import CepError, Source, Span
-from cep.core.fluents import BEGINNING, ENDING, ENDS
+from cep.core.fluents import WHOLE
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.ast import AlertStatement
@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """An alert, the rules that make its occurrences, and their schema; of one on a fluent also that of its ends."""
+    """An alert, the rules that make its occurrences, and their schema; of one on a fluent also that of `Alert.ends`."""
 
     alert: Alert
     rules: tuple[Rule, ...]
@@ -119,9 +119,7 @@ def on_fluent(
                                    variable.span, hint, "unsafe"))  # fmt: skip
     table = f"{alert.table} ends"
     own, head = _named(atom, fluent)
-    began = atom.arguments[-1]
-    ending = ENDING if isinstance(began, Constant) and began.value == BEGINNING else ENDS
-    over = replace(atom, arguments=(*head, *atom.arguments[len(head) : -1], Constant(ending, "int")))
+    over = replace(atom, arguments=(*head, *atom.arguments[len(head) : -1], Constant(WHOLE, "int")))
     rule = Rule(table, tuple(head), over, None, statement.span, statement.event.span)
     ends = Schema(table, tuple(Attribute(name, "unknown", True) for name in own), False, False)
     alert = replace(alert, keys=alert.keys or alert.arguments, ends=table)

@@ -74,6 +74,7 @@ class _Listing:
         self.top()
         visible = {*self.written.labels, *self.plan.derived, *filter(self.written.defines, self.plan.schemas)}
         visible -= {name for name in self.plan.derived if self.made_of_changes(name)}
+        visible -= {alert.ends for alert in self.plan.rules.alerts if alert.ends is not None}
         shown = [group for group in self.plan.groups if not visible.isdisjoint(group.units)]
         for number, group in enumerate(shown, 1):
             self.lines.append("")
@@ -89,7 +90,7 @@ class _Listing:
         kinds, ranks = Counter(kind for kind, _ in every), dict(sorted(every, key=lambda each: -each[1]))
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
-        alerts = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
+        alerts = f"{counted(len(plan.rules.alerts), 'alert')}, " if self.alerts else ""
         own = (rule for rule, head in zip(plan.rules.rules, plan.heads) if head.event not in self.alerts)
         number = len({rule.span for rule in own} - {NOWHERE}) if self.number is None else self.number
         line = f"{plan.source.name}: {counted(number, 'rule')}, {alerts}"
@@ -140,7 +141,7 @@ class _Listing:
     def rule(self, mark: str, number: int, head: Head) -> None:
         text, alert = self.written.rule(head), self.alerts.get(head.event)
         if alert is not None:
-            text = f"ALERT {alert.name} ON {text.partition(' <- ')[2]}"
+            text = f"ALERT {alert.name} ON {text.partition(' <- ')[2].removeprefix('BEGIN OF ')}"
         self.put(mark, text, 2 * MARK, self.rules([number]))
         if head.child not in self.written.labels:
             self.details(head.child)

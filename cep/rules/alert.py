@@ -20,8 +20,8 @@ class Alert:
     event's arguments (`arguments`, in order), then those of other variables that it speaks of, then where it is.
 
     `keys`: the columns that tell alerts apart; `duration`: microseconds from the end of an occurrence on that it lasts.
-    `ends`: of one on a fluent, whose occurrences are its beginnings, the table of its ends, with the same arguments: it
-    lasts on while it holds.
+    `ends`: of one on a fluent, whose occurrences are its beginnings, the table of its intervals that are complete, with
+    the same arguments: the alert lasts on while one of them holds.
     """
 
     name: str

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import groupby
@@ -85,7 +85,7 @@ class AlertChange:
 @dataclass(frozen=True, slots=True)
 class AlertOccurrence:
     """One of an alert's table: `place` is that of the alert among all, `row` its number in the table. `over`: it is the
-    end of what began before."""
+    whole interval of a fluent, which ends here."""
 
     end: int
     place: int
@@ -94,6 +94,11 @@ class AlertOccurrence:
     text: str
     row: int
     over: bool = False
+
+    @property
+    def interval(self) -> str:
+        """The interval of a fluent that begins or ends here, among those of its alert."""
+        return f"{self.start} {self.text}"
 
 
 def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
@@ -135,6 +140,7 @@ class AlertLifecycle:
         }
         self._places = {alert.name: number for number, alert in enumerate(alerts)}
         self._due: list[tuple[int, int, str]] = []
+        self._fewer: set[str] = set()
         self.begin(live)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
@@ -155,15 +161,21 @@ class AlertLifecycle:
         def row(one: AlertOccurrence) -> Mapping[str, Any]:
             return {name: values[one.row] for name, values in columns[one.place].items()}
 
+        self._fewer.clear()
         found = self.follow(came, row, watermark)
         for change in found:
             which = self.fingerprints[change.name]
             self.reached[which] = max(self.reached[which], change.time)
         return found
 
+    @property
+    def fewer(self) -> list[AlertChange]:
+        """The last changes of open alerts of which intervals have ended since, in the last `take`: nothing is told."""
+        return [self.live[slot] for slot in sorted(self._fewer & self.live.keys())]
+
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
-        """The tables that alerts are on, each with the place of the alert among all, and whether it has the ends of
-        what began."""
+        """The tables that alerts are on, each with the place of the alert among all, and whether it has the intervals
+        that end."""
         for number, alert in enumerate(self.alerts):
             if (table := tables.get(alert.table)) is not None and table.height:
                 yield number, table, False
@@ -180,7 +192,7 @@ class AlertLifecycle:
             found += self._over(end - 1)
             group = list(same)
             if over:
-                found += self._ended(slot, end, {one.text for one in group})
+                found += self._ended(slot, end, group)
                 continue
             found.append(self._seen(self.alerts[number], group, row(group[0])))
             heapq.heappush(self._due, (self.live[slot].until, number, slot))
@@ -188,7 +200,7 @@ class AlertLifecycle:
         return found
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
-        """Those that are new; `over`: they are the ends of what began. The text of what begins or ends is that of its
+        """Those that are new; `over`: they are intervals that end. The text of what begins or ends is that of its
         arguments."""
         alert = self.alerts[number]
         if alert.ends is None:
@@ -244,14 +256,17 @@ class AlertLifecycle:
         self.live[first.slot] = change
         return change
 
-    def _ended(self, slot: str, time: int, over: Collection[str]) -> list[AlertChange]:
-        """Something that an alert is on has ended: it is resolved if nothing of its key holds any more."""
+    def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
+        """Intervals that an alert is on have ended: it is resolved if nothing of its key holds any more."""
         before = self.live.get(slot)
         if before is None or not before.holding:
             return []
+        # An outbox of before names what holds by its arguments alone.
+        over = {one.interval for one in group} | {one.text for one in group}
         rest = [each for each in before.holding if each not in over]
         if rest:
             self.live[slot] = replace(before, holding=rest)
+            self._fewer.add(slot)
             return []
         return [resolved(self.live.pop(slot), time)]
 
@@ -274,7 +289,7 @@ class AlertLifecycle:
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
     """What holds of a key with what begins now."""
-    return sorted({*(() if before is None else before.holding), *(one.text for one in group)})
+    return sorted({*(() if before is None else before.holding), *(one.interval for one in group)})
 
 
 def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str = "") -> AlertChange:

@@ -52,7 +52,8 @@ class AlertListener:
             place = None if round.ended else (until, round.position)
             self.revised.take(round.alerts, round.recalled, until, min(round.stable, until), place, round.late)
         else:
-            self.outbox.add(self.lifecycle.take(round.alerts, until), self.lifecycle.reached)
+            told = self.lifecycle.take(round.alerts, until)
+            self.outbox.add(told, self.lifecycle.reached, self.lifecycle.fewer)
         for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)
             self._warn(f"alert {name}: its area is no place on earth; it is sent without an area", alert=name)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,6 +31,9 @@ KEPT = 1_000_000
 
 _CHANGES = outbox_tables.HASHED["changes"]
 _FURTHER = "update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2"
+_HOLDS = (
+    "update changes set body = ?1, hash = hashed(number, alert, revision, ?1, came) where alert = ?2 and revision = ?3"
+)
 _VERIFIED = 500  # changes that are verified together; nothing is added meanwhile
 
 
@@ -114,15 +118,19 @@ class Outbox:
             self._write(added, {"meant": json.dumps(dict(fingerprints))})
         return live
 
-    def add(self, changes: Sequence[AlertChange], reached: Mapping[str, int]) -> None:
+    def add(
+        self, changes: Sequence[AlertChange], reached: Mapping[str, int], fewer: Sequence[AlertChange] = ()
+    ) -> None:
         """Append changes, in this order, all or none; `reached`: by what an alert means how far everything is in
-        here."""
-        if not changes:
+        here; `fewer`: last changes of open alerts, `holding` of which is another now (nothing else of them is)."""
+        if not changes and not fewer:
             return
         with self._lock:
-            self._write(changes, {f"reached {each}": str(time) for each, time in reached.items()})
+            meta = {f"reached {each}": str(time) for each, time in reached.items()}
+            self._write(changes, meta, fewer=fewer)
             self._prune()
-        self._notify()
+        if changes:
+            self._notify()
 
     def revise(
         self,
@@ -132,19 +140,25 @@ class Outbox:
         keys: Mapping[str, RevisedKey | None],
         come: Mapping[tuple[str, str], str],
         gone: Iterable[tuple[str, str]],
+        fewer: Sequence[AlertChange] = (),
     ) -> None:
         """As `add`, with what is held of keys then (`revised_tables.write`); all of it or nothing. `marks`: by what an
         alert means the place of the last round that is in here."""
         with self._lock:
             meta = {f"reached {each}": str(time) for each, time in reached.items()}
             meta |= {f"revised {each}": json.dumps(mark) for each, mark in marks.items()}
-            self._write(changes, meta, lambda: revised_tables.write(self._base, keys, come, gone))
+            with_keys = partial(revised_tables.write, self._base, keys, come, gone)
+            self._write(changes, meta, with_keys, fewer)
             self._prune()
         if changes:
             self._notify()
 
     def _write(
-        self, changes: Sequence[AlertChange], meta: Mapping[str, str], besides: Callable[[], None] = lambda: None
+        self,
+        changes: Sequence[AlertChange],
+        meta: Mapping[str, str],
+        besides: Callable[[], None] = lambda: None,
+        fewer: Sequence[AlertChange] = (),
     ) -> None:
         now = _now()
         added = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
@@ -162,6 +176,7 @@ class Outbox:
             self._base.executemany("delete from live where alert = ?", over)
             for name, value in meta.items():
                 self._set(name, value)
+            self._base.executemany(_HOLDS, [(change.dump(), change.alert, change.revision) for change in fewer])
             besides()
         if not changes:
             return

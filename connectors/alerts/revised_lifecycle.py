@@ -26,7 +26,8 @@ from connectors.late_input import Told, unknown
 PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
 
-_SAME = [field.name for field in fields(AlertChange) if field.name not in ("revision", "state", "time", "note")]
+_UNSAID = "revision", "state", "time", "note", "holding"
+_SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
 """Of an occurrence, within its key: its times and text as JSON, which is also its name on disk."""
@@ -45,8 +46,9 @@ class HeldOccurrence:
 @dataclass(slots=True)
 class AlertKey:
     """The alerts of one key. `place`: that of the alert among all. `base`: the alert that was open at `since`, if one
-    was; `held`: what ended since; `now`: the alert that is open after all of it; `reached`: when that changed last;
-    `told`: of each alert that may still change what was told last. `looked`: when it is looked at for what is final."""
+    was; `held`: what ended since; `now`: the alert that is open after all of it; `reached`: up to when that was
+    followed; `told`: of each alert that may still change what was told last. `looked`: when it is looked at for what is
+    final."""
 
     place: int
     base: AlertChange | None = None
@@ -150,9 +152,10 @@ class RevisedLifecycle:
 
     def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
         """What comes in order goes on from what stands."""
-        found = self._followed(key.now, [key.held[name] for name in turn.come.get(slot, ())], watermark)
+        come = [key.held[name] for name in turn.come.get(slot, ())]
+        found = self._followed(key.now, come, watermark)
         key.now = self.lifecycle.live.get(slot)
-        key.reached = max([key.reached, *(change.time for change in found)])
+        key.reached = _latest(key.reached, come, found)
         told: list[AlertChange] = []
         for alert, changes in groupby(found, key=lambda change: change.alert):
             if alert in key.told:
@@ -163,9 +166,10 @@ class RevisedLifecycle:
 
     def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
         """All that is held is followed again; what is told is the difference to what was told."""
-        found = self._again(key.base, list(key.held.values()), watermark)
+        held = list(key.held.values())
+        found = self._again(key.base, held, watermark)
         key.now = self.lifecycle.live.get(slot)
-        key.reached = max((change.time for change in found), default=key.since)
+        key.reached = _latest(key.since, held, found)
         lives = {} if key.base is None else {key.base.alert: [key.base]}
         for change in found:
             lives.setdefault(change.alert, []).append(change)
@@ -279,7 +283,16 @@ class RevisedLifecycle:
         }
         gone = sorted(each for each in turn.gone if each not in come)
         keys = {slot: self._kept(self._keys.get(slot)) for slot in sorted(slots)}
-        self.outbox.revise(told, self._reached, marks, keys, come, gone)
+        fewer = [each for slot in keys if (each := self._fewer(self._keys.get(slot))) is not None]
+        self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer)
+
+    def _fewer(self, key: AlertKey | None) -> AlertChange | None:
+        """What was told last of the open alert of a key, if other intervals hold now, for a start without revision."""
+        told = None if key is None or key.now is None else key.told.get(key.now.alert)
+        if key is None or key.now is None or told is None or told.holding == key.now.holding:
+            return None
+        key.told[told.alert] = told = replace(told, holding=key.now.holding)
+        return told
 
     def _kept(self, key: AlertKey | None) -> RevisedKey | None:
         if key is None:
@@ -299,10 +312,17 @@ def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], 
         yield place, change
 
 
+def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
+    """The time up to which these occurrences have been followed: what ends later goes on from there."""
+    return max([before, *(each.occurrence.end for each in held), *(change.time for change in found)])
+
+
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
-    """Whether two changes say the same of an alert, whichever was first."""
-    over = (change.state == "resolved", before.state == "resolved")
-    return over[0] == over[1] and all(getattr(change, name) == getattr(before, name) for name in _SAME)
+    """Return True if two changes say the same of an alert, of one that is over also when, whichever was first."""
+    over, was_over = change.state == "resolved", before.state == "resolved"
+    if over != was_over or (over and not change.withdrawn and change.time != before.time):
+        return False
+    return all(getattr(change, name) == getattr(before, name) for name in _SAME)
 
 
 def _loaded(kept: RevisedKey, slot: str, place: int) -> AlertKey:

@@ -12,7 +12,7 @@ from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement
 from cep.language.syntax.durations import duration
-from cep.language.syntax.patterns import event
+from cep.language.syntax.patterns import occurrence
 from cep.language.syntax.terms import expression
 from cep.language.syntax.tokens import Token
 from cep.rules.keywords import ALERTING, OPERATORS, POSTFIXES
@@ -72,7 +72,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
     first = cursor.advance()
     name = cursor.name("the name of an alert", messages.ALERT)
     cursor.expect("ON", "`ON` and an event", messages.ALERT)
-    on = event(cursor)
+    on = occurrence(cursor)
     if cursor.token.key in (*OPERATORS, *POSTFIXES, "TIMES") and cursor.token.key != "WHERE":
         hint = f"give the pattern a rule, and alert on its head: `seen(R) <- {on.name}(R) SEQ ...`"
         cursor.stop("an alert is on one event", hint)

@@ -9,7 +9,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                       [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written | key } "."
                 | "fact" name "(" argument { "," argument } ")" [ written ] "."
                 | "policy" choice "."
-                | "ALERT" name "ON" event { clause } "."
+                | "ALERT" name "ON" event [ "=" expression ] { clause } "."
                 | "fluent" name [ "(" [ attribute { "," attribute } ] ")" ] [ "=" attribute ]
                       [ "AS" iri ] [ "START" column "END" column ] { written } "."
                 | ( "initiate" | "terminate" ) held "<-" pattern "."

@@ -126,11 +126,11 @@ def _primary(cursor: Cursor) -> ast.PatternTree:
     if first.key in ("BEGIN", "END") and cursor.peek().key == "OF":
         cursor.advance()
         cursor.advance()
-        return replace(_occurrence(cursor), edge=first.key, span=cursor.span(first))
-    return _occurrence(cursor)
+        return replace(occurrence(cursor), edge=first.key, span=cursor.span(first))
+    return occurrence(cursor)
 
 
-def _occurrence(cursor: Cursor) -> ast.EventPattern:
+def occurrence(cursor: Cursor) -> ast.EventPattern:
     """An event, or a fluent: `location(P) = X`."""
     first = cursor.token
     read = event(cursor)

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
-from cep.core.fluents import BEGINNING, BEGINS, EDGE, ENDING, ENDS
+from cep.core.fluents import BEGINNING, BEGINS, EDGE, WHOLE
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
 from connectors.batch import Block, DeadLetter
@@ -82,11 +82,12 @@ class HeldFluents:
                 message = f"{self._folder}: it has the intervals of `{name}`, which do not say when it begins to hold"
                 hint = "an alert is on it: run the job with `--changes`, which needs other folders"
                 raise CepError(message, hint=hint, code="input")
-            found = [each for each in (_intervals(whole, schema), self._changed(name, changes)) if each.height]
+            changed = self._changed(name, changes)
+            found = [each for each in (_intervals(whole, schema), changed) if each.height]
             if found:
                 held[name] = pl.concat(found)
             if name in self._edges and changes.height:
-                edges[self._edges[name].name] = _edges(changes, self._edges[name], late)
+                edges[self._edges[name].name] = _edges(changes, changed, self._edges[name], late)
             ends = table["end"].filter((table["end"] > FIRST) & (table["end"] < LAST))
             if isinstance(last := ends.max(), int):
                 latest.append(last + late)
@@ -136,14 +137,19 @@ def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.when(start > FIRST).then(start), pl.when(end < LAST).then(end))
 
 
-def _edges(table: pl.DataFrame, edges: Schema, late: int) -> pl.DataFrame:
-    """When a fluent begins and ends, as an engine takes it; what holds from before all time does not begin."""
-    codes = (BEGINNING, ENDING) if edges.fluent is not None and edges.fluent.defined else (BEGINS, ENDS)
-    table = table.filter(pl.col("end") > FIRST)
+def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: int) -> pl.DataFrame:
+    """When a fluent begins, and its intervals that end, as an engine takes them; what holds from before all time does
+    not begin."""
     *attributes, kind = (each.name for each in edges.attributes)
-    what = pl.when(pl.col(EDGE) == "begins").then(codes[0]).otherwise(codes[1]).cast(pl.Int64).alias(kind)
-    times = [(pl.col(name) + late).alias(name) for name in ("start", "end")]
-    return table.select(*times, ARRIVAL, *attributes, what)
+    begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
+    began = changes.filter((pl.col(EDGE) == "begins") & (pl.col("end") > FIRST))
+    over = changed.filter(pl.col("start").is_not_null() & pl.col("end").is_not_null())
+    made = [
+        table.select("start", pl.col("end") + late, *attributes, pl.lit(code, pl.Int64).alias(kind))
+        for table, code in ((began, begins), (over, WHOLE))
+    ]
+    first = changes[ARRIVAL][0]
+    return pl.concat(made).with_columns(pl.lit(first, pl.Int64).alias(ARRIVAL))
 
 
 def as_taken(schema: Schema) -> Schema:

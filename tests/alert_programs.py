@@ -1,0 +1,227 @@
+"""Random programs with alerts on events and fluents, and random input that comes late, is corrected and withdrawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from tests.reference_alerts import (
+    Args,
+    Change,
+    Interval,
+    Reading,
+    Simple,
+    Statement,
+    intervals,
+    of_event,
+    of_fluent,
+    patterns,
+)
+
+LEVELS = 10
+SEVERITIES = ("Severe", "Moderate", "Minor")
+_ATTRIBUTES = {
+    "reading": ("s", "n", "l"),
+    "high": ("s", "l"),
+    "rise": ("s", "a", "b"),
+    "heated": ("s",),
+    "seen": ("s", "n"),
+    "band": ("s", "b"),
+    "calm": ("s",),
+    "near": ("s",),
+}
+EVENTS = ("reading", "high", "rise")
+
+
+@dataclass
+class AlertProgram:
+    """`rules`: its text without KEY, fluents and alerts; `keyed`: readings have a KEY."""
+
+    text: str
+    rules: str
+    keyed: bool
+    statements: list[Statement]
+    fluents: dict[str, Simple]
+    back: int
+
+    def reading(self, time: int, station: str, number: int, level: int, change: int = 1) -> Reading:
+        key = ("reading", station, number) if self.keyed else None
+        return Reading("reading", (station, number, level), time, change, key)
+
+    def changes(self, records: Iterable[Reading], until: int, second: int) -> list[Change]:
+        """All that becomes of all alerts up to `until`, if these records came in order."""
+        some = [one for one in records if one.time <= until]
+        events = patterns(self.rules, some, second)
+        held = {name: each.codes(some, until) for name, each in self.fluents.items()}
+        blips = {(one.args[0], 2 * one.time) for one in some if one.type == "blip"}
+        held["calm"] = {
+            args: {code for code in codes if (args[0], code) not in blips}
+            for args, codes in held.get("heated", {}).items()
+        }
+        held["near"] = {}
+        for station, code in sorted(blips):
+            near = held["near"].setdefault((station,), set())
+            near |= set(range(code, min(code + 2 * self.back, 2 * until + 1) + 1))
+        every: Mapping[str, list[Interval]] = {name: intervals(codes, until) for name, codes in held.items()}
+        found: list[Change] = []
+        for each in self.statements:
+            if each.on in EVENTS:
+                found += of_event(each, events, second, until)
+            else:
+                found += of_fluent(each, every[each.on], until)
+        return found
+
+
+def alert_program(rng: Random, keyed: bool | None = None) -> AlertProgram:
+    """A program over readings of a station, a number and a level, and blips of a station."""
+    keyed = rng.random() < 0.6 if keyed is None else keyed
+    high, low, step = rng.randint(3, 6), rng.randint(1, 3), rng.randint(1, 8)
+    after = rng.randint(1, 9) if rng.random() < 0.4 else None
+    initially = (("a",),) if rng.random() < 0.3 else ()
+    back = rng.randint(1, 5)
+    alerts = [_alert(rng, f"x{number}") for number in range(rng.randint(2, 4))]
+    used = {statement.on for statement, _ in alerts} | {"heated" for statement, _ in alerts if statement.on == "calm"}
+    declared = "event reading(s: string, n: int, l: int) TIME time{}.\nevent blip(s: string) TIME time.\n"
+    made = {
+        "high": f"high(S, L) <- reading(S, _, L) WHERE L > {high}.\n",
+        "rise": f"rise(S, A, B) <- (reading(S, _, A) SEQ reading(S, _, B)) WHERE B > A WITHIN {step} s.\n",
+    }
+    fluents = {
+        "heated": f"""fluent heated(s: string).
+initiate heated(S) <- reading(S, _, L) WHERE L > {high}.
+terminate heated(S) <- reading(S, _, L) WHERE L < {low}.
+{"".join(f"initially heated({station})." for (station,) in initially)}
+{"" if after is None else f"heated(S) ENDS AFTER {after} s."}
+""",
+        "seen": f"""fluent seen(s: string, n: int).
+initiate seen(S, N) <- reading(S, N, L) WHERE L > {high}.
+terminate seen(S, N) <- reading(S, N, L) WHERE L < {low}.
+""",
+        "band": f"""fluent band(s: string) = b: int.
+initiate band(S) = L <- reading(S, _, L) WHERE L > {low}.
+terminate band(S) = _ <- blip(S).
+""",
+        "calm": "fluent calm(s: string).\ncalm(S) WHILE heated(S) AND NOT blip(S).\n",
+        "near": f"fluent near(s: string).\nnear(S) WHILE ONCE[0, {back} s] blip(S).\n",
+    }
+    rules = "".join(text for name, text in made.items() if name in used)
+    texts = [declared.format(" KEY s, n" if keyed else ""), rules]
+    texts += [text for name, text in fluents.items() if name in used]
+    texts += [f"{text}\n" for _, text in alerts]
+    above, below = _told(lambda level: level > high), _told(lambda level: level < low)
+    simple = {
+        "heated": Simple(above(0), below(0), initially=initially, after=after),
+        "seen": Simple(above(0, 1), below(0, 1)),
+        "band": Simple(_told(lambda level: level > low)(0, 2), _blips, valued=True),
+    }
+    return AlertProgram(
+        text="".join(texts),
+        rules=declared.format("") + rules,
+        keyed=keyed,
+        statements=[statement for statement, _ in alerts],
+        fluents={name: fluent for name, fluent in simple.items() if name in used},
+        back=back,
+    )
+
+
+def _told(asked: Callable[[int], bool]) -> Callable[..., Callable[[Reading], Iterable[Args]]]:
+    """Of readings whose level is asked for the arguments at some places."""
+
+    def at(*places: int) -> Callable[[Reading], Iterable[Args]]:
+        def told(one: Reading) -> Iterable[Args]:
+            meant = one.type == "reading" and asked(one.args[2])
+            return [tuple(one.args[each] for each in places)] if meant else []
+
+        return told
+
+    return at
+
+
+def _blips(one: Reading) -> Iterable[Args]:
+    return [(one.args[0], None)] if one.type == "blip" else []
+
+
+def _alert(rng: Random, name: str) -> tuple[Statement, str]:
+    on = rng.choice((*_ATTRIBUTES, "heated", "band", "seen", "calm"))
+    attributes = _ATTRIBUTES[on]
+    variables = [each.upper() for each in attributes]
+    duration, severity = rng.randint(1, 9), rng.choice(SEVERITIES)
+    asked, where = "", _all
+    if attributes[-1] in "lb" and rng.random() < 0.5:  # other severities by a value
+        least = rng.randint(2, 7)
+        asked, where = f" WHERE {variables[-1]} > {least}", _above(least)
+    keys = rng.choice((None, (0,), (0,), (0,), (0, len(attributes) - 1)))
+    keyed = "" if keys is None else f" KEYED BY {', '.join(variables[each] for each in sorted(set(keys)))}"
+    places: tuple[int, ...] | None = tuple(sorted(set(keys or ())))
+    if keys is None and on not in EVENTS:
+        places = None  # of a fluent it has all arguments
+    arguments = ", ".join(variables[:-1] if on == "band" else variables)
+    value = " = B" if on == "band" else ""
+    title = "{0} " + ("{1}" if len(attributes) > 1 else "")
+    written = title.replace("{0}", f"{{{variables[0]}}}").replace(
+        "{1}", f"{{{variables[-1 if len(attributes) < 3 else 1]}}}"
+    )
+    text = f'ALERT {name} ON {on}({arguments}){value}{asked} SEVERITY "{severity}" TITLE "{written}"'
+    text += f' TEXT "it is {{{variables[0]}}}" FOR {duration} s{keyed}.'
+    return Statement(name, on, attributes, where, places, duration, severity, title, "it is {0}"), text
+
+
+def _all(args: Args) -> bool:
+    return True
+
+
+def _above(least: int) -> Callable[[Args], bool]:
+    return lambda args: args[-1] > least
+
+
+def batches(rng: Random, program: AlertProgram, window: int) -> list[list[Reading]]:
+    """Records in the order in which they come, in pieces. Some are up to `window` seconds late, or more, which come by
+    themselves; some put others right or withdraw them, or what is not there."""
+    came: list[Reading] = []
+    found: list[list[Reading]] = [[]]
+    latest = 0
+    for _ in range(rng.randint(4, 25)):
+        latest += rng.choice((0, 0, 1, 1, 2, 3, 6))
+        late = rng.random() < 0.4
+        time = max(0, latest - rng.randint(1, window)) if late and window else latest
+        drawn, old = rng.random(), [one for one in came[-15:] if one.time > latest - window]
+        if drawn < 0.12 and old:
+            other = rng.choice(old)
+            one = Reading(other.type, other.args, other.time, -1, other.key)
+        elif drawn < 0.24 and old:
+            other = rng.choice(old)
+            one = Reading(other.type, (*other.args[:-1], _level(rng)) if other.type == "reading" else other.args,
+                          other.time, 1, other.key)  # fmt: skip
+        elif drawn < 0.4:
+            one = Reading("blip", (rng.choice("ab"),), time)
+        else:
+            one = program.reading(time, rng.choice("aab"), rng.randrange(3), _level(rng))
+        came.append(one)
+        too_late = one.time <= latest - window
+        if too_late:
+            found.append([])
+        found[-1].append(one)
+        if too_late or rng.random() < 0.5:
+            found.append([])
+    return [each for each in found if each]
+
+
+def in_order(rng: Random, program: AlertProgram) -> list[list[Reading]]:
+    """Records in the order of their times, in pieces."""
+    found: list[list[Reading]] = [[]]
+    time = 0
+    for _ in range(rng.randint(4, 25)):
+        step = rng.choice((0, 0, 1, 1, 2, 3, 6))
+        time += step
+        if step and rng.random() < 0.4:
+            found.append([])
+        if rng.random() < 0.2:
+            found[-1].append(Reading("blip", (rng.choice("ab"),), time))
+        else:
+            found[-1].append(program.reading(time, rng.choice("aab"), rng.randrange(3), _level(rng)))
+    return [each for each in found if each]
+
+
+def _level(rng: Random) -> int:
+    return rng.choice((0, 0, rng.randrange(LEVELS), rng.randrange(LEVELS), LEVELS - 1))

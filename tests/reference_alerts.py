@@ -1,0 +1,224 @@
+"""The life of alerts by brute force, from the words of `docs/language.md`, `docs/fluents.md` and `docs/revision.md`
+alone: of the records that are there at a watermark, what is derived, and which alerts there are.
+
+Times are whole seconds. Events of patterns are those of the reference interpreter; fluents hold at codes: 2t is the
+point t, 2t + 1 the time between t and t + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cep.events import Event
+from tests.reference import detect
+
+Args = tuple[Any, ...]
+SINCE_EVER = -1
+"""The code from which on holds what holds from before all time."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A record as it comes: `change` -1 withdraws one. `key`: the arguments that make two records of one time one."""
+
+    type: str
+    args: Args
+    time: int
+    change: int = 1
+    key: Args | None = None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An ALERT. `on`: the event or fluent, whose value is the last of its arguments; `where`: of its occurrences those
+    that are meant; `keys`: places of arguments, None: all (of a fluent)."""
+
+    name: str
+    on: str
+    attributes: tuple[str, ...]
+    where: Callable[[Args], bool]
+    keys: tuple[int, ...] | None
+    duration: int
+    severity: str
+    title: str
+    text: str
+
+    def key(self, args: Args) -> Args:
+        return args if self.keys is None else tuple(args[each] for each in self.keys)
+
+    def filled(self, template: str, args: Args) -> str:
+        """With the first two arguments for `{0}` and `{1}`."""
+        return template.format(*args, "")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of an alert at a time. `first`: the occurrence that it fired with: start, end (of a fluent none) and
+    arguments."""
+
+    name: str
+    key: Args
+    first: tuple[int, int | None, Args]
+    state: str
+    time: int
+    start: int
+    end: int
+    until: int
+    occurrences: int
+    severity: str
+    title: str
+    text: str
+    values: tuple[tuple[str, Any], ...]
+
+
+Interval = tuple[int, int | None, Args]
+"""Of a fluent: the time of its beginning, of its end (None: it holds), arguments. What holds from before all time does
+not begin, so that it is none."""
+
+
+def there(records: Iterable[Reading], window: int | None) -> tuple[list[Reading], int | None]:
+    """What is there after these came, and the latest time. `window`: what is older than it, is late (None: nothing)."""
+    kept: list[Reading] = []
+    latest: int | None = None
+    for one in records:
+        if window is not None and latest is not None and one.time <= latest - window:
+            continue
+        latest = one.time if latest is None else max(latest, one.time)
+        kept = [each for each in kept if not _same(each, one)]  # the input is a set
+        if one.change > 0:
+            kept.append(one)
+    return kept, latest
+
+
+def _same(one: Reading, other: Reading) -> bool:
+    if (one.type, one.time, one.key) != (other.type, other.time, other.key):
+        return False
+    return one.key is not None or one.args == other.args
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A simple fluent. `initiates` and `terminates` tell of a record the tuples that it begins and ends (the last of
+    these None: every value); `valued`: of a key one value holds. `initially`: tuples; `after`: its deadline."""
+
+    initiates: Callable[[Reading], Iterable[Args]]
+    terminates: Callable[[Reading], Iterable[Args]]
+    valued: bool = False
+    initially: tuple[Args, ...] = ()
+    after: int | None = None
+
+    def codes(self, records: Sequence[Reading], until: int) -> dict[Args, set[int]]:
+        """Where each tuple holds, up to just after `until`."""
+        held: dict[Args, set[int]] = {}
+        now: dict[Args, tuple[Args, int | None]] = {self.key(each): (each, None) for each in self.initially}
+        for key, (whole, _) in now.items():
+            assert key == self.key(whole)
+            held.setdefault(whole, set()).add(SINCE_EVER)
+        for code in range(2 * until + 2):
+            for whole, _ in now.values():
+                held.setdefault(whole, set()).add(code)
+            if code % 2 == 0:
+                self._instant(code // 2, [one for one in records if one.time == code // 2], now)
+        return held
+
+    def key(self, whole: Args) -> Args:
+        return whole[:-1] if self.valued else whole
+
+    def _instant(self, time: int, records: Sequence[Reading], now: dict[Args, tuple[Args, int | None]]) -> None:
+        begun = {each for one in records for each in self.initiates(one)}
+        ended = {each for one in records for each in self.terminates(one)}
+        due = {whole for whole, since in now.values() if self.after is not None and since == time - self.after}
+        for key in {self.key(each) for each in begun | ended | due}:
+            mine = {each for each in begun if self.key(each) == key}
+            over = {each for each in ended | due if self.key(each) == key}
+            every = any(self.valued and each[-1] is None for each in over)
+            holds = now.get(key)
+            if holds is not None and (every or holds[0] in over or mine - {holds[0]}):
+                del now[key]
+            if len(mine) == 1 and not every and not mine & over and (holds is None or holds[0] not in mine):
+                now[key] = (mine.pop(), time)
+
+
+def intervals(held: Mapping[Args, set[int]], until: int) -> list[Interval]:
+    """The maximal intervals of codes, as what begins and ends."""
+    found: list[Interval] = []
+    for args, codes in held.items():
+        for low in sorted(each for each in codes if each - 1 not in codes):
+            high = low
+            while high + 1 in codes:
+                high += 1
+            if low != SINCE_EVER:
+                found.append((low // 2, None if high == 2 * until + 1 else (high + 1) // 2, args))
+    return found
+
+
+def of_event(statement: Statement, events: Iterable[Event], second: int, until: int) -> list[Change]:
+    """All changes of the alerts of a statement on an event, up to `until`."""
+    meant = {(e.end // second, e.start // second, e.args) for e in events if e.type == statement.on}
+    found: list[Change] = []
+    live: dict[Args, Change] = {}
+    for time in range(until + 1):
+        for key in sorted({statement.key(args) for end, _, args in meant if end == time and statement.where(args)}):
+            group = sorted((start, args) for end, start, args in meant
+                           if end == time and statement.where(args) and statement.key(args) == key)  # fmt: skip
+            start, args = group[0]
+            live[key] = _seen(statement, live.get(key), key, (start, time, args), args, start, time, len(group))
+            found.append(live[key])
+        for key, change in list(live.items()):
+            if change.until == time:
+                found.append(replace(live.pop(key), state="resolved", time=time))
+    return found
+
+
+def of_fluent(statement: Statement, every: Iterable[Interval], until: int) -> list[Change]:
+    """The same of one on a fluent: it is over when nothing of its key holds any more."""
+    meant = [each for each in every if statement.where(each[2])]
+    found: list[Change] = []
+    live: dict[Args, Change] = {}
+    for time in range(until + 1):
+        for key in sorted({statement.key(args) for _, _, args in meant}):
+            mine = [each for each in meant if statement.key(each[2]) == key]
+            group = sorted(args for start, _, args in mine if start == time)
+            if group:
+                args = group[0]
+                live[key] = _seen(statement, live.get(key), key, (time, None, args), args, time, time, len(group))
+                found.append(live[key])
+            holding = any(start <= time and (end is None or end > time) for start, end, _ in mine)
+            if key in live and not holding:
+                found.append(replace(live.pop(key), state="resolved", time=time))
+    return found
+
+
+def _seen(
+    statement: Statement,
+    before: Change | None,
+    key: Args,
+    first: tuple[int, int | None, Args],
+    args: Args,
+    start: int,
+    time: int,
+    number: int,
+) -> Change:
+    return Change(
+        name=statement.name,
+        key=key,
+        first=first if before is None else before.first,
+        state="firing" if before is None else "updated",
+        time=time,
+        start=start if before is None else min(start, before.start),
+        end=time,
+        until=time + statement.duration,
+        occurrences=number + (0 if before is None else before.occurrences),
+        severity=statement.severity,
+        title=statement.filled(statement.title, args),
+        text=statement.filled(statement.text, args),
+        values=tuple(zip(statement.attributes, args, strict=True)),
+    )
+
+
+def patterns(rules: str, records: Iterable[Reading], second: int) -> list[Event]:
+    """The records, and what rules derive of them."""
+    events = [Event(one.type, one.args, one.time * second, one.time * second) for one in records]
+    return [*events, *detect(rules, events)]

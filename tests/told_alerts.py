@@ -1,0 +1,105 @@
+"""Who follows the changes of alerts, for tests: it compares what each alert came to with `reference_alerts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from tests.reference_alerts import Change
+
+Document = Mapping[str, Any]
+
+
+class Told:
+    """Changes of alerts as documents of JSON (`connectors.feeds.document`), in the order in which they came. `second`:
+    so many microseconds; `since`: the second that is 0."""
+
+    def __init__(self, second: int, since: int = 0) -> None:
+        self.second, self.since = second, since
+        self.changes: list[Document] = []
+        self._names: dict[tuple[Any, ...], str] = {}
+
+    def take(self, every: Sequence[Document]) -> None:
+        """All changes from the first on. AssertionError: what came before has changed, or a change is missing, there
+        twice or out of order."""
+        assert list(every[: len(self.changes)]) == self.changes, "what was told stays told"
+        self.changes = list(every)
+        lives: dict[str, list[Document]] = {}
+        for change in every:
+            lives.setdefault(change["alert"], []).append(change)
+        for alert, life in lives.items():
+            assert [each["revision"] for each in life] == list(range(len(life))), alert
+            assert [each["state"] for each in life].count("firing") == 1 or "withdrawn" in str(life), alert
+            assert life[0]["state"] in ("firing", "resolved"), alert
+            for one, other in zip(life, life[1:]):
+                assert {**one, "id": 0, "revision": 0} != {**other, "id": 0, "revision": 0}, "none is told twice"
+
+    def standing(self) -> dict[str, Document]:
+        """What each alert came to; one that is withdrawn never was."""
+        last = {change["alert"]: change for change in self.changes}
+        return {alert: change for alert, change in last.items() if not change["withdrawn"]}
+
+    def check(self, expected: Sequence[Change]) -> None:
+        """AssertionError: what the alerts came to is not what these changes come to."""
+        last = {(each.name, each.key, each.first): each for each in expected}
+        due = sorted(map(_due, last.values()), key=repr)
+        mine = sorted(map(self._said, self.standing().values()), key=repr)
+        assert mine == due, f"\n{_difference(mine, due)}"
+        self._named(last.values())
+
+    def check_all(self, expected: Sequence[Change]) -> None:
+        """AssertionError: not each of these changes was told, once and in the order of their times."""
+        lives: dict[tuple[Any, ...], list[Change]] = {}
+        for each in expected:
+            lives.setdefault((each.name, each.key, each.first), []).append(each)
+        told: dict[str, list[Document]] = {}
+        for change in self.changes:
+            told.setdefault(change["alert"], []).append(change)
+        due = sorted(([(each.state, _due(each)) for each in life] for life in lives.values()), key=repr)
+        mine = sorted(([(each["state"], self._said(each)) for each in life] for life in told.values()), key=repr)
+        assert mine == due, f"\n{_difference(mine, due)}"
+        times = [self._time(change["time"]) for change in self.changes]
+        assert times == sorted(times), "in the order of their times"
+        self._named([life[0] for life in lives.values()])
+
+    def _said(self, change: Document) -> tuple[Any, ...]:
+        over = change["state"] == "resolved"
+        times = [self._time(change[name]) for name in ("start", "end", "until")]
+        at = self._time(change["time"]) if over else times[1]
+        return (
+            change["name"],
+            tuple(change["key"].values()),
+            over,
+            at,
+            *times,
+            change["occurrences"],
+            change["severity"],
+            change["title"],
+            change["text"],
+            tuple(change["values"].items()),
+        )
+
+    def _time(self, text: str) -> float:
+        return (datetime.fromisoformat(text).timestamp() * 1_000_000 - self.since) / self.second
+
+    def _named(self, expected: Iterable[Change]) -> None:
+        """One alert has one name, whatever happens."""
+        there = {self._said(change): alert for alert, change in self.standing().items()}
+        for each in expected:
+            place = (each.name, each.key, each.first)
+            name = there.get(_due(each))
+            if name is not None:
+                assert self._names.setdefault(place, name) == name, f"{place} has another name"
+
+
+def _due(change: Change) -> tuple[Any, ...]:
+    over = change.state == "resolved"
+    at = change.time if over else change.end
+    said = (change.name, change.key, over, at, change.start, change.end, change.until, change.occurrences)
+    return (*said, change.severity, change.title, change.text, change.values)
+
+
+def _difference(mine: Sequence[Any], due: Sequence[Any]) -> str:
+    told = [f"told: {each}" for each in mine if each not in due]
+    return "\n".join((*told, *(f"due:  {each}" for each in due if each not in mine)))
