@@ -23,6 +23,7 @@ from cep.core import checksum
 from cep.core.append_log import CrcRecordLog, RecordBytes, RecordLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError, reason_of
+from cep.core.private_files import private_opener
 from cep.core.schema import Schema
 from connectors.arrow_bytes import pack, unpack
 from connectors.batch import Batch, Block, DeadLetter
@@ -129,7 +130,7 @@ class Journal:
         try:
             log = self._begun(checksum.name(blob).hex(), point)
             part = self._saved.with_suffix(".part")
-            with part.open("wb") as out:
+            with open(part, "wb", opener=private_opener) as out:
                 out.write(blob)
                 out.flush()
                 os.fsync(out.fileno())

@@ -18,6 +18,7 @@ from cep.app.spark_mirror import ALONE
 from cep.app.terminal import announce_compiling, warn, warnings_of
 from cep.compile import compiled
 from cep.core.errors import CepError
+from cep.core.private_files import private_folder
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import count
@@ -217,7 +218,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         if not before:
             Sending(options.sink.output, request.sent_schemas).close()  # later what is derived waits, if it has to
     with checkpoints.checkpoint_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         locks.enter_context(disk.locked(folder))
         mine = _checkpoint_info(request, query, ISO if checkpoints.depends_on_input(folder) else _times(request))
         state, moved = checkpoints.claim(

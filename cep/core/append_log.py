@@ -111,7 +111,7 @@ class AppendLog(ABC, Generic[Logged]):
             self.places.append(self.size + len(piece))
 
     def _opened(self) -> BinaryIO:
-        file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
         if file.seek(0, os.SEEK_END) < len(self.MARK):  # it is new, or was just begun
             file.seek(0)
             file.write(self.MARK)

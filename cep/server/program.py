@@ -15,6 +15,7 @@ from cep.app.program_thread import Acknowledgements, JournaledBatches
 from cep.app.terminal import announce_compiling, source_log, warn, warnings_of
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGES
+from cep.core.private_files import private_folder
 from cep.core.suggest import astray
 from cep.core.tiers import compile_at_once
 from cep.engine import Engine
@@ -147,7 +148,7 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
     if options.retention.state is None:
         return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-")))
     try:
-        options.retention.state.mkdir(parents=True, exist_ok=True)
+        private_folder(options.retention.state)
     except FileExistsError:
         reason = astray(options.retention.state) or "this is a file, not a folder"
         raise refuse(f"--state {options.retention.state}: {reason}") from None

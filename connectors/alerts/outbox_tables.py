@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring
 
 from cep.core import checksum
 from cep.core.errors import CepError
+from cep.core.private_files import private_file
 
 FORM, BEFORE = "2", "1"
 """In the form before rows have no hash; they get it when it is opened."""
@@ -51,6 +52,9 @@ def open_outbox(where: str) -> sqlite3.Connection:
     """The database at a path, or `:memory:`. CepError: it cannot be opened, is another process's, or damaged."""
     base: sqlite3.Connection | None = None
     try:
+        if where != ":memory:":
+            with suppress(OSError):  # SQLite says why it cannot be made
+                private_file(where)  # so are those that SQLite makes beside it
         base = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
         base.create_function("hashed", -1, row_hash, deterministic=True)
         base.execute("pragma locking_mode = exclusive")

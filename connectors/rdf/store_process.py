@@ -26,6 +26,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
+from cep.core.private_files import private_file
 from connectors.rdf.fair_queue import FairQueue
 from connectors.rdf.question import Answer, Page, QueryRefused, Question
 from connectors.rdf.vocabulary import EventVocabulary
@@ -85,6 +86,7 @@ class StoreProcess:
         if self._command("knows", name).result():
             return None
         path, before = Path(f"{self._arguments[0]}.new.nq"), f"{self._arguments[0]}.nq"
+        private_file(path)
         knowledge().dump(str(path), ox.RdfFormat.N_QUADS)
         future = self._command("know", name, str(path), before)
         future.add_done_callback(lambda done: path.unlink(missing_ok=True))

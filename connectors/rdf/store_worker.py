@@ -36,6 +36,7 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     """Serves the requests that come over a socket until that is closed."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the server handles them; this process ends when it does
         signal.signal(number, signal.SIG_IGN)
+    os.umask(0o077)  # all that it writes is state
     if int(memory):
         with contextlib.suppress(ImportError, ValueError, OSError):
             import resource

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cep.core import checksum
 from cep.core.errors import CepError
+from cep.core.private_files import make_private, private_opener
 
 PROGRAM = "program"
 
@@ -30,7 +31,7 @@ class StateFolder:
             hint = "name a folder that is empty, or one that it has made"
             text = f"--state {folder}: there is `{others[0]}` in it that no server has written"
             raise CepError(text, hint=hint, code="store")
-        self._file = (folder / PROGRAM).open("a+b")
+        self._file = open(folder / PROGRAM, "a+b", opener=private_opener)  # noqa: SIM115 - closed by `close`
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -44,6 +45,7 @@ class StateFolder:
         except CepError:
             self._file.close()
             raise
+        make_private(folder)  # also what earlier versions have written
         self.changed = sorted(name for name, meaning in earlier.items() if meanings.get(name) != meaning)
         self._file.seek(0)
         self._file.truncate()

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from cep.core.checksum import Chain
 from cep.core.errors import CepError
+from cep.core.private_files import private_folder
 from cep.spark import spark_files
 from cep.spark.disk import (
     CHANGES,
@@ -117,7 +118,7 @@ def claim(
             folder, before, now, lateness, unsplit() if before.buckets != now.buckets else (), partial(settle, before)
         )
     vacant(folder, now.output)
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     for name in (FILES, CHANGES):  # of a first run that began nothing
         (folder / name).unlink(missing_ok=True)
     made = replace(now, name=uuid4().hex[:12])
