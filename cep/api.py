@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -87,6 +88,7 @@ def detect(
         batches = read_data(data, engine.inputs, _only(engine))
         for batch in batches if lateness is not None else in_order(list(batches), engine.inputs, ROWS):
             found.take(batch)
+    found.refuse_unreadable()
     found.add(engine.close())
     return found.derived()
 
@@ -222,12 +224,16 @@ class _Found:
         self._engine, self._strict = engine, strict
         self._tables: dict[str, list[pl.DataFrame]] = {}
         self._dead: list[RefusedRow] = []
+        self._read: Counter[str] = Counter()  # rows by event, and those that could not be read
+        self._unreadable: Counter[str] = Counter()
 
     def take(self, given: Batch | list[Event]) -> None:
         """Give the engine a batch, or events of which those are taken that the program knows."""
         engine = self._engine
         if isinstance(given, Batch):
             engine.receive(given.tables)
+            self._read.update({name: table.height for name, table in given.tables.items()})
+            self._unreadable.update(one.event or "" for one in given.dead)
             # Those that became no event have come, too, before what comes next.
             engine.count_up_to(max((block.beyond for block in given.blocks), default=0))
             self._dead += [RefusedRow(one.event or "", one.line - 1, one.code, one.reason) for one in given.dead]
@@ -243,6 +249,15 @@ class _Found:
             what = f"row {first.row}" + (f" of {first.type}" if first.type else "")
             raise CepError(f"data: {what}: {first.reason}", code=first.code)
         self.add(engine.advance(engine.reached if reached is None else reached))
+
+    def refuse_unreadable(self) -> None:
+        """Raises CepError where no row of an event could be read, all for one reason: the declaration is wrong."""
+        for name, count in self._unreadable.items():
+            reasons = [(one.code, one.reason.partition(":")[0], one) for one in self._dead if one.type == name]
+            if not self._read[name] and count > 1 and len({each[:2] for each in reasons}) == 1:
+                code, _, first = reasons[0]
+                whose = f" of {name}" if name else ""
+                raise CepError(f"data: none of the {count:,} rows{whose} can be read: {first.reason}", code=code)
 
     def add(self, tables: Frames) -> None:
         for name, one in tables.items():
