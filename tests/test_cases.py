@@ -41,6 +41,13 @@ def test_case(path: Path) -> None:
         assert "\n\n".join(map(str, warnings)) == case.sections["warnings"].strip()
 
 
+def test_the_case_of_the_readme(tmp_path: Path) -> None:
+    _, _, rest = (FOLDER / "README.md").read_text(encoding="utf-8").partition("```case\n")
+    path = tmp_path / "readme.case"
+    path.write_text(rest.partition("```")[0], encoding="utf-8")
+    test_case(path)
+
+
 def test_there_are_cases_of_every_area() -> None:
     assert len({path.parent for path in PATHS}) >= 15
     assert len(PATHS) >= 150

@@ -4,12 +4,16 @@ A fenced block is read by its first word:
 
     cep       a program; a second word names its file: one of the project, which it equals, or one for the commands
     below
+    part      statements that go with the program before them, and with those in a comment `<!-- beside: ... -->` above
+    prolog    a program of the dialect that the suffix of its name says; facts: records of the program of that name
     timeline  events above the axis, all that is derived from them below it: each as in tests/cases/README.md, then
     drawn events    a stream without a drawing; a program with neither has the stream of the one before it
     derived   all that is derived
     turtle    the background knowledge of the program; with a second word a file
     error     the message in full that a program is refused with; `warning`: those of a program that is not
     csv, json a file, named by the second word
+    case      see test_cases.py
+    formula   see test_fluent_pages.py; lars, laser and ticks: see test_lars_docs.py
     console   commands after `$ `, each with what it prints, in a folder that holds the named files above
     python    a script; a `text` block behind it is what it prints
 """
@@ -21,7 +25,7 @@ import math
 import re
 import shlex
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -67,6 +71,20 @@ PAGES = (
     DOCS / "revision.md",
     DOCS / "lars.md",
 )
+ALL_PAGES = (
+    README,
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    *(ROOT / folder / "README.md" for folder in ("demos", "ontologies", "tests/cases")),
+)
+_STATEMENT = re.compile(
+    r"^(event|fluent|fact|initiate|terminate|initially|policy|ALERT) [\w:\"]"
+    r"|^(\w+: )?[a-z]\w*(\([^()]*\))?( = \w+)? *(<-|:-|WHILE|BECOMES|ENDS) ",
+    re.MULTILINE,
+)
+"""How a line begins that only a program has."""
+_OF_A_PROGRAM = ("timeline", "events", "derived", "error", "warning", "turtle")
+_BESIDE = re.compile(r"<!-- beside:\n((?:(?!-->).)*)-->\n```part\n(.*?)```", re.DOTALL)
 SCALES = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}
 _ROW = re.compile(r"(.+? @ (?:\[[^\]]*\]|\S+(?: (?:ms|s|min|h|d)\b)?))(?: |$)")
 
@@ -114,11 +132,16 @@ def blocks(page: Path) -> list[Block]:
 def examples() -> list[Example]:
     """All programs; one that has no stream of its own gets the one before it."""
     made: list[Example] = []
-    for page in PAGES:
+    for page in ALL_PAGES:
+        beside = {part: above for above, part in _BESIDE.findall(page.read_text(encoding="utf-8"))}
         for block in blocks(page):
-            if block.kind == "cep":
+            if block.kind == "part":
+                before = next((each.program.text for each in reversed(made) if each.page == page), "")
+                text = before + beside.get(block.text, "") + block.text
+                made.append(Example(page, replace(block, text=text)))
+            elif block.kind in ("cep", "prolog"):
                 made.append(Example(page, block))
-            elif block.kind in ("timeline", "events", "derived", "error", "warning", "turtle") and not block.name:
+            elif page in PAGES and block.kind in _OF_A_PROGRAM and not block.name:
                 assert made and block.kind not in made[-1].blocks, f"{page.name}:{block.line}: of which program?"
                 made[-1].blocks[block.kind] = block
     for before, after in zip(made, made[1:]):
@@ -127,7 +150,9 @@ def examples() -> list[Example]:
     return made
 
 
-EXAMPLES = [example for example in examples() if example.blocks or not example.program.name]
+EXAMPLES = [
+    example for example in examples() if example.blocks or not example.program.name or example.program.kind == "prolog"
+]
 
 
 def place(example: Example) -> str:
@@ -138,7 +163,7 @@ def place(example: Example) -> str:
 def test_program(example: Example) -> None:
     text = example.program.text
     turtle = example.blocks["turtle"].text if "turtle" in example.blocks else ""
-    knowledge = known(turtle) if turtle else None
+    knowledge = known(turtle) if turtle or "{ ?" in text else None
     if "error" in example.blocks:
         with pytest.raises(CepError) as caught:
             Engine.from_text(text, name=example.name, knowledge=knowledge)
@@ -160,6 +185,28 @@ def test_program(example: Example) -> None:
     by_reference = reference.detect(text, events, knowledge={-math.inf: read(turtle)})
     assert not difference(derived, by_reference), "by the reference interpreter"
     assert not difference(derived, detect(text, events, knowledge=knowledge)), "by the engine"
+
+
+def test_every_program_is_marked_as_one() -> None:
+    """What reads like a program is run: no page shows one in a block without a kind, or in a comment of another."""
+    tested = ("cep", "part", "prolog", "case", "formula", "lars", "laser", "ebnf", "turtle", "sparql", "python")
+    for page in ALL_PAGES:
+        for block in blocks(page):
+            found = None if block.kind in tested else _STATEMENT.search(block.text)
+            assert found is None, f"{page.name}:{block.line}: mark it as `cep` or `part`: {found[0]}"
+
+
+def test_facts_of_dialects_are_read(tmp_path: Path) -> None:
+    (page,) = [each for each in ALL_PAGES if each.stem == "dialects"]
+    programs = {each.name: each for each in blocks(page) if each.kind == "prolog"}
+    facts = [each for each in blocks(page) if each.kind == "facts"]
+    assert facts
+    for each in facts:
+        rules, records = tmp_path / each.name, tmp_path / "records.facts"
+        rules.write_text(programs[each.name].text, encoding="utf-8")
+        records.write_text(each.text, encoding="utf-8")
+        printed = run(["cep", "run", str(rules), "--input", str(records)])
+        assert "dead letter" not in printed and f"{len(each.text.splitlines())} records" in printed
 
 
 def read_timeline(text: str) -> tuple[list[Event], list[Event], str]:
