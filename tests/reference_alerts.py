@@ -49,8 +49,8 @@ class Statement:
         return args if self.keys is None else tuple(args[each] for each in self.keys)
 
     def filled(self, template: str, args: Args) -> str:
-        """With the first two arguments for `{0}` and `{1}`."""
-        return template.format(*args, "")
+        """With the arguments for `{0}`, `{1}` ..."""
+        return template.format(*(f"{each:.10g}" if isinstance(each, float) else each for each in args))
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,14 @@ class Simple:
         for key, (whole, _) in now.items():
             assert key == self.key(whole)
             held.setdefault(whole, set()).add(SINCE_EVER)
+        by_time: dict[int, list[Reading]] = {}
+        for one in records:
+            by_time.setdefault(one.time, []).append(one)
         for code in range(2 * until + 2):
             for whole, _ in now.values():
                 held.setdefault(whole, set()).add(code)
             if code % 2 == 0:
-                self._instant(code // 2, [one for one in records if one.time == code // 2], now)
+                self._instant(code // 2, by_time.get(code // 2, ()), now)
         return held
 
     def key(self, whole: Args) -> Args:
@@ -159,10 +162,11 @@ def of_event(statement: Statement, events: Iterable[Event], second: int, until: 
     meant = {(e.end // second, e.start // second, e.args) for e in events if e.type == statement.on}
     found: list[Change] = []
     live: dict[Args, Change] = {}
-    for time in range(until + 1):
-        for key in sorted({statement.key(args) for end, _, args in meant if end == time and statement.where(args)}):
-            group = sorted((start, args) for end, start, args in meant
-                           if end == time and statement.where(args) and statement.key(args) == key)  # fmt: skip
+    ends = {end for end, _, _ in meant}
+    for time in sorted(each for each in ends | {end + statement.duration for end in ends} if each <= until):
+        now = [(start, args) for end, start, args in meant if end == time and statement.where(args)]
+        for key in sorted({statement.key(args) for _, args in now}):
+            group = sorted((start, args) for start, args in now if statement.key(args) == key)
             start, args = group[0]
             live[key] = _seen(statement, live.get(key), key, (start, time, args), args, start, time, len(group))
             found.append(live[key])
@@ -177,7 +181,7 @@ def of_fluent(statement: Statement, every: Iterable[Interval], until: int) -> li
     meant = [each for each in every if statement.where(each[2])]
     found: list[Change] = []
     live: dict[Args, Change] = {}
-    for time in range(until + 1):
+    for time in sorted({each for start, end, _ in meant for each in (start, end) if each is not None}):
         for key in sorted({statement.key(args) for _, _, args in meant}):
             mine = [each for each in meant if statement.key(each[2]) == key]
             group = sorted(args for start, _, args in mine if start == time)

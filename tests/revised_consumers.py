@@ -18,6 +18,7 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.rdf.triples import reading_ids
 from connectors.rdf.vocabulary import AS, PROV, TREE
 from connectors.rdf.withdrawals import CREATE, DELETE
+from tests.reference_alerts import Change, Reading, Simple, Statement, intervals, of_event, of_fluent, patterns, there
 from tests.serving import EIGHT
 from tests.test_alerts_revised import lifecycle
 from tests.test_revision import Known
@@ -35,7 +36,25 @@ terminate hot(F) <- reading(F, _, T) WHERE T < 3.
 ALERT warm ON warm(f: F, t: T) SEVERITY "Severe" TITLE "{F} at {T}" FOR 6 s KEYED BY F.
 ALERT rise ON rising(f: F, b: B) WHERE B > 4 TITLE "some rise" FOR 3 s.
 ALERT heat ON hot(F) TITLE "{F} is hot" FOR 2 s KEYED BY F.
+fluent state(f: string) = w: string.
+initiate state(F) = "fine" <- reading(F, _, T) WHERE T > 2, T <= 6.
+initiate state(F) = "warm" <- warm(F, _).
+ALERT state ON state(F) = W SEVERITY "Minor" TITLE "{F} is {W}" FOR 4 s KEYED BY F.
 """
+RULES = """
+event reading(fridge: string, n: int, temp: float) TIME time.
+policy recent.
+warm(F, T) <- reading(F, _, T) WHERE T > 6.
+rising(F, A, B) <- reading(F, _, A) SEQ reading(F, _, B) WHERE B > A WITHIN 9 s.
+"""
+STATEMENTS = [
+    Statement("warm", "warm", ("f", "t"), lambda args: True, (0,), 6, "Severe", "{0} at {1}", ""),
+    Statement("rise", "rising", ("f", "a", "b"), lambda args: args[2] > 4, (), 3, "Unknown", "some rise", ""),
+]
+ON_FLUENTS = [
+    Statement("heat", "hot", ("fridge",), lambda args: True, (0,), 2, "Unknown", "{0} is hot", ""),
+    Statement("state", "state", ("f", "w"), lambda args: True, (0,), 4, "Minor", "{0} is {1}", ""),
+]
 Record = tuple[int, str, int, float, int]
 """A second after eight, fridge, number, degrees; 1: it comes, -1: it withdraws."""
 
@@ -108,6 +127,29 @@ class Truth:
                 truth.open.update(named.filter(pl.col("end").is_null())[ID].to_list())
         truth.alerts = lives.take(found, known.latest)
         return truth
+
+
+def by_brute_force(some: Iterable[Record], window: int) -> list[Change]:
+    """What becomes of the alerts, of the records that are there in the end, by the oracle; `window` in seconds."""
+    came = [Reading("reading", (f, n, t), at, change, (f, n)) for at, f, n, t, change in some]
+    records, latest = there(came, window)
+    assert latest is not None
+    derived = patterns(RULES, records, SECOND)
+    hot = Simple(_fridge(lambda temp: temp > 6), _fridge(lambda temp: temp < 3)).codes(records, latest)
+    state = Simple(_states, lambda one: [], valued=True).codes(records, latest)
+    found = [change for each in STATEMENTS for change in of_event(each, derived, SECOND, latest)]
+    for statement, held in zip(ON_FLUENTS, (hot, state), strict=True):
+        found += of_fluent(statement, intervals(held, latest), latest)
+    return found
+
+
+def _fridge(asked: Callable[[float], bool]) -> Callable[[Reading], list[tuple[str]]]:
+    return lambda one: [(one.args[0],)] if asked(one.args[2]) else []
+
+
+def _states(one: Reading) -> list[tuple[str, str]]:
+    fridge, _, temp = one.args
+    return [(fridge, "warm" if temp > 6 else "fine")] if temp > 2 else []
 
 
 class _Keyed(Known):

@@ -62,7 +62,7 @@ def standing(changes: Iterable[AlertChange]) -> dict[str, tuple[object, ...]]:
     """What each alert came to; one that is withdrawn never was."""
     last = {change.alert: change for change in changes}
     return {
-        alert: (change.state == "resolved", *(getattr(change, name) for name in _FIELDS))
+        alert: (over := change.state == "resolved", over and change.time, *(getattr(change, name) for name in _FIELDS))
         for alert, change in last.items()
         if not change.withdrawn
     }

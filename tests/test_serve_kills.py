@@ -31,8 +31,10 @@ from tests import brokers
 from tests.brokers import mosquitto, publish
 from tests.consumers import Reader, Stream, subscribed
 from tests.receiver import receiver
+from tests.reference_alerts import Change, Reading, Simple, Statement, intervals, of_event, of_fluent, patterns
 from tests.serving import EIGHT
 from tests.test_serve import PAIRS, Server
+from tests.told_alerts import Told
 from tests.waiting import pause, until
 
 KILLS = int(os.environ.get("SEMCEP_KILLS", "2"))
@@ -42,7 +44,25 @@ rising(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 9 s.
 policy recent.
 ALERT hot ON rising(f: F, b: B) WHERE B > 6 SEVERITY "Severe" TITLE "{F} at {B}" FOR 20 s KEYED BY F.
 ALERT warm ON rising(f: F, b: B) TITLE "{F}" FOR 2 s KEYED BY F.
+fluent state(f: string) = w: string.
+initiate state(F) = "hot" <- reading(F, T) WHERE T > 7.
+initiate state(F) = "mild" <- reading(F, T) WHERE T > 3, T <= 7.
+terminate state(F) = _ <- reading(F, T) WHERE T < 1.
+ALERT state ON state(F) = W SEVERITY "Minor" TITLE "{F} is {W}" FOR 4 s KEYED BY F.
 """
+RULES = """
+event reading(fridge: string, temp: float) TIME time.
+rising(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 9 s.
+policy recent.
+"""
+UNIT = 100_000
+"""Microseconds of one time of the oracle (`reference_alerts`)."""
+RISING = ("f", "a", "b")
+STATEMENTS = [
+    Statement("hot", "rising", RISING, lambda args: args[2] > 6, (0,), 200, "Severe", "{0} at {2}", ""),
+    Statement("warm", "rising", RISING, lambda args: True, (0,), 20, "Unknown", "{0}", ""),
+    Statement("state", "state", ("f", "w"), lambda args: True, (0,), 40, "Minor", "{0} is {1}", ""),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -70,10 +90,26 @@ def begin_and_kill(arguments: list[str], seconds: float) -> None:
 def expected(readings: list[tuple[int, str, float]]) -> list[AlertChange]:
     """What a run over readings tells that nothing interrupts."""
     engine = Engine.from_text(PROGRAM, alerts=True)
-    schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
+    schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
     lives = AlertLifecycle(engine.alerts, schemas, engine.inputs, engine.meanings())
     events = [Event("reading", (fridge, temp), EIGHT + at, EIGHT + at) for at, fridge, temp in readings]
     return lives.take(engine.push(events), engine.watermark)
+
+
+def by_brute_force(readings: list[tuple[int, str, float]]) -> list[Change]:
+    """The same by the oracle."""
+    records = [Reading("reading", (fridge, temp), at // UNIT) for at, fridge, temp in readings]
+    until = records[-1].time - 1
+    state = Simple(_states, lambda one: [(one.args[0], None)] if one.args[1] < 1 else [], valued=True)
+    holds = intervals(state.codes(records, until), until)
+    rising = [each for each in patterns(RULES, records, UNIT) if each.end <= until * UNIT]
+    found = [change for each in STATEMENTS[:2] for change in of_event(each, rising, UNIT, until)]
+    return found + of_fluent(STATEMENTS[2], holds, until)
+
+
+def _states(one: Reading) -> list[tuple[str, str]]:
+    fridge, temp = one.args
+    return [(fridge, "hot" if temp > 7 else "mild")] if temp > 3 else []
 
 
 @pytest.mark.long
@@ -83,8 +119,11 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
     out."""
     chance = random.Random(KILLS)
     readings = [(n * 700_000, f"f{chance.randrange(7)}", float(chance.randrange(10))) for n in range(300 + 30 * KILLS)]
-    readings += [(10**9, "end", 0.0), (2 * 10**9, "end", 0.0)]
+    last = readings[-1][0] + 7 * 10**5
+    readings += [(last, f"f{number}", 0.0) for number in range(7)]
+    readings += [(last + 10**8, "end", 0.0), (last + 2 * 10**8, "end", 0.0)]
     whole = expected(readings)
+    lives = by_brute_force(readings)
     assert {change.state for change in whole} == {"firing", "updated", "resolved"} and len(whole) > 200
     records = [
         json.dumps({"time": (EIGHT + at) / 1e6, "fridge": fridge, "temp": temp}).encode()
@@ -150,6 +189,10 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
     taken = [line.split("\t") for line in (tmp_path / "taken").read_text().splitlines()]
     posted = {key: body for _, key, _, body in taken}  # of one that broke off what came after it
     assert [json.loads(body)["data"] for body in posted.values()] == documents and len(taken) > len(posted)
+    for told in ([one for _, one in stream.found], [json.loads(body)["data"] for body in posted.values()]):
+        follower = Told(UNIT, EIGHT)
+        follower.take(told)
+        follower.check_all(lives)
     assert [number for number, _ in stream.found] == list(range(1, len(whole) + 1))
     assert [one for _, one in stream.found] == documents, "each once"
     given = [json.loads(body) for _, body in received if body]

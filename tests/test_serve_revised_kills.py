@@ -29,17 +29,18 @@ from tests.alert_feeds import CAP, SCHEMA
 from tests.brokers import Cluster, mosquitto, publish
 from tests.consumers import Stream
 from tests.receiver import receiver
-from tests.revised_consumers import PROGRAM, SECOND, LdesClient, Record, Truth, records
+from tests.revised_consumers import PROGRAM, SECOND, LdesClient, Record, Truth, by_brute_force, records
 from tests.serving import EIGHT
 from tests.test_alerts_revised import standing
 from tests.test_serve import Server
+from tests.told_alerts import Told
 from tests.waiting import pause, until
 
 KILLS = int(os.environ.get("SEMCEP_KILLS", "3"))
 WINDOW = 10
 FALSE = (0, "z", 0, 9.0, 1)
 """The first record, which is withdrawn."""
-FRESH = (10**6, "a", 0, 0.0, 1)
+FRESH = (10**4, "a", 0, 0.0, 1)
 """The last record, so late that all before is final."""
 READ = re.compile(r"semcep_records_total [1-9]")
 HELD = "SELECT ?e { ?e time:hasBeginning ?t }"
@@ -163,6 +164,12 @@ def test_every_consumer_comes_to_the_same(tmp_path: Path) -> None:
             retained += [(topic, body) for topic, _, body in kept if topic != "alerts/over"]
     hook.shutdown()
     hook.server_close()
+    taken = [text.split("\t") for text in (tmp_path / "taken").read_text().splitlines()]
+    posted = {key: json.loads(body) for _, key, _, body in taken}
+    assert [one["data"] for one in posted.values()] == told, "by its key each change comes once"
+    follower = Told(SECOND, EIGHT)
+    follower.take(told)
+    follower.check(by_brute_force(given, WINDOW))
     holds = standing(truth.alerts)
     documents = {one.alert: document(one) for one in truth.alerts}
     last_told = {str(one["alert"]): one for one in told}
@@ -177,9 +184,6 @@ def test_every_consumer_comes_to_the_same(tmp_path: Path) -> None:
     for one in told:
         assert one["revision"] == revisions.get(one["alert"], -1) + 1, "no change is told twice"
         revisions[one["alert"]] = int(str(one["revision"]))
-    taken = [text.split("\t") for text in (tmp_path / "taken").read_text().splitlines()]
-    posted = {key: json.loads(body) for _, key, _, body in taken}
-    assert [one["data"] for one in posted.values()] == told, "by its key each change comes once"
     kinds = {"withdrawn" if one["data"]["withdrawn"] else one["data"]["state"] for one in posted.values()}
     assert {one["type"] for one in posted.values()} == {f"semcep.alert.{kind}" for kind in kinds}
     assert {"firing", "withdrawn", "resolved"} <= kinds

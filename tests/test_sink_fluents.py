@@ -42,6 +42,9 @@ up(S, A, B) <- (reading(S, A) SEQ reading(S, B)) WITHIN 4 s WHERE B > A.
 """
 ALERTS = """ALERT heat ON warm(S) SEVERITY "Minor" TITLE "{S} is warm" FOR 5 s.
 ALERT fine ON mild(S) WHERE S != vie SEVERITY "Minor" TITLE "{S} is mild" FOR 5 s.
+ALERT high ON level(S) = H WHERE H > 20 SEVERITY "Minor" TITLE "{S} is at {H}" FOR 5 s KEYED BY S.
+ALERT rain ON wet(S, _) SEVERITY "Minor" TITLE "{S} is wet" FOR 5 s KEYED BY S.
+ALERT dull ON mild(S) SEVERITY "Minor" TITLE "some are mild" FOR 5 s KEYED BY S.
 ALERT rise ON up(S, A, B) SEVERITY "Minor" TITLE "{S} rises to {B}" FOR 5 s KEYED BY S.
 """
 SECOND = 1_000_000
@@ -144,7 +147,7 @@ def test_what_begins_and_ends_is_served_as_one_process_serves_it(tmp_path: Path,
     assert set(expected) == {"warm", "level", "mild", "long", "wet", "up"}
     assert intervals(rounds[1]) == expected
     assert any(row[3] is None for row in expected["warm"])
-    for name in ("heat", "fine", "rise"):
+    for name in ("heat", "fine", "high", "rain", "dull", "rise"):
         own = [[(c.time, c.state, c.title) for c in each if c.name == name] for each in changes]
         assert own[1] and own[1] == own[0][: len(own[1])], name
 
@@ -173,6 +176,6 @@ def test_intervals_are_served_when_they_are_complete(tmp_path: Path, format: str
     }
     assert any(row[0] is None for row in found["warm"]) and any(row[1] is None for row in found["warm"])
     alert_engine = Engine.from_text(PROGRAM + ALERTS, alerts=True, lateness=None, stage=0)
-    with pytest.raises(CepError, match="it has the intervals of `warm`, which do not say when it begins") as refused:
+    with pytest.raises(CepError, match="it has the intervals of `level`, which do not say when it begins") as refused:
         list(SinkReader(str(tmp_path / "out"), engine.outputs, edges_of(alert_engine)).new())
     assert "run the job with `--changes`" in str(refused.value)
