@@ -122,14 +122,16 @@ soak: $(VENV)/.test
 	@.ci/java
 	@$(BIN)/python -m benchmarks.soak --minutes $(SOAK)
 
-# More than an hour: runs on Spark and a server that are killed 20 times, and 10 times between brokers, and 200 random
-# programs in 1, 2 and 7 buckets. Then 50 kills, each phase that has a name and any moment, others in an object store and
-# where buckets become others; 150 random programs that go on in 1, 3, 8 and 64 buckets; without Java a thousand kills before
+# More than an hour: runs on Spark that are killed 20 times, and 200 random programs in 1, 2 and 7 buckets. Then 50 kills of
+# a server without and with --revise, whose alerts are held against the oracle, as are 2,040 random programs with alerts. Then
+# 50 kills, each phase that has a name and any moment, others in an object store and where buckets become others; 150 random programs that go on in 1, 3, 8 and 64 buckets; without Java a thousand kills before
 # any change of a file, and flipped bits in all files of a checkpoint. Then commands that are stopped by Ctrl-C at random
 # moments, a run 200 times.
 kills: $(VENV)/.test
 	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_changes.py \
-	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_spark_tcp_kills.py tests/test_serve_kills.py
+	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_spark_tcp_kills.py
+	@SEMCEP_KILLS=50 $(BIN)/python -m pytest -q --timeout 7200 tests/test_serve_kills.py tests/test_serve_revised_kills.py
+	@SEMCEP_FUZZ=17 $(BIN)/python -m pytest -q --timeout 7200 tests/test_alerts_oracle.py
 	@SEMCEP_KILLS=50 SEMCEP_PROGRAMS=150 $(BIN)/python -m pytest -q --timeout 7200 tests/test_spark_phases.py \
 	    tests/test_spark_resized.py
 	@SEMCEP_FUZZ=4 $(BIN)/python -m pytest -q --timeout 7200 tests/test_spark_any_file.py tests/test_spark_flipped_bits.py

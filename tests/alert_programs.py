@@ -49,9 +49,11 @@ class AlertProgram:
         key = ("reading", station, number) if self.keyed else None
         return Reading("reading", (station, number, level), time, change, key)
 
-    def changes(self, records: Iterable[Reading], until: int, second: int) -> list[Change]:
-        """All that becomes of all alerts up to `until`, if these records came in order."""
+    def changes(self, records: Iterable[Reading], until: int, second: int, ended: bool = False) -> list[Change]:
+        """All that becomes of all alerts up to `until`, if these records came in order; `ended`: no more come, so that
+        all is known, up to the last of what follows from them."""
         some = [one for one in records if one.time <= until]
+        last, until = until, until + 100 if ended else until
         events = patterns(self.rules, some, second)
         held = {name: each.codes(some, until) for name, each in self.fluents.items()}
         blips = {(one.args[0], 2 * one.time) for one in some if one.type == "blip"}
@@ -64,6 +66,9 @@ class AlertProgram:
             near = held["near"].setdefault((station,), set())
             near |= set(range(code, min(code + 2 * self.back, 2 * until + 1) + 1))
         every: Mapping[str, list[Interval]] = {name: intervals(codes, until) for name, codes in held.items()}
+        if ended:
+            ends = [end for each in self.statements for _, end, _ in every.get(each.on, ()) if end is not None]
+            until = max([last, *ends])
         found: list[Change] = []
         for each in self.statements:
             if each.on in EVENTS:

@@ -59,6 +59,10 @@ class Server:
         self.engine.take_dead()
         self.service.take(batch, self.engine.advance(self.engine.reached))
 
+    def end(self) -> None:
+        """The input has ended."""
+        self.service.take(None, self.engine.close())
+
     def keep(self) -> None:
         """Take a snapshot, from which a later start goes on."""
         self.snapshots.append((len(self.batches), self.engine.snapshot()))
@@ -173,6 +177,9 @@ def test_what_is_told_is_what_there_is_whatever_comes_late(seed: int, tmp_path: 
         assert latest is not None and server.engine.watermark == latest * SECOND
         told.take(server.told())
         told.check(program.changes(records, latest, SECOND))
+    server.end()
+    told.take(server.told())
+    told.check(program.changes(records, latest, SECOND, ended=True))
     server.outbox.close()
 
 
@@ -195,4 +202,7 @@ def test_in_order_each_change_is_told_once(seed: int, revised: bool, tmp_path: P
         records, _ = there(came, None)
         told.take(server.told())
         told.check_all(program.changes(records, until, SECOND))
+    server.end()
+    told.take(server.told())
+    told.check_all(program.changes(records, batch[-1].time, SECOND, ended=True))
     server.outbox.close()

@@ -1,7 +1,7 @@
 """`cep serve` killed at random moments, with live input: nothing that came is lost, and whoever follows the alerts has
 each one's life, complete and in order.
 
-`SEMCEP_KILLS=20` kills so often.
+`SEMCEP_KILLS=50` kills so often.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`cep serve --revise` killed at random moments, with live input: each consumer comes to what a run in order gives, and
 nothing is told twice.
 
-`SEMCEP_KILLS=20` kills so often.
+`SEMCEP_KILLS=50` kills so often.
 """
 
 from __future__ import annotations

@@ -45,8 +45,10 @@ class AlertListener:
     def __call__(self, round: Round) -> None:
         if not round.ended:
             self._reached = max(self._reached, round.watermark)
-        known = max(self._reached, self.engine.latest) if round.ended else round.watermark
-        until = min(known, round.watermark)
+        until = round.watermark
+        if round.ended:
+            ends = (end for table in round.alerts.values() if isinstance(end := table["end"].max(), int))
+            until = min(until, max(self._reached, self.engine.latest, *ends))
         self.outbox.ended = round.ended
         if self.revised is not None:
             place = None if round.ended else (until, round.position)
