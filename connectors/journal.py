@@ -22,7 +22,7 @@ import polars as pl
 from cep.core import checksum
 from cep.core.append_log import CrcRecordLog, RecordBytes, RecordLog
 from cep.core.checksum import Broken
-from cep.core.errors import CepError, reason_of
+from cep.core.errors import FULL, CepError, reason_of
 from cep.core.private_files import private_opener
 from cep.core.schema import Schema
 from connectors.arrow_bytes import pack, unpack
@@ -34,6 +34,8 @@ SourcePosition = Mapping[int, int]
 _BEFORE = struct.Struct("<III")
 """In an earlier version: check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of
 sources, behind it."""
+
+_WHOLE = "what was written is whole, and what was read goes on from there"
 
 _Record = tuple[dict[str, Any], bytes]
 """An object of JSON, and the tables or numbers of sources behind it."""
@@ -292,4 +294,5 @@ def _apart(path: Path, snapshot: Path) -> CepError:
 
 
 def _failed(path: Path, error: OSError) -> CepError:
-    return CepError(f"--state: {path}: {reason_of(error)}", code="state")
+    hint = f"make room there, and start again: {_WHOLE}" if error.errno in FULL else None
+    return CepError(f"--state: {path}: {reason_of(error)}", hint=hint, code="state")

@@ -19,11 +19,13 @@ from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from prometheus_client import CollectorRegistry, generate_latest
 
 from cep.app.meter import Meter, charts
 from cep.app.metrics import serving
 from cep.engine import Engine
 from cep.runtime.key_shares import KeyShares
+from connectors.feeds.metrics import ProgramMetrics
 from tests import spark_runs
 from tests.fake_kubernetes import kubernetes
 
@@ -117,6 +119,9 @@ def test_alerts_ask_for_what_a_run_tells() -> None:
     meter.keys, meter.latest, meter.watermark = (KeyShares("a", "k", 10, {"x": 9}),), 2, 1
     with serving(meter, "0") as url:
         told = urllib.request.urlopen(url, timeout=60).read().decode()
+    registry = CollectorRegistry()
+    registry.register(ProgramMetrics(lambda: True))
+    told += generate_latest(registry).decode()
     kinds = {"counter": "_total", "summary": "_sum"}
     names = {
         name.removesuffix("_total") + kinds.get(kind, "") for name, kind in re.findall(r"# TYPE (\w+) (\w+)", told)

@@ -139,6 +139,6 @@ def test_what_could_not_be_stored_is_told_once() -> None:
     history._trouble, history._listeners, history.troubled = None, [], reported.append
     failed = Future[None]()
     failed.set_exception(OSError("No space left on device"))
-    history._notify(failed, "events", [])
-    history._notify(failed, "events", [])
+    history._notify(failed, "events were", [])
+    history._notify(failed, "events were", [])
     assert reported == ["events were not stored: No space left on device"]

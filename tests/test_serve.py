@@ -63,7 +63,9 @@ class Server:
         rows: list[list[str]] = []
 
         def enough() -> bool:
-            text = httpx.get(self.url + "/sparql", params={"query": query}, headers={"Accept": "text/csv"}).text
+            text = httpx.get(
+                self.url + "/sparql", params={"query": query}, headers={"Accept": "text/csv"}, timeout=60
+            ).text
             rows[:] = [line.split(",") for line in text.splitlines()[1:]]
             return count is None or len(rows) >= count
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
@@ -12,7 +14,7 @@ from typing import Any
 
 from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.pipeline import DeadLetterSink, Interrupt, flow
-from cep.core.errors import CepError
+from cep.core.errors import CepError, lacks_room
 from cep.core.logs import Log
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
@@ -91,8 +93,9 @@ class _Snapshot:
 
 
 class ProgramThread(threading.Thread):
-    """A program in a thread of its own. `failed`: why it ended early; `journal`: where its state is kept, if it is;
-    `rest`: acknowledges messages to brokers, if there are any."""
+    """A program in a thread of its own. `failed`: why it ended early, of which `on_failure` is notified; `may_pass`:
+    a restart may help; `journal`: where its state is kept, if it is; `rest`: acknowledges messages to
+    brokers, if there are any."""
 
     def __init__(
         self,
@@ -113,6 +116,8 @@ class ProgramThread(threading.Thread):
         self.updates = updates
         self.failed: str | None = None
         self.error: BaseException | None = None
+        self.may_pass = False
+        self.on_failure: Callable[[], None] = lambda: None
         self._told: set[str] = set()
         self._left = False  # at work still when all else had to end
         self._due = monotonic() + OFTEN
@@ -140,20 +145,30 @@ class ProgramThread(threading.Thread):
         try:
             flow(self.engine, self.batches, self.stats, take, self.dead_letters, self.interrupt, updates=self.updates)
         except BaseException as error:
-            if self._left:  # what it works with is closed
-                return
-            self.error = error
-            if isinstance(error, CepError):
-                self.failed = str(error).splitlines()[0]
-                self.log("failed", str(error), "error", code=error.code)
-            else:
-                self.failed = f"the program failed: {type(error).__name__}: {error}"
-                self.log("failed", self.failed, "error")
+            if not self._left:  # else what it works with is closed
+                self.fail(error)
         else:
             if not self.interrupt.signal:
                 self._tell_remarks()
                 text = f"the input has ended: {self.stats.closing()}; what there is is served until Ctrl-C"
                 self.log("input_ended", text, **self.stats.numbers())
+
+    def fail(self, error: BaseException) -> None:
+        """End the program, for any thread: the first error is logged, and decides whether a restart may help: where a
+        disk was full, or where the error says so (code `failed`)."""
+        if self.error is not None:
+            return
+        self.error = error
+        self.may_pass = lacks_room(error) or (isinstance(error, CepError) and error.code == "failed")
+        if isinstance(error, CepError):
+            self.failed, text = str(error).splitlines()[0], str(error)
+        else:
+            self.failed = f"the program failed: {type(error).__name__}: {error}"
+            text = "".join((f"{self.failed}\n", *traceback.format_exception(error))).rstrip()
+        self.log("failed", text, "error", code=getattr(error, "code", None))
+        self.batches.stopping = True
+        self.interrupt.signal = self.interrupt.signal or signal.SIGTERM
+        self.on_failure()
 
     def _tell_remarks(self) -> None:
         """Log what looks wrong with the input, each once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,12 @@ NOWHERE = Span(1, 1, 1, 1)
 
 MOST = 100
 """Mistakes that are reported together."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The system's numbers of errors for want of room."""
+
+NO_ROOM = "No space left"
+"""Words of the error of a library that has no number, for want of room."""
 
 
 Files = tuple[tuple[str, int], ...]
@@ -143,6 +150,15 @@ class Warning:
 def reason_of(error: BaseException) -> str:
     """Why the system, or a library, refuses something, in lower case."""
     return str(getattr(error, "strerror", None) or error).lower()
+
+
+def lacks_room(error: BaseException | None) -> bool:
+    """Return True if a full disk, or a quota, led to an error: it may succeed when there is room again."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _position(error: CepError) -> tuple[int, int, str]:

@@ -15,7 +15,7 @@ from cep.app.meter import Meter, charts
 from cep.app.metrics import MetricsCollector
 from cep.app.pipeline import Interrupt
 from cep.app.program_thread import ProgramThread
-from cep.core.errors import CepError
+from cep.core.errors import NO_ROOM, CepError
 from cep.core.prefixes import PREFIXES
 from cep.core.time import FARTHEST
 from cep.engine import Engine
@@ -28,7 +28,7 @@ from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.feeds import document
 from connectors.feeds.document import Publisher
-from connectors.feeds.metrics import AlertMetrics, SourceMetrics
+from connectors.feeds.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
 from connectors.feeds.sse import Stream
 from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
@@ -90,8 +90,6 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         service, store, vocabulary, options.retention.keep_for, options.retention.readings,
         again=not program.live, keep_history=options.retention.keep_history,
     )  # fmt: skip
-    history.troubled = lambda text: options.log("store", f"{text}; answers lack them", "error")
-    history.begin(program.known)
     name, sender = document.parse_sender(
         options.alerts.sender or outbox.remembered("sender", document.own_name(options.retention.base))
     )
@@ -115,6 +113,8 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         program.changes,
         program.rest,
     )
+    history.troubled = lambda text: run.fail(_unstored(program, text))
+    history.begin(program.known)
     subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
     questions = (
         _questions(options, program, why.ended(scene, store, vocabulary), vocabulary, service)
@@ -137,10 +137,12 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     registry.register(MetricsCollector(meter))
     registry.register(SourceMetrics(program.sources))
     registry.register(AlertMetrics(outbox, stream, alerting.lifecycle.unplaced))
+    registry.register(ProgramMetrics(lambda: run.failed is None))
     app = application(
         routers,
         Limits(token, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
         title=f"semcep: {options.name}",
+        failed=lambda: run.failed,
         trouble=partial(_trouble, run, history, store),
         lost=lambda: program.sources.lost,
         registry=registry,
@@ -209,6 +211,12 @@ def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
 def _damaged(options: ServeOptions, error: CepError) -> None:
     """Log that old changes of alerts are damaged; the server goes on, since readers of them get an error."""
     options.log("damaged", str(error), "error", code=error.code)
+
+
+def _unstored(program: ServedProgram, text: str) -> CepError:
+    """The error for what the store has refused: answers would lack it, so the program ends."""
+    hint = "make room there" if NO_ROOM in text else "see to the disk and the memory of the store's process"
+    return CepError(f"{program.folder}/events: {text}", hint=f"{hint}, and start again", code="failed")
 
 
 def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cep.app.command_line import takes
 from cep.app.durations import refuse
-from cep.app.terminal import CLEAN, REFUSED
 from cep.server.options import ServeOptions
 
 
@@ -27,4 +26,4 @@ def serve(options: ServeOptions) -> int:
         if error.name not in ("fastapi", "starlette", "uvicorn"):
             raise
         raise refuse("`cep serve` needs a web server", "`pip install 'semcep[serve]'`") from None
-    return CLEAN if run_server(options) else REFUSED
+    return run_server(options)

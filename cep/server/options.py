@@ -99,6 +99,9 @@ class ServerOptions:
             help="Event streams that one client may have open, 0: any number. Else 200, and any from this machine.",
         ),
     ] = None
+    stay: Annotated[
+        bool, Option(help="Go on answering when the program has failed; else the process ends with status 3 or 2.")
+    ] = False
     root_path: Annotated[
         str, Option(metavar="PATH", help="The path below which a proxy in front shows it: /semcep.")
     ] = ""

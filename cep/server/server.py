@@ -7,14 +7,16 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from cep.app.durations import refuse
-from cep.core.errors import CepError, reason_of
+from cep.app.terminal import CLEAN, FAILED, REFUSED
+from cep.core.errors import NO_ROOM, CepError, lacks_room, reason_of
 from cep.core.logs import Log
 from cep.server.answers import ServerParts, assembled
 from cep.server.options import ServeOptions, ServerOptions
@@ -26,9 +28,10 @@ from connectors.serving.guard import HEAD
 _ENDING = 5  # seconds that clients have to disconnect
 
 
-def run_server(options: ServeOptions) -> bool:
-    """Run the program and answer requests until Ctrl-C or SIGTERM; False if the program failed. Raises CepError."""
-    with ExitStack() as stack:
+def run_server(options: ServeOptions) -> int:
+    """Run the program and answer requests until Ctrl-C or SIGTERM, or, without `--stay`, until the program fails;
+    returns the exit status. Raises CepError."""
+    with may_pass(), ExitStack() as stack:
         options.check()
         token = options.server.token()
         if token is None and not options.server.local:
@@ -37,6 +40,10 @@ def run_server(options: ServeOptions) -> bool:
         server = _server(options, parts)
         stack.enter_context(sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log)))
         _forward_log(options.log, lambda: server.started)
+        if not options.server.stay:
+            parts.run.on_failure = partial(_stop, server)
+            if parts.run.failed is not None:  # meanwhile
+                _stop(server)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn gives the signal back when it is done
             stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: _stop(server)))
         try:
@@ -47,9 +54,18 @@ def run_server(options: ServeOptions) -> bool:
             parts.run.end()
         options.log("stop", parts.stats.closing(), **parts.stats.numbers())
     run = parts.run
-    if run.error is not None and not isinstance(run.error, CepError):
-        raise run.error
-    return run.failed is None
+    return CLEAN if run.failed is None else FAILED if run.may_pass else REFUSED
+
+
+@contextmanager
+def may_pass() -> Iterator[None]:
+    """Give an error for want of room, with which a server cannot begin, the code of those that a restart may mend."""
+    try:
+        yield
+    except CepError as error:
+        if lacks_room(error) or NO_ROOM in error.message:
+            error.code = "failed"
+        raise
 
 
 def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:

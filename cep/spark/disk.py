@@ -9,7 +9,6 @@ A checkpoint is locked by one run at a time, since a second one would remove wha
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from cep.core.errors import CepError
+from cep.core.errors import FULL, CepError
 
 CHECKPOINT = "semcep.json"
 """The program and options of the checkpoint (`cep.spark.state.checkpoint`)."""
@@ -63,7 +62,6 @@ PROBES = (".room-", "..room-")
 BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
 """What to do where files are damaged, missing, or of different times."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "a checkpoint is of one run at a time"
 _TURN_TIMEOUT = 60.0  # seconds that finishing a micro-batch may take
@@ -128,7 +126,7 @@ def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else str(error).partition("\n")[0]
         where = "" if error.filename in (None, str(folder)) or begins else f" ({error.filename})"
-        full = error.errno in _FULL
+        full = error.errno in FULL
         text = f"{option}: {folder} cannot be {'made or ' if begins and not full else ''}written: {reason}{where}"
         hint = "make room on its disk" if full else "name a folder of which one may make and write files"
         raise CepError(text, hint=hint, code="failed" if full or not begins else "option") from None

@@ -81,9 +81,9 @@ def code_of(error: Exception) -> int:
 
 
 def unwritten(where: str, error: Exception) -> CepError:
-    """A disk that takes no more."""
+    """The error for a disk that takes no more: a restart may help."""
     hint = "make room there, or see to the disk, and start again: what was written is whole"
-    return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="outbox")
+    return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="failed")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -12,6 +12,17 @@ from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import Closed
 from connectors.feeds.sse import Stream
 from connectors.sources import Sources
+
+
+class ProgramMetrics(Collector):
+    """`up`: whether the program has not failed."""
+
+    def __init__(self, up: Callable[[], bool]) -> None:
+        self.up = up
+
+    def collect(self) -> Iterable[Metric]:
+        text = "1: the program runs, or its input has ended; 0: it has failed."
+        yield GaugeMetricFamily("semcep_program_up", text, self.up())
 
 
 class SourceMetrics(Collector):

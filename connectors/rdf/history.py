@@ -72,6 +72,8 @@ class StoreListener:
         the knowledge goes with that of the engine."""
         filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
         self._loading = self.store.know(name, filled)
+        if self._loading is not None:
+            self._loading.add_done_callback(lambda future: self._notify(future, "the knowledge was", None))
         meanings = self._service.engine.meanings(known=True)
         activities = {self._derivations.activity(event, []): meanings[event] for event in self._service.outputs}
         self.store.derive(self._derivations.rules(), activities, self._again)
@@ -84,8 +86,7 @@ class StoreListener:
         """Why what happened cannot be asked for, None: it can."""
         if self._loading is not None and not self._loading.done():
             return "the knowledge is being loaded"
-        error = None if self._loading is None else self._loading.exception()
-        return self._trouble if error is None else f"the knowledge was not loaded: {error}"
+        return self._trouble
 
     @property
     def reached(self) -> int:
@@ -114,7 +115,7 @@ class StoreListener:
         elif parts:
             self._last = self.store.add("".join(parts))
         if self._last is not None and new:
-            self._last.add_done_callback(lambda future: self._notify(future, "events", new))
+            self._last.add_done_callback(lambda future: self._notify(future, "events were", new))
         if self._last is None:
             self._reach(one.stable)
         else:  # where there is nothing new either: what came before may still be written
@@ -163,12 +164,12 @@ class StoreListener:
         gone, come = follow(changes.applied if changes.anew else changes.news or [])
         changes.news, changes.anew = [], False
         if gone or come:
-            self.store.learn(gone, come).add_done_callback(lambda future: self._notify(future, "changes", None))
+            self.store.learn(gone, come).add_done_callback(lambda future: self._notify(future, "changes were", None))
 
     def _notify(self, future: Future[None], what: str, events: Sequence[str] | None) -> None:
         error = future.exception()
         if error is not None:
-            first, self._trouble = self._trouble is None, f"{what} were not stored: {error}"
+            first, self._trouble = self._trouble is None, f"{what} not stored: {error}"
             if first:
                 self.troubled(self._trouble)
             return

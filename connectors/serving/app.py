@@ -22,6 +22,9 @@ from connectors.serving.root_path import RootPath
 _STATUS = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
 _LOST = {"type": "object", "additionalProperties": {"type": "string"}}
 _READY = {**_STATUS, "properties": {**_STATUS["properties"], "lost": _LOST}}  # type: ignore[dict-item]
+_FAILED: Responses = {
+    503: {"description": "The program has failed.", "content": {"application/json": {"schema": _STATUS}}}
+}
 _UNREADY: Responses = {
     503: {"description": "Not yet, or not any more.", "content": {"application/json": {"schema": _READY}}}
 }
@@ -34,15 +37,17 @@ def application(
     title: str,
     trouble: Callable[[], str | None],
     registry: CollectorRegistry,
+    failed: Callable[[], str | None] = lambda: None,
     lost: Callable[[], Mapping[str, str]] = dict,
     origins: Sequence[str] = (),
     root: str = "",
 ) -> FastAPI:
-    """`trouble`: why nothing can be asked, None: it can. `lost`: sources that are, by name, and why.
+    """`failed`: why the program has, None: it has not. `trouble`: why nothing can be asked, None: it can. `lost`:
+    sources that are, by name, and why.
     `origins`: of whose pages browsers may ask, `*`: of all.
     `root`: the path below which a proxy shows it (`connectors.serving.root_path`)."""
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
-    own = _own(made, trouble, lost, registry)
+    own = _own(made, failed, trouble, lost, registry)
 
     @made.exception_handler(QueryRefused)
     async def refused(request: Request, error: QueryRefused) -> Response:
@@ -72,6 +77,7 @@ def application(
 
 def _own(
     app: FastAPI,
+    failed: Callable[[], str | None],
     trouble: Callable[[], str | None],
     lost: Callable[[], Mapping[str, str]],
     registry: CollectorRegistry,
@@ -79,10 +85,11 @@ def _own(
     """What the server says of itself."""
     made = APIRouter(tags=["server"], default_response_class=Response)
 
-    @made.get("/health", responses=route_responses("application/json", json=_STATUS))
+    @made.get("/health", responses={**route_responses("application/json", json=_STATUS), **_FAILED})
     async def health() -> Response:
-        """The process answers."""
-        return JSONResponse({"status": "ok"})
+        """The process answers, and the program has not failed."""
+        found = failed()
+        return JSONResponse({"status": found or "ok"}, 200 if found is None else 503)
 
     @made.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
     async def ready() -> Response:

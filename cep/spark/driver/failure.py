@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from cep.core.errors import CepError
+from cep.core.errors import NO_ROOM, CepError
 from cep.spark.disk import SPARK_LOG
 
 LONGEST = 10_000_000
@@ -24,7 +24,6 @@ _JAVA = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # in a trace
 _OWN = "cep.core.errors.CepError"
 _STATE = re.compile(r"\s+SQLSTATE: \w{5}$")
 _HINT = "\nhint: "
-_FULL = "No space left on device"
 _MOMENT = 2.0  # seconds
 _STARTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 _CHATTER = re.compile(rb"\s*$")
@@ -44,9 +43,9 @@ def failed(error: Any, log: str) -> CepError:
     """The error for a query that failed, from what Java or PySpark raised. `log`: where the rest is."""
     texts = causes(error) or [str(error)]
     why, _, advice = reason(texts).partition(_HINT)
-    if any(_FULL in text for text in texts) and not any(_OWN in text for text in texts):
+    if any(NO_ROOM in text for text in texts) and not any(_OWN in text for text in texts):
         where = f"--checkpoint: {Path(log).parent}, or where Spark keeps files for a while (spark.local.dir),"
-        why, advice = f"{where} cannot be written: {_FULL.lower()}", "make room on the disk"
+        why, advice = f"{where} cannot be written: no space left on device", "make room on the disk"
     then = f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said"
     return CepError(f"{FAILED}{why}", hint=f"{advice}; {then}" if advice else then, code="failed")
 

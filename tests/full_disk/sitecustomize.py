@@ -1,0 +1,27 @@
+"""Loaded by each Python process of a run whose disk a test fills: while the file that `SEMCEP_FULL` names is there, no
+file can be opened for writing in its folder, for want of room."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def install(told: str) -> None:
+    folder = os.path.join(os.path.dirname(told), "")
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str | Path):
+            return
+        path, _, flags = arguments
+        if flags & (os.O_WRONLY | os.O_RDWR) and os.fspath(path).startswith(folder) and os.path.exists(told):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
+
+    sys.addaudithook(look)
+
+
+if "SEMCEP_FULL" in os.environ:
+    install(os.environ["SEMCEP_FULL"])

@@ -1,0 +1,117 @@
+"""A program of `cep serve` that has failed is seen: by the exit status, the log, `/health` and the metrics."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cep.app.pipeline import Interrupt
+from cep.app.program_thread import JournaledBatches, ProgramThread
+from cep.core.errors import CepError
+from cep.engine import Engine
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch
+from connectors.dead_letters import DeadLetters
+from connectors.service import Service
+from tests.serving import TWICE, program
+from tests.test_serve import PAIRS, Server
+from tests.waiting import PATIENCE, until
+
+ROOT = Path(__file__).parent
+NO_ROOM = os.strerror(errno.ENOSPC).lower()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    while Server.running:
+        Server.running.pop().kill()
+
+
+def ask(server: Server, path: str) -> httpx.Response:
+    return httpx.get(server.url + path, timeout=60)
+
+
+@pytest.mark.long
+def test_a_disk_that_is_full_ends_the_process_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `--stay` it answers, and says that it has failed."""
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    full = tmp_path / "state" / "full"
+    monkeypatch.setenv("SEMCEP_FULL", str(full))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'full_disk'}:{ROOT.parent}")
+    arguments = [str(tmp_path / "pairs.cep"), "--input", "-", "--state", str(tmp_path / "state"), "--idle", "never"]
+    server = Server(*arguments)
+    server.say(0, "milk", 4.0)
+    server.say(1, "milk", 5.0)
+    assert len(server.rows(count=1)) == 1 and ask(server, "/health").json() == {"status": "ok"}
+    assert "semcep_program_up 1.0" in ask(server, "/metrics").text
+    full.touch()
+    server.say(2, "milk", 6.0)
+    list(server.lines)
+    assert server.process.wait(PATIENCE) == 3, "a restart may help"
+    (failed,) = [line for line in server.logged if line["event"] == "failed"]
+    assert NO_ROOM in failed["text"] and "make room there, and start again" in failed["text"]
+    with pytest.raises(StopIteration):  # it does not serve
+        Server(*arguments)
+    assert Server.running[-1].wait(PATIENCE) == 3, "nor is it an error of who started it"
+    full.unlink()
+    staying = Server(*arguments, "--stay")
+    assert len(staying.rows(count=3)) == 3, "nothing that was read is lost"
+    full.touch()
+    staying.say(3, "milk", 7.0)
+    answer = until(lambda: (a := ask(staying, "/health")).status_code == 503 and a, "it has failed")
+    assert answer and NO_ROOM in answer.json()["status"]
+    assert ask(staying, "/ready").status_code == 503
+    assert "semcep_program_up 0.0" in ask(staying, "/metrics").text
+    assert len(staying.rows(count=3)) >= 3, "what is there can be read"
+    assert staying.end(signal.SIGTERM) == 3
+
+
+def failing(error: BaseException) -> ProgramThread:
+    """A program whose input fails so."""
+
+    def coming() -> Iterator[Batch]:
+        raise error
+        yield
+
+    engine, stats = Engine.from_text(PAIRS), RunStats()
+    service = Service(engine, PAIRS, "rules.cep", stats)
+    batches = JournaledBatches(coming())
+    run = ProgramThread(engine, batches, stats, service, DeadLetters(), Interrupt(), None, lambda *_, **__: None)
+    run.on_failure = lambda: setattr(run, "notified", True)
+    run.run()
+    assert getattr(run, "notified", False) and run.failed
+    return run
+
+
+def test_whether_a_restart_may_help() -> None:
+    full = CepError("full")
+    full.__context__ = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))  # as `raise .. from None` keeps it
+    for error, may_pass in (
+        (OSError(errno.ENOSPC, "full"), True),
+        (full, True),
+        (CepError("the outbox is full", code="failed"), True),
+        (CepError("a wrong record", code="state"), False),
+        (ZeroDivisionError("a mistake of ours"), False),
+    ):
+        assert failing(error).may_pass is may_pass, error
+
+
+def test_knowledge_that_cannot_be_loaded_is_reported(tmp_path: Path) -> None:
+    """A server fails then: `/ready` would be 503 for good."""
+    reported: list[str] = []
+    with program(tmp_path, TWICE) as one:
+        one.history.troubled = reported.append
+        until(lambda: one.history.trouble is None, "the knowledge of before is loaded")
+        one.store.know = lambda name, filled: one.store._command("know", name, str(tmp_path), str(tmp_path / "none"))  # type: ignore[method-assign]
+        one.history.begin(None)
+        until(lambda: reported, "it is reported")
+    assert reported[0].startswith("the knowledge was not stored: ") and one.history.trouble == reported[0]
