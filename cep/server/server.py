@@ -66,6 +66,11 @@ def may_pass() -> Iterator[None]:
         if lacks_room(error) or NO_ROOM in error.message:
             error.code = "failed"
         raise
+    except OSError as error:
+        if not lacks_room(error):
+            raise
+        where = "" if error.filename is None else f"{error.filename}: "
+        raise CepError(f"{where}{reason_of(error)}", hint="make room there", code="failed") from None
 
 
 def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
