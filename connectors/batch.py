@@ -90,7 +90,20 @@ class Block:
 
     def without_text(self) -> Block:
         """The same, which only says where records are."""
-        return replace(self, data=None, starts=None)
+        return replace(self, data=None, starts=None).in_rows()
+
+    def in_rows(self) -> Block:
+        """The same, without the numbers of lines where they are consecutive."""
+        lines = self.lines
+        if lines is None or not len(lines) or (np.diff(lines) != 1).any():
+            return self
+        return replace(self, line=int(lines[0]), lines=None)
+
+    def joined(self, following: Block) -> Block | None:
+        """This block and the one that follows it as one, where both only say where consecutive lines are; else None."""
+        plain = all(type(one) is Block and one.lines is None and one.starts is None for one in (self, following))
+        there = (following.file, following.first, following.line) == (self.file, self.beyond, self.line_beyond)
+        return replace(self, count=self.count + following.count) if plain and there else None
 
     def _line(self, place: int) -> int:
         return self.line + place if self.lines is None else int(self.lines[place])

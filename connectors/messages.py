@@ -61,8 +61,12 @@ class Received(Block):
         row = self._row(order - self.first)
         return self.messages.sources[row], self.messages.numbers[row]
 
-    def without_text(self) -> Received:
-        return replace(self, data=None, starts=None, messages=replace(self.messages, payloads=()))
+    def without_text(self) -> Block:
+        """A plain block where all messages are of one source."""
+        (source, *others) = dict.fromkeys(self.messages.sources)
+        if not others:
+            return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()
+        return replace(self, data=None, starts=None, messages=replace(self.messages, payloads=(), topics=(), keys=()))
 
     def _text(self, place: int) -> str | None:
         return self.messages.payloads[self._row(place)].decode("utf-8", "replace") if self.messages.payloads else None

@@ -34,11 +34,18 @@ class Origins:
                 self.times = self.times or batch.times
                 for block in batch.blocks:
                     if block.count and (not self._blocks or self._blocks[-1].beyond <= block.first):
-                        self._blocks.append(block.without_text())
-                        self._records += block.count
+                        self._add(block.without_text())
                 while self.most is not None and self._blocks and self._records - self._blocks[0].count > self.most:
                     self._records -= self._blocks.popleft().count
             yield batch
+
+    def _add(self, block: Block) -> None:
+        """A stream of one source, whose records come one after another, stays one block."""
+        self._records += block.count
+        if self._blocks and (joined := self._blocks[-1].joined(block)) is not None:
+            self._blocks[-1] = joined
+        else:
+            self._blocks.append(block)
 
     def __call__(self, record: Occurrence) -> tuple[str, int] | None:
         """(file, line) of a record; None where it is not known any more."""

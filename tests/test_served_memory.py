@@ -1,0 +1,65 @@
+"""What a server with steady input keeps in memory does not grow with how long it has run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from cep.engine import Engine
+from cep.explain.occurrences import Occurrence
+from connectors.batch import Batch
+from connectors.inputs import inputs
+from connectors.messages import Inbox, Messages
+from connectors.rdf import store as event_store
+from connectors.rdf.store import EventStore
+from connectors.rdf.vocabulary import EventVocabulary
+from connectors.why.origins import Origins
+from tests.test_serve import PAIRS
+
+PLACE = "tcp://localhost:9"
+
+
+def record(number: int) -> Occurrence:
+    return Occurrence("reading", (), 0, 0, number, number + 1)
+
+
+def come(batches: list[Batch]) -> Origins:
+    origins = Origins()
+    assert list(origins.noted(iter(batches))) == batches
+    return origins
+
+
+def test_where_records_of_a_stream_came_from_takes_no_room() -> None:
+    """Also where a dead letter is among them; messages of several sources lose their text, topics and keys."""
+    schemas = Engine.from_text(PAIRS).inputs
+    (found,) = inputs([f"reading={PLACE}"], schemas, None)
+    inbox, batches = Inbox(found, schemas), []
+    for first in range(0, 3_000, 3):
+        payloads = [b'{"time": %d, "fridge": "milk", "temp": 4}' % n for n in range(first, first + 3)]
+        batches.append(inbox.batch(Messages([PLACE] * 3, range(first + 1, first + 4), payloads), first))
+    origins = come(batches)
+    assert len(origins._blocks) == 1, "a stream of one source is one block"
+    assert [origins(record(n)) for n in (0, 1_234, 2_999)] == [(PLACE, 1), (PLACE, 1_235), (PLACE, 3_000)]
+    assert origins(record(3_000)) is None
+    topics = ["mqtt://h/a", "mqtt://h/b"]
+    both = Messages(
+        topics, [7, 3], [b'{"time": 1, "fridge": "milk", "temp": 4}'] * 2, topics=["a", "b"], keys=[b"", b""]
+    )
+    origins = come([inbox.batch(both, 0)])
+    assert [origins(record(n)) for n in (0, 1)] == [("mqtt://h/a", 7), ("mqtt://h/b", 3)]
+    (block,) = origins._blocks
+    kept = block.messages  # type: ignore[attr-defined]
+    assert not kept.payloads and not kept.topics and not kept.keys and block.data is None
+    gaps = inbox.batch(Messages([PLACE] * 2, [1, 5], list(both.payloads)), 0).blocks[0].without_text()
+    assert np.array_equal(gaps.lines, [1, 5]) and gaps.place(1) == (PLACE, 5)  # type: ignore[arg-type]
+
+
+def test_what_is_written_does_not_stay_in_memory(tmp_path: Path) -> None:
+    """A store of Oxigraph alone would keep some hundred megabytes before it writes files."""
+    store, folder, step = EventStore(str(tmp_path / "events"), EventVocabulary()), tmp_path / "events", 1_000
+    before = set(folder.glob("*.sst"))
+    for first in range(0, event_store._IN_MEMORY, step):
+        assert set(folder.glob("*.sst")) == before, "it waits until it is worth a file"
+        store.add(b"".join(b"<urn:s%d> <urn:p> <urn:o> .\n" % n for n in range(first, first + step)))
+    assert set(folder.glob("*.sst")) > before
