@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from cep.engine import Engine
-from cep.operators.goals.keyed_state import NumberedState
 from cep.operators.goals.pairs.join import JoinGoal
+from cep.operators.goals.state_tables import NumberedState
 from cep.runtime.revision import revision
 from tests.test_revision import Rows, rows
 

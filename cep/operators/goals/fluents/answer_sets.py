@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from cep.core.fluents import KINDS
 from cep.core.interval_sets import INFINITE
 from cep.core.logs import RunWarning
 from cep.core.relation import FIRST, Column, Table, bits, empty
@@ -26,19 +24,13 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
     between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.fluents.answer_set_grounding import Derived, Fact, Row, SolverLimits
 from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver
-from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes, waiting_table
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import DeclaredState, StateTable
 from cep.rules.answer_set_rules import COUNTED, GIVEN_FIRST, AnswerSetRules, AnswerSetTables, Calculation
 from cep.rules.expressions.checking import check, check_comparison
 from cep.rules.expressions.evaluate import compile_expression
@@ -76,7 +68,7 @@ class AnswerSetSpec:
         return GIVEN_FIRST + len(self.tables.given_types)
 
 
-class AnswerSetGoal(KeyedState):
+class AnswerSetGoal(DeclaredState):
     """The goal of one AnswerSets node."""
 
     def __init__(self, spec: AnswerSetSpec, pool: Pool, limits: SolverLimits, lineage: Lineage | None = None) -> None:
@@ -245,17 +237,10 @@ class AnswerSetGoal(KeyedState):
             "clock": np.array([self.clock], np.int64),
         }
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        asked, given = len(self.spec.take), self.spec.given
-        arrays = restored(
-            batch, asked=asked, waiting=self.spec.width + 1, given=given, last=given, known=asked, clock=2
-        )
-        between(arrays["waiting"][:, 1 + self.spec.kind], 0, KINDS)
-        for name in ("asked", "known"):
-            between(arrays[name][:, 0], 0, len(self.spec.rules.inputs))
-        between(arrays["last"][:, 0], 0, 2 * len(self.spec.rules.derived))
-        demand(len(arrays["clock"]) == 1)
-        return arrays
+    def _fits(self, state: Arrays) -> None:
+        between(state["asked"][:, 0], 0, len(self.spec.rules.inputs))
+        between(state["known"][:, 0], 0, len(self.spec.rules.inputs))
+        between(state["last"][:, 0], 0, 2 * len(self.spec.rules.derived))
 
     def _become(self, state: Arrays) -> None:
         self._clear()
@@ -280,36 +265,20 @@ class AnswerSetGoal(KeyedState):
         )
         return predicate, tuple(values), line[1] if pinned else None
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+    def _tables(self) -> dict[str, StateTable]:
         """All of it belongs to every key."""
-        return Parts(lambda: state, lambda: state, lambda: {name: each[:0] for name, each in state.items()})
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return one if len(one["clock"]) else other
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for name, columns in self._coded_columns().items():
-            for column in columns if len(arrays[name]) else ():
-                arrays[name][:, column] = codes(arrays[name][:, column])
-        return to_arrow(arrays)
-
-    def _coded_columns(self) -> dict[str, list[int]]:
-        tables, take = self.spec.tables, self.spec.take
-        asked = [1 + place for place, type in enumerate(tables.asked_types) if type in CODED]
-        given = [GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED]
-        waiting = [1 + take[column] for column in asked]
-        return {"asked": asked, "known": asked, "waiting": waiting, "given": given, "last": given}
-
-    def codes(self) -> list[Ints]:
-        state = self._state()
-        return [state[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
-
-    def coded(self) -> list[Ints]:
-        return self.codes()
-
-    def names(self) -> list[Ints]:
-        return []
+        tables, take, width = self.spec.tables, self.spec.take, self.spec.width
+        asked = tuple(1 + place for place, type in enumerate(tables.asked_types) if type in CODED)
+        given = tuple(GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED)
+        waiting = waiting_table("waiting", width, self.spec.kind, [take[column] for column in asked])
+        return {
+            "asked": StateTable(width=len(take), codes=asked),
+            "waiting": replace(waiting, keyed=()),
+            "given": StateTable(width=self.spec.given, codes=given),
+            "last": StateTable(width=self.spec.given, codes=given),
+            "known": StateTable(width=len(take), codes=asked),
+            "clock": StateTable(width=2, clock=True),
+        }
 
     @property
     def size(self) -> tuple[int, int]:

@@ -8,7 +8,7 @@ code. All changes up to the code that is decided have come; a formula that looks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat,
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import take
 from cep.operators.goals.contract import Ints
+from cep.operators.goals.state_tables import StateTable, tuples_of
 
 NOTHING = -INFINITE - 1
 """Decided up to here: nothing."""
@@ -121,6 +122,18 @@ def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-de
     for at in range(column, known.shape[1]):
         for i in range(len(keys)):
             table[first + at - column, i] = known[keys[i], at]
+
+
+def waiting_table(
+    name: str, width: int, kind: int, codes: Iterable[int], input: int = 0, columns: Sequence[int] | None = None
+) -> StateTable:
+    """The table of the changes of an input that wait (`PendingChanges.state`): a time, then its columns, of which those
+    of pool codes are `codes`. `columns`: their numbers in the input, where some of it is left out; of what says what a
+    change is no key is made."""
+    keyed = tuples_of(name, range(width) if columns is None else columns, input, first=1)
+    return StateTable(
+        width=1 + width, keyed=keyed, codes=tuple(1 + column for column in codes), ranges={1 + kind: (0, KINDS)}
+    )
 
 
 class PendingChanges:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
-from cep.core.fluents import KINDS
 from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.relation import FIRST, Table, empty
@@ -19,17 +17,9 @@ from cep.core.stable_order import phased_order
 from cep.core.time import Frontier
 from cep.operators.goals.contract import (
     Arrays,
-    Bools,
     Ints,
-    StateKeys,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes
+from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes, waiting_table
 from cep.operators.goals.fluents.conjunction_stretches import (
     AFTER,
     BEFORE,
@@ -42,9 +32,9 @@ from cep.operators.goals.fluents.conjunction_stretches import (
     ConjunctionStretches,
 )
 from cep.operators.goals.intrinsics import inside
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 
 AHEAD = 16
 """Changes: so far ahead what is known of a tuple is asked for."""
@@ -239,16 +229,16 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
             found[f"{name}_waiting"] = waiting
         return found
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        left, right = self.sides
-        arrays = restored(
-            batch, left=left.width - 1, left_waiting=left.width + 1, right=right.width - 1,
-            right_waiting=right.width + 1,
-        )  # fmt: skip
-        for name, side in (("left", left), ("right", right)):
-            between(arrays[f"{name}_waiting"][:, 1 + side.kind], 0, KINDS)
-            demand(side.width > 1 or len(arrays[name]) <= 1)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        tables = {}
+        for number, (name, side) in enumerate(zip(("left", "right"), self.sides)):
+            codes = tuple(side.columns.index(column) for column in side.codes)
+            tables[name] = StateTable(
+                distinct=True, width=side.width - 1, keyed=tuples_of(name, side.columns, number), codes=codes
+            )
+            waiting = f"{name}_waiting"
+            tables[waiting] = waiting_table(waiting, side.width, side.kind, side.codes, number)
+        return tables
 
     def _become(self, state: Arrays) -> None:
         self._clear()
@@ -264,44 +254,15 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
         self._reserve()
         self.waiting.become([state["left_waiting"], state["right_waiting"]])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        parts: list[Arrays] = [{}, {}, {}]
-        for side, name in enumerate(("left", "right")):
-            table = np.zeros((len(state[name]), self.sides[side].width), np.int64)
-            table[:, self.columns[side]] = state[name]
-            for each, rows_of in ((name, table), (f"{name}_waiting", state[f"{name}_waiting"][:, 1:])):
-                going: Bools = keys.going(side, rows_of)
-                for part, chosen in zip(parts, (going, keys.staying(side, going), ~going)):
-                    part[each] = state[each][chosen]
-        return Parts.made(*parts)
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for side, name in zip(self.sides, ("left", "right")):
-            for column in side.codes:
-                for each, place in ((name, side.columns.index(column)), (f"{name}_waiting", 1 + column)):
-                    if len(arrays[each]):
-                        arrays[each][:, place] = codes(arrays[each][:, place])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
-        return [*self._coded(False), self.keys.known.reshape(-1)]
-
-    def coded(self) -> list[Ints]:
-        return self._coded(True)
-
-    def _coded(self, held: bool) -> list[Ints]:
-        found = []
+        found = [self.keys.known.reshape(-1)]
         for side, spec in enumerate(self.sides):
-            known = self.tuples[side].known
-            if held:
-                known = known[self.state[side][: len(known), HOLDS] == 1]
             for column in spec.codes:
-                found += [known[:, spec.columns.index(column)], self.waiting.tables[side][FIRST + column]]
+                found += [
+                    self.tuples[side].known[:, spec.columns.index(column)],
+                    self.waiting.tables[side][FIRST + column],
+                ]
         return found
-
-    def names(self) -> list[Ints]:
-        return []
 
     @property
     def size(self) -> tuple[int, int]:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.evaluation_ticks import WindowTicks
-from cep.core.fluents import KINDS
 from cep.core.interval_sets import FAR, INFINITE
 from cep.core.relation import FIRST, Table
 from cep.core.time import Frontier
@@ -18,21 +16,14 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due
+from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, waiting_table
 from cep.operators.goals.fluents.changes import Changes
 from cep.operators.goals.fluents.passing_supports import QUEUES
 from cep.operators.goals.fluents.stretches import stretch_of
 from cep.operators.goals.fluents.windowed_event import PassingGoal, PassingSpec
-from cep.operators.goals.keyed_state import Parts
 from cep.operators.goals.keys import Keys
+from cep.operators.goals.state_tables import StateTable, tuples_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -124,14 +115,13 @@ class EachTickGoal(PassingGoal):
         more = {"holding": self.holding.known[self.held], "next": np.array([[self.next]], np.int64), "waiting": waiting}
         return super()._state() | more
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        own = dict.fromkeys(("held", *QUEUES), 1 + self.spec.columns)
-        width = len(self.spec.take)
-        arrays = restored(batch, holding=width, next=1, waiting=width + 2, **own)
-        self._demand(arrays)
-        demand(len(arrays["next"]) == 1)
-        between(arrays["waiting"][:, -1], 0, KINDS)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spec, width = self.spec, len(self.spec.take)
+        return super()._tables() | {
+            "holding": StateTable(width=width, keyed=tuples_of("holding", spec.take), codes=spec.codes),
+            "next": StateTable(width=1, clock=True),
+            "waiting": waiting_table("waiting", width + 1, width, spec.codes, columns=spec.take),
+        }
 
     def _become(self, state: Arrays) -> None:
         super()._become({name: state[name] for name in ("held", *QUEUES)})
@@ -141,40 +131,10 @@ class EachTickGoal(PassingGoal):
         self.next = int(state["next"][0, 0])
         self.waiting.become([state["waiting"]])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        own = super()._taken_apart({name: state[name] for name in ("held", *QUEUES)}, keys)
-        holds = keys.going(0, self._placed(state["holding"]))
-        waits = keys.going(0, self._placed(state["waiting"][:, 1:-1]))
-        parts = []
-        for part, holding, waiting in (
-            (own.going, holds, waits),
-            (own.staying, keys.staying(0, holds), keys.staying(0, waits)),
-            (own.others, ~holds, ~waits),
-        ):
-            more = {"holding": state["holding"][holding], "waiting": state["waiting"][waiting], "next": state["next"]}
-            parts.append(part | more)
-        return Parts.made(*parts)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return super()._put_together(one, other) | {"next": np.maximum(one["next"], other["next"])}
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(super().recoded(state, codes))
-        for column in self.spec.codes:
-            for name, before in (("holding", 0), ("waiting", 1)):
-                if len(arrays[name]):
-                    arrays[name][:, before + column] = codes(arrays[name][:, before + column])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         (table,) = self.waiting.tables
         more = [each for c in self.spec.codes for each in (self.holding.known[:, c], table[FIRST + c])]
         return [*super().codes(), *more]
-
-    def coded(self) -> list[Ints]:
-        state = self._state()
-        more = [each for c in self.spec.codes for each in (state["holding"][:, c], state["waiting"][:, 1 + c])]
-        return [*super().coded(), *more]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from cep.core.fluents import KINDS
 from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table, bits, empty
 from cep.core.room import filled_room
@@ -24,24 +22,16 @@ from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
-    Bools,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes
+from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes, waiting_table
 from cep.operators.goals.fluents.conjunction import link, unlink
 from cep.operators.goals.fluents.conjunction_stretches import AFTER, CELLS, HEAD, HOLDS, TURN
 from cep.operators.goals.intrinsics import as_bits, as_float
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 from cep.operators.goals.windows import partial, wide_partial
 from cep.operators.goals.windows.aggregate_results import results_of
 from cep.operators.goals.windows.order_labels import Labels
@@ -309,11 +299,13 @@ class GroupingGoal(NumberedState):
         held = held[np.argsort(self.state[held, TURN], kind="stable")]
         return {"tuples": self.tuples.known[held], "waiting": self.waiting.state()[0]}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, tuples=self.spec.width - 1, waiting=self.spec.width + 1)
-        between(arrays["waiting"][:, 1 + self.spec.kind], 0, KINDS)
-        demand(self.spec.width > 1 or len(arrays["tuples"]) <= 1)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        columns, spec = self.columns.tolist(), self.spec
+        codes = tuple(columns.index(column) for column in spec.codes)
+        return {
+            "tuples": StateTable(distinct=True, width=spec.width - 1, keyed=tuples_of("tuples", columns), codes=codes),
+            "waiting": waiting_table("waiting", spec.width, spec.kind, spec.codes),
+        }
 
     def _become(self, state: Arrays) -> None:
         """The same as when all that holds began just now."""
@@ -324,41 +316,11 @@ class GroupingGoal(NumberedState):
         self._regrouped(table, np.zeros(len(known), np.int64), np.ones(len(known), np.int64))
         self.waiting.become([state["waiting"]])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        table = np.zeros((len(state["tuples"]), self.spec.width), np.int64)
-        table[:, self.columns] = state["tuples"]
-        parts: list[Arrays] = [{}, {}, {}]
-        for name, each in (("tuples", table), ("waiting", state["waiting"][:, 1:])):
-            going: Bools = keys.going(0, each)
-            for part, chosen in zip(parts, (going, keys.staying(0, going), ~going)):
-                part[name] = state[name][chosen]
-        return Parts.made(*parts)
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for column in self.spec.codes:
-            place = int(np.flatnonzero(self.columns == column)[0])
-            for name, at in (("tuples", place), ("waiting", 1 + column)):
-                if len(arrays[name]):
-                    arrays[name][:, at] = codes(arrays[name][:, at])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         labels = [each.codes for each in self.labels.values()]
-        return [*self._coded(self.tuples.known), self.keys.known.reshape(-1), self.values.reshape(-1), *labels]
-
-    def coded(self) -> list[Ints]:
-        return self._coded(self.tuples.known[self.state[: self.tuples.count, HOLDS] == 1])
-
-    def _coded(self, known: Ints) -> list[Ints]:
-        found = []
-        for column in self.spec.codes:
-            place = int(np.flatnonzero(self.columns == column)[0])
-            found += [known[:, place], self.waiting.tables[0][FIRST + column]]
-        return found
-
-    def names(self) -> list[Ints]:
-        return []
+        waiting = [self.waiting.tables[0][FIRST + column] for column in self.spec.codes]
+        known = [self.tuples.known.reshape(-1), self.keys.known.reshape(-1), self.values.reshape(-1)]
+        return [*waiting, *known, *labels]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
 from cep.core.hashtable import MISSING, NO_ROOM
@@ -20,10 +19,11 @@ from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, rows
 from cep.core.room import filled_room
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
-from cep.operators.goals.contract import Arrays, Goal, Ints, between, demand, restored
+from cep.operators.goals.contract import Arrays, Goal, Ints, demand
 from cep.operators.goals.fluents.holding import HoldingGoal, HoldingSpec, in_turn, spec_of, widened
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import StateTable
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -185,11 +185,10 @@ class HeldAtGoal(HoldingGoal):
             "names": cells[:, [NAME]],
         }
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, tuples=len(self.columns), keys=len(self.spec.right_key), spans=2, names=1)
-        demand(len({len(array) for array in arrays.values()}) == 1)
-        between(arrays["spans"], BEGINNING, OPEN + 1)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spans = StateTable(width=2, beside="tuples", ranges=dict.fromkeys((0, 1), (BEGINNING, OPEN + 1)))
+        tables = super()._tables()
+        return {"tuples": tables["tuples"], "keys": tables["keys"], "spans": spans, "names": tables["names"]}
 
     def _become(self, state: Arrays) -> None:
         """The same as when all of it had come."""
@@ -210,9 +209,6 @@ class HeldAtGoal(HoldingGoal):
         self.newest[slots, 0] = numbers
         self.latest[tuples, 0] = numbers
         self.count = count
-
-    def coded(self) -> list[Ints]:
-        return self._coded(self.tuples.known[self.cells[: self.count, TUPLE]])
 
     def names(self) -> list[Ints]:
         return [self.cells[: self.count, NAME]]

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
 from cep.core.hashtable import NO_ROOM
@@ -23,22 +21,16 @@ from cep.operators.goals.arrival import take
 from cep.operators.goals.coded_columns import codes_of, others
 from cep.operators.goals.contract import (
     Arrays,
-    Bools,
     Goal,
     Ints,
     KeyedRows,
     StateKeys,
-    Translation,
     Untimed,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -243,10 +235,15 @@ class HoldingGoal(NumberedState, Untimed):
         keys = self.keys.known[self.state[order, KEY]]
         return {"tuples": self.tuples.known[order], "keys": keys, "names": self.state[order][:, [NAME]]}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, tuples=len(self.columns), keys=len(self.spec.right_key), names=1)
-        demand(len(arrays["tuples"]) == len(arrays["keys"]) == len(arrays["names"]))
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        columns, spec = self.columns.tolist(), self.spec
+        codes = tuple(place for place, column in enumerate(columns) if column in spec.codes)
+        keys = tuple(place for place, column in enumerate(spec.right_key) if column in spec.codes)
+        return {
+            "tuples": StateTable(width=len(columns), keyed=tuples_of("tuples", columns, 1), codes=codes),
+            "keys": StateTable(width=len(spec.right_key), beside="tuples", codes=keys),
+            "names": StateTable(width=1, beside="tuples", handles=(0,)),
+        }
 
     def _become(self, state: Arrays) -> None:
         """The same as when all of it began just now."""
@@ -263,38 +260,11 @@ class HoldingGoal(NumberedState, Untimed):
         """See `cep.operators.goals.contract`."""
         order = np.lexsort(state["keys"].T[::-1]) if self.spec.right_key else np.arange(len(state["keys"]))
         known = np.concatenate([state[name] for name in sorted(state)], axis=1)[order]
-        return [(keys.numbered(1, self._in_input(state["tuples"][order])), known)]
-
-    def _in_input(self, tuples: Ints) -> Ints:
-        """Tuples at their places in the second input."""
-        table = np.zeros((len(tuples), self.spec.right_width), np.int64)
-        table[:, self.columns] = tuples
-        return table
-
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        going = keys.going(1, self._in_input(state["tuples"]))
-        return Parts.chosen(partial(_chosen, state), keys, 1, going)
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for place, column in enumerate(self.columns.tolist()):
-            if column in self.spec.codes and len(arrays["tuples"]):
-                arrays["tuples"][:, place] = codes(arrays["tuples"][:, place])
-        for place, column in enumerate(self.spec.right_key):
-            if column in self.spec.codes and len(arrays["keys"]):
-                arrays["keys"][:, place] = codes(arrays["keys"][:, place])
-        return to_arrow(arrays)
+        return [(self.numbered("tuples", state, keys)[order], known)]
 
     def codes(self) -> list[Ints]:
-        return [*self._coded(self.tuples.known), self.keys.known.reshape(-1)]
-
-    def coded(self) -> list[Ints]:
-        held = self.state[: self.tuples.count, HOLDS] == 1
-        return self._coded(self.tuples.known[held])
-
-    def _coded(self, known: Ints) -> list[Ints]:
-        """The columns of these tuples that hold pool codes."""
-        return [known[:, place] for place, column in enumerate(self.columns.tolist()) if column in self.spec.codes]
+        columns = [place for place, column in enumerate(self.columns.tolist()) if column in self.spec.codes]
+        return [*(self.tuples.known[:, place] for place in columns), self.keys.known.reshape(-1)]
 
     def names(self) -> list[Ints]:
         held = self.state[: self.tuples.count, HOLDS] == 1
@@ -314,10 +284,6 @@ def in_turn(edges: Table, kind: int) -> Table:
     if at_once.any():
         edges = np.ascontiguousarray(edges[:, np.lexsort((~at_once, edges[END]))])
     return edges
-
-
-def _chosen(state: Arrays, chosen: Bools) -> Arrays:
-    return {name: array[chosen] for name, array in state.items()}
 
 
 def holding_of(node: Holding, builder: GoalBuilder) -> Goal:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.fluents import KINDS
 from cep.core.hashtable import NO_ROOM
@@ -22,17 +20,11 @@ from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
-    Bools,
     Goal,
     Ints,
     KeyedRows,
     StateKeys,
-    Translation,
-    between,
     demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.fluents.inertia_kernel import (
     ARRIVAL,
@@ -59,10 +51,10 @@ from cep.operators.goals.fluents.inertia_kernel import (
     inertia,
 )
 from cep.operators.goals.fluents.timers import drop_timer
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import constant_bits
+from cep.operators.goals.state_tables import KeyedBy, NumberedState, StateTable
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -199,15 +191,23 @@ class InertiaGoal(NumberedState):
         heap[:, TURN] = np.arange(len(heap))
         return {"keys": self.keys.known[held], "held": kept, "heap": heap}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, keys=self.spec.keys, held=KEPT, heap=3)
-        demand(len(arrays["keys"]) == len(arrays["held"]))
-        between(arrays["heap"][:, SLOT], 0, len(arrays["keys"]))
-        demand(self.spec.keys > 0 or len(arrays["keys"]) <= 1)
-        demand(
-            bool((arrays["held"][:, HOLDS] == 1).all()) and (not len(arrays["heap"]) or len(self.spec.deadlines) > 0)
-        )
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spec = self.spec
+        at = {column: ("keys", column) if column < spec.keys else ("held", VALUE) for column in range(spec.width)}
+        valued = (VALUE,) if any(column >= spec.keys for column in spec.codes) else ()
+        return {
+            "keys": StateTable(
+                distinct=True,
+                width=spec.keys,
+                keyed=(KeyedBy(0, at),),
+                codes=tuple(c for c in spec.codes if c < spec.keys),
+            ),
+            "held": StateTable(width=KEPT, beside="keys", codes=valued, handles=(NAME,), ranges={HOLDS: (1, 2)}),
+            "heap": StateTable(width=3, owner=SLOT, refers={SLOT: ("keys", 0)}),
+        }
+
+    def _fits(self, state: Arrays) -> None:
+        demand(not len(state["heap"]) or len(self.spec.deadlines) > 0)
 
     def _become(self, state: Arrays) -> None:
         self.keys = Keys(self.spec.keys)
@@ -220,63 +220,23 @@ class InertiaGoal(NumberedState):
         self.heap[:, TURN] = np.arange(len(heap))
         self.counts = np.array([len(heap), len(heap), 0], np.int64)
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        columns = keys.columns[0] or ()
-        by_value = any(column >= self.spec.keys for column in columns)
-        table = state["keys"] if not by_value else np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1)
-        going = keys.going(0, table)
-        return Parts.chosen(partial(_chosen, state), keys, 0, going)
-
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
         """See `cep.operators.goals.contract`."""
         known = np.concatenate([state["keys"], state["held"]], axis=1)
-        numbers = keys.numbered(0, np.concatenate([state["keys"], state["held"][:, [VALUE]]], axis=1))
+        numbers = self.numbered("keys", state, keys)
         order = np.lexsort(known.T[::-1])
         slots = state["heap"][:, SLOT]
         deadlines = np.concatenate([state["heap"][:, [WHEN]], state["keys"][slots]], axis=1)
         return [(numbers[order], known[order]), (numbers[slots], deadlines)]
 
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        moved = other["heap"].copy()
-        moved[:, SLOT] += len(one["keys"])
-        return super()._put_together(one, other | {"heap": moved})
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for column in self.spec.codes:
-            where, place = ("keys", column) if column < self.spec.keys else ("held", VALUE)
-            if len(arrays[where]):
-                arrays[where][:, place] = codes(arrays[where][:, place])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         known, state = self.keys.known, self.state[: self.keys.count]
         return [known[:, c] if c < self.spec.keys else state[:, VALUE] for c in self.spec.codes]
-
-    def coded(self) -> list[Ints]:
-        held = self.state[: self.keys.count, HOLDS] == 1
-        return [each[held] for each in self.codes()]
-
-    def names(self) -> list[Ints]:
-        held = self.state[: self.keys.count, HOLDS] == 1
-        return [self.state[: self.keys.count, NAME][held]]
 
     @property
     def size(self) -> tuple[int, int]:
         held = int(self.state[: self.keys.count, HOLDS].sum())
         return held, int(self.state.nbytes + self.heap.nbytes + self.keys.nbytes)
-
-
-def _chosen(state: Arrays, chosen: Bools) -> Arrays:
-    """The state of these keys."""
-    places = np.flatnonzero(chosen)
-    keys, held = state["keys"].take(places, axis=0), state["held"].take(places, axis=0)
-    if not len(state["heap"]):
-        return {"keys": keys, "held": held, "heap": state["heap"]}
-    place = np.where(chosen, np.cumsum(chosen) - 1, -1)
-    heap = state["heap"][chosen[state["heap"][:, SLOT]]].copy()
-    heap[:, SLOT] = place[heap[:, SLOT]]
-    return {"keys": keys, "held": held, "heap": heap}
 
 
 def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:

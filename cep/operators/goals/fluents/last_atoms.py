@@ -6,10 +6,10 @@ goal(E, A):  of all arrivals A those of E as tuples, perhaps with their ticks, w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.kernels import njit
@@ -21,17 +21,11 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
-    between,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.fluents.passing_supports import QUEUES
 from cep.operators.goals.fluents.windowed_event import PassingGoal, PassingSpec
-from cep.operators.goals.keyed_state import Parts
 from cep.operators.goals.keys import Keys
+from cep.operators.goals.state_tables import StateTable
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -168,12 +162,18 @@ class LastAtomsGoal(PassingGoal):
         tuples[there[:, 0]] = self.tuples.known[slots[there[:, 0]]]
         return super()._state() | {"last": np.concatenate([self.keys.known[keys], there, tuples], axis=1)}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        own = dict.fromkeys(("held", *QUEUES), 1 + self.spec.columns)
-        arrays = restored(batch, last=len(self.by) + 1 + self.spec.columns, **own)
-        self._demand(arrays)
-        between(arrays["last"][:, len(self.by)], 0, 2)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        """All of it is in one place. Of a key the last atoms, and whether each is one that is asked for."""
+        width, spec = len(self.by), self.spec
+        own = tuple(width + 1 + column for column in spec.codes)
+        last = StateTable(
+            width=width + 1 + spec.columns,
+            tag=width,
+            codes=self.key_codes,
+            codes_by_tag=((), own),
+            ranges={width: (0, 2)},
+        )
+        return {name: replace(table, keyed=()) for name, table in super()._tables().items()} | {"last": last}
 
     def _become(self, state: Arrays) -> None:
         super()._become({name: state[name] for name in ("held", *QUEUES)})
@@ -186,30 +186,8 @@ class LastAtomsGoal(PassingGoal):
         slots[there] = self._named(last[there, width + 1 :])
         self._arrive(keys, slots, np.zeros(len(last), np.int64))
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        """All of it is in one place."""
-        return Parts.made(state, {name: each[:0] for name, each in state.items()}, dict(state))
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(super().recoded(state, codes))
-        last, width = arrays["last"], len(self.by)
-        there = last[:, width] == 1 if len(last) else np.zeros(0, np.bool_)
-        for column in self.key_codes:
-            last[:, column] = codes(last[:, column])
-        for column in self.spec.codes:
-            last[there, width + 1 + column] = codes(last[there, width + 1 + column])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         return [*super().codes(), *(self.keys.known[:, column] for column in self.key_codes)]
-
-    def coded(self) -> list[Ints]:
-        state = self._state()
-        last, width = state["last"], len(self.by)
-        there = last[last[:, width] == 1]
-        found = [state[name][:, 1 + column] for name in ("held", *QUEUES) for column in self.spec.codes]
-        found += [last[:, column] for column in self.key_codes]
-        return [*found, *(there[:, width + 1 + column] for column in self.spec.codes)]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -144,15 +144,8 @@ class MatchedConjunctionGoal(ConjunctionGoal):
         self.waiting.become([state["left_waiting"], state["right_waiting"]])
 
     def codes(self) -> list[Ints]:
-        return [*self._coded(False), self.keys.known.reshape(-1)]
-
-    def _coded(self, held: bool) -> list[Ints]:
-        found = []
-        for side, spec in enumerate(self.sides):
-            known = self.keys.known[self._held(side)] if held else self.keys.known
-            for column in spec.codes:
-                found += [known[:, spec.key.index(column)], self.waiting.tables[side][FIRST + column]]
-        return found
+        waiting = [self.waiting.tables[side][FIRST + c] for side, spec in enumerate(self.sides) for c in spec.codes]
+        return [*waiting, self.keys.known.reshape(-1)]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.evaluation_ticks import WindowTicks
-from cep.core.fluents import KINDS
 from cep.core.interval_sets import INFINITE, Intervals
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, START, Table, empty
@@ -25,21 +23,22 @@ from cep.operators.goals.contract import (
     Bools,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes, put_tuples
+from cep.operators.goals.fluents.change_tables import (
+    NOTHING,
+    PendingChanges,
+    decided,
+    due,
+    put_changes,
+    put_tuples,
+    waiting_table,
+)
 from cep.operators.goals.fluents.changes import Changes, in_order
 from cep.operators.goals.fluents.stretches import held_in, table_of
 from cep.operators.goals.fluents.timers import drop_timer, put_timer
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -252,13 +251,15 @@ class OwnTimesGoal(NumberedState):
             "waiting": waiting,
         }
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        width = self.spec.width
-        arrays = restored(batch, tuples=width - 1, given=1, decided=1, waiting=width + 1)
-        demand(len(arrays["tuples"]) == len(arrays["given"]) and len(arrays["decided"]) == 1)
-        between(arrays["given"], 0, GIVEN + 1)
-        between(arrays["waiting"][:, -1], 0, KINDS)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spec, width = self.spec, self.spec.width
+        columns = spec.take[:-1]
+        return {
+            "tuples": StateTable(width=width - 1, keyed=tuples_of("tuples", columns), codes=spec.codes),
+            "given": StateTable(width=1, beside="tuples", ranges={0: (0, GIVEN + 1)}),
+            "decided": StateTable(width=1, clock=True),
+            "waiting": waiting_table("waiting", width, width - 1, spec.codes, columns=columns),
+        }
 
     def _become(self, state: Arrays) -> None:
         self._clear()
@@ -274,46 +275,9 @@ class OwnTimesGoal(NumberedState):
         self.heap, self.timers = heap[np.lexsort((heap[:, 1], heap[:, 0]))], len(heap)  # sorted, it is a heap
         self.waiting.become([state["waiting"]])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        going = keys.going(0, self._placed(state["tuples"]))
-        waits = keys.going(0, self._placed(state["waiting"][:, 1:-1]))
-        made = []
-        for chosen, waiting in (
-            (going, waits),
-            (keys.staying(0, going), keys.staying(0, waits)),
-            (~going, ~waits),
-        ):
-            part = {"tuples": state["tuples"][chosen], "given": state["given"][chosen], "decided": state["decided"]}
-            made.append(part | {"waiting": state["waiting"][waiting]})
-        return Parts.made(*made)
-
-    def _placed(self, tuples: Ints) -> Ints:
-        """Tuples at their places in the input."""
-        table = np.zeros((len(tuples), self.spec.columns), np.int64)
-        table[:, list(self.spec.take[:-1])] = tuples
-        return table
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return super()._put_together(one, other) | {"decided": np.maximum(one["decided"], other["decided"])}
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for column in self.spec.codes:
-            for name, before in (("tuples", 0), ("waiting", 1)):
-                if len(arrays[name]):
-                    arrays[name][:, before + column] = codes(arrays[name][:, before + column])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         (table,) = self.waiting.tables
         return [each for c in self.spec.codes for each in (self.tuples.known[:, c], table[FIRST + c])]
-
-    def coded(self) -> list[Ints]:
-        state = self._state()
-        return [each for c in self.spec.codes for each in (state["tuples"][:, c], state["waiting"][:, 1 + c])]
-
-    def names(self) -> list[Ints]:
-        return []
 
     @property
     def size(self) -> tuple[int, int]:

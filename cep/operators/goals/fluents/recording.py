@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.fluents import BEGINNING as BEGINNING_OF
 from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, KINDS, WHOLE
@@ -28,12 +26,7 @@ from cep.operators.goals.contract import (
     Bools,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
     demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.fluents.record_pieces import (
     NEVER,
@@ -72,9 +65,9 @@ from cep.operators.goals.fluents.recording_kernel import (
     put_rows,
     set_timers,
 )
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -312,11 +305,16 @@ class RecordingGoal(NumberedState):
             "done": np.array([[self.done]], np.int64),
         }
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, tuples=self.spec.width, pieces=4, done=1)
-        demand(len(arrays["tuples"]) == len(arrays["pieces"]) and len(arrays["done"]) == 1)
-        demand(bool((arrays["pieces"][:, 0] <= arrays["pieces"][:, 1]).all()))
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        width = self.spec.width
+        return {
+            "tuples": StateTable(width=width, keyed=tuples_of("tuples", range(width)), codes=self.spec.codes),
+            "pieces": StateTable(width=4, beside="tuples", handles=(Pieces._fields.index("name") - 1,)),
+            "done": StateTable(width=1, clock=True),
+        }
+
+    def _fits(self, state: Arrays) -> None:
+        demand(bool((state["pieces"][:, 0] <= state["pieces"][:, 1]).all()))
 
     def _become(self, state: Arrays) -> None:
         self._clear()
@@ -330,26 +328,8 @@ class RecordingGoal(NumberedState):
         ends = time_by(self.held.end[self.held.end != INFINITE])
         self.latest = int(ends.max(initial=BEGINNING))
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        going = keys.going(0, state["tuples"])
-        return Parts.chosen(partial(_chosen, state), keys, 0, going)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return super()._put_together(one, other) | {"done": np.maximum(one["done"], other["done"])}
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for column in self.spec.codes:
-            if len(arrays["tuples"]):
-                arrays["tuples"][:, column] = codes(arrays["tuples"][:, column])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         return [self.keys.known[:, column] for column in self.spec.codes]
-
-    def coded(self) -> list[Ints]:
-        held = self._all()
-        return [self.keys.known[held.slot][:, column] for column in self.spec.codes]
 
     def names(self) -> list[Ints]:
         return [self._all().name]
@@ -359,10 +339,6 @@ class RecordingGoal(NumberedState):
         arrays = (*self.held, self.cells, self.timers, self.heap)
         held = len(self.held.slot) + int(self.counts[N_HELD])
         return held, int(sum(array.nbytes for array in arrays) + self.keys.nbytes)
-
-
-def _chosen(state: Arrays, chosen: Bools) -> Arrays:
-    return {"tuples": state["tuples"][chosen], "pieces": state["pieces"][chosen], "done": state["done"]}
 
 
 def recording_of(node: Recording, builder: GoalBuilder, kinds: Iterable[int]) -> Goal:

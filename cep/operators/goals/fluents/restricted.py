@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from cep.core.fluents import BEGINS, KINDS
+from cep.core.fluents import BEGINS
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, FIRST, START, Table, bits, concat, empty, rows
 from cep.core.room import filled_room
@@ -24,25 +23,17 @@ from cep.core.time import Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
-    Bools,
     Goal,
     Ints,
     KnowledgeOverTime,
-    StateKeys,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes
+from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes, waiting_table
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import clipped
 from cep.operators.goals.heads import columns_of
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 from cep.rules.conditions.conditions import Conditions
 
 if TYPE_CHECKING:
@@ -274,15 +265,19 @@ class RestrictedGoal(NumberedState):
             "decided": np.array([[self.decided]], np.int64),
         }
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        width, binds = self.spec.width, len(self.spec.binds)
-        arrays = restored(batch, tuples=width - 1, many=1, answers=binds, waiting=width + 1, decided=1)
-        demand(len(arrays["many"]) == len(arrays["tuples"]) and len(arrays["decided"]) == 1)
-        demand(width > 1 or len(arrays["tuples"]) <= 1)
-        between(arrays["many"], 0, len(arrays["answers"]) + 1)
-        demand(int(arrays["many"].sum()) == len(arrays["answers"]))
-        between(arrays["waiting"][:, 1 + self.spec.kind], 0, KINDS)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spec = self.spec
+        mine = codes_of(spec.types)
+        codes = tuple(spec.columns.index(column) for column in mine)
+        return {
+            "tuples": StateTable(
+                distinct=True, width=spec.width - 1, keyed=tuples_of("tuples", spec.columns), codes=codes
+            ),
+            "many": StateTable(width=1, beside="tuples"),
+            "answers": StateTable(width=len(spec.binds), counted=("many", 0), codes=codes_of(spec.bound)),
+            "waiting": waiting_table("waiting", spec.width, spec.kind, mine),
+            "decided": StateTable(width=1, clock=True),
+        }
 
     def _become(self, state: Arrays) -> None:
         self._clear()
@@ -295,50 +290,9 @@ class RestrictedGoal(NumberedState):
         self.waiting.become([state["waiting"]])
         self.decided = int(state["decided"][0, 0])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        of_tuples = self._tuples(state["tuples"])[FIRST:].T
-        parts: list[Arrays] = []
-        going: Bools = keys.going(0, of_tuples)
-        waits: Bools = keys.going(0, state["waiting"][:, 1:])
-        pairs = zip((going, keys.staying(0, going), ~going), (waits, keys.staying(0, waits), ~waits))
-        for chosen, waiting in pairs:
-            answers = state["answers"][np.repeat(chosen, state["many"].reshape(-1))]
-            part = {"tuples": state["tuples"][chosen], "many": state["many"][chosen], "answers": answers}
-            parts.append(part | {"waiting": state["waiting"][waiting], "decided": state["decided"]})
-        return Parts.made(*parts)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return super()._put_together(one, other) | {"decided": np.maximum(one["decided"], other["decided"])}
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for name, columns in self._coded_columns().items():
-            for column in columns if len(arrays[name]) else ():
-                arrays[name][:, column] = codes(arrays[name][:, column])
-        return to_arrow(arrays)
-
-    def _coded_columns(self) -> dict[str, list[int]]:
-        """Of the arrays of the state the columns that hold pool codes."""
-        mine = codes_of(self.spec.types)
-        return {
-            "tuples": [self.spec.columns.index(column) for column in mine],
-            "answers": list(codes_of(self.spec.bound)),
-            "waiting": [1 + column for column in mine],
-        }
-
     def codes(self) -> list[Ints]:
-        return [*self._coded(self.tuples.known, self.answers)]
-
-    def coded(self) -> list[Ints]:
-        held = np.flatnonzero(self.holds[: self.tuples.count])
-        return self._coded(self.tuples.known[held], self._answers_of(held)[1])
-
-    def _coded(self, known: Ints, answers: Ints) -> list[Ints]:
-        arrays = {"tuples": known, "answers": answers, "waiting": self.waiting.state()[0]}
-        return [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
-
-    def names(self) -> list[Ints]:
-        return []
+        live = {"tuples": self.tuples.known, "answers": self.answers, "waiting": self.waiting.state()[0]}
+        return [array[:, column] for name, array in live.items() for column in self.tables[name].codes]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.fluents import (
     BEFORE,
@@ -33,16 +32,8 @@ from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
-    Bools,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.fluents.change_tables import (
     PendingChanges,
@@ -51,13 +42,14 @@ from cep.operators.goals.fluents.change_tables import (
     due,
     put_changes,
     put_tuples,
+    waiting_table,
 )
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.supports_stretches import COUNT, SINCE, SupportsSpec, SupportsStretches, counted
 from cep.operators.goals.intrinsics import bare_linear, inside
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -229,13 +221,13 @@ class SupportsGoal(NumberedState, SupportsStretches):
         (waiting,) = self.waiting.state()
         return {"tuples": self.tuples.known[held], "held": self.state[held], "waiting": waiting}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        width = len(self.spec.take)
-        arrays = restored(batch, tuples=width, held=2, waiting=width + 2)
-        demand(len(arrays["tuples"]) == len(arrays["held"]))
-        demand(width > 0 or len(arrays["tuples"]) <= 1)
-        between(arrays["waiting"][:, -1], 0, KINDS)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spec, width = self.spec, len(self.spec.take)
+        return {
+            "tuples": StateTable(distinct=True, width=width, keyed=tuples_of("tuples", spec.take), codes=spec.codes),
+            "held": StateTable(width=2, beside="tuples"),
+            "waiting": waiting_table("waiting", width + 1, width, spec.codes, columns=spec.take),
+        }
 
     def _become(self, state: Arrays) -> None:
         self._clear()
@@ -243,53 +235,14 @@ class SupportsGoal(NumberedState, SupportsStretches):
         self.state = state["held"].copy()
         self.waiting.become([state["waiting"]])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        going = {"tuples": self._going(keys, state["tuples"]), "waiting": self._going(keys, state["waiting"][:, 1:-1])}
-        return Parts.made(
-            _chosen(state, going),
-            _chosen(state, {name: keys.staying(0, each) for name, each in going.items()}),
-            _chosen(state, {name: ~each for name, each in going.items()}),
-        )
-
-    def _going(self, keys: StateKeys, tuples: Ints) -> Bools:
-        """Which tuples are of some keys: they stand at their places in the input."""
-        table = np.zeros((len(tuples), self.spec.width), np.int64)
-        table[:, list(self.spec.take)] = tuples
-        return keys.going(0, table)
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for column in self.spec.codes:
-            for name, place in (("tuples", column), ("waiting", column + 1)):
-                if len(arrays[name]):
-                    arrays[name][:, place] = codes(arrays[name][:, place])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         (table,) = self.waiting.tables
         return [each for c in self.spec.codes for each in (self.tuples.known[:, c], table[FIRST + c])]
-
-    def coded(self) -> list[Ints]:
-        held = self.state[: self.tuples.count, COUNT] > 0
-        (table,) = self.waiting.tables
-        return [each for c in self.spec.codes for each in (self.tuples.known[held, c], table[FIRST + c])]
-
-    def names(self) -> list[Ints]:
-        return []
 
     @property
     def size(self) -> tuple[int, int]:
         held = int(np.count_nonzero(self.state[: self.tuples.count, COUNT]))
         return held + self.waiting.count, int(self.state.nbytes + self.tuples.nbytes)
-
-
-def _chosen(state: Arrays, chosen: dict[str, Bools]) -> Arrays:
-    tuples = chosen["tuples"]
-    return {
-        "tuples": state["tuples"][tuples],
-        "held": state["held"][tuples],
-        "waiting": state["waiting"][chosen["waiting"]],
-    }
 
 
 def projection_of(node: Projection, builder: GoalBuilder) -> Goal:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from cep.core.fluents import KINDS
 from cep.core.interval_sets import INFINITE, Intervals, Reach
 from cep.core.relation import END, FIRST, START, Table, empty
 from cep.core.temporal_operators import TEMPORAL
@@ -22,22 +20,22 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, decided, due, put_changes, put_tuples
+from cep.operators.goals.fluents.change_tables import (
+    PendingChanges,
+    decided,
+    due,
+    put_changes,
+    put_tuples,
+    waiting_table,
+)
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import GrowingIntervals, held_in, table_of
 from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 from cep.operators.goals.heads import project
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 from cep.rules.expressions.evaluate import Evaluation
 
 if TYPE_CHECKING:
@@ -209,18 +207,20 @@ class TemporalGoal(NumberedState):
         }
         return found | {f"waiting{n}": each for n, each in enumerate(self.waiting.state())}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        width = self.spec.width
-        waits = {f"waiting{n}": width + 2 for n in range(len(self.spec.take))}
-        arrays = restored(batch, tuples=width, cells=3, intervals=2, decided=2, **waits)
-        cells = arrays["cells"]
-        demand(len(arrays["tuples"]) == len(cells) and len(arrays["decided"]) == 1)
-        demand(width > 0 or len(cells) <= 1)
-        between(cells[:, _WAITING], 0, len(arrays["intervals"]) + 1)
-        demand(int(cells[:, _WAITING].sum()) == len(arrays["intervals"]))
-        for name in waits:
-            between(arrays[name][:, -1], 0, KINDS)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spec, width = self.spec, self.spec.width
+        tables = {
+            "tuples": StateTable(
+                distinct=True, width=width, keyed=tuples_of("tuples", spec.take[0][:-1]), codes=spec.codes
+            ),
+            "cells": StateTable(width=3, beside="tuples"),
+            "intervals": StateTable(width=2, counted=("cells", _WAITING)),
+            "decided": StateTable(width=2, clock=True),
+        }
+        for n, take in enumerate(spec.take):
+            name = f"waiting{n}"
+            tables[name] = waiting_table(name, width + 1, width, spec.codes, n, take[:-1])
+        return tables
 
     def _become(self, state: Arrays) -> None:
         count = len(state["tuples"])
@@ -230,51 +230,9 @@ class TemporalGoal(NumberedState):
         self.evaluation.restore(kept | {"decided": state["decided"][0]})
         self.waiting.become([state[f"waiting{n}"] for n in range(len(self.spec.take))])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        of_tuples = self._table(0, state["tuples"])
-        going = keys.going(0, of_tuples)
-        parts = []
-        for chosen in (going, keys.staying(0, going), ~going):
-            intervals = state["intervals"][np.repeat(chosen, state["cells"][:, _WAITING])]
-            part = {"tuples": state["tuples"][chosen], "cells": state["cells"][chosen], "intervals": intervals}
-            parts.append(part | {"decided": state["decided"]})
-        for n in range(len(self.spec.take)):
-            name = f"waiting{n}"
-            going = keys.going(n, self._table(n, state[name][:, 1:-1]))
-            for part, chosen in zip(parts, (going, keys.staying(n, going), ~going)):
-                part[name] = state[name][chosen]
-        return Parts.made(*parts)
-
-    def _table(self, number: int, tuples: Ints) -> Ints:
-        """Tuples at their places in an input."""
-        table = np.zeros((len(tuples), self.spec.widths[number]), np.int64)
-        table[:, list(self.spec.take[number][:-1])] = tuples
-        return table
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return super()._put_together(one, other) | {"decided": np.maximum(one["decided"], other["decided"])}
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        waits = [(f"waiting{n}", 1) for n in range(len(self.spec.take))]
-        for column in self.spec.codes:
-            for name, before in (("tuples", 0), *waits):
-                if len(arrays[name]):
-                    arrays[name][:, before + column] = codes(arrays[name][:, before + column])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
-        return self._coded(self.tuples.known)
-
-    def coded(self) -> list[Ints]:
-        return self._coded(self.tuples.known[self.evaluation.kept()])
-
-    def _coded(self, known: Ints) -> list[Ints]:
-        tables = [known.T, *(table[FIRST:] for table in self.waiting.tables)]
+        tables = [self.tuples.known.T, *(table[FIRST:] for table in self.waiting.tables)]
         return [table[column] for column in self.spec.codes for table in tables]
-
-    def names(self) -> list[Ints]:
-        return []
 
     @property
     def size(self) -> tuple[int, int]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.relation import END, FIRST, Table, rows
 from cep.core.time import BEGINNING, Frontier
@@ -16,23 +15,17 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
     Untimed,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys
+from cep.operators.goals.state_tables import DeclaredState, StateTable, tuples_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.tick_atoms import TickAtoms
 
 
-class TickAtomsGoal(Untimed, KeyedState):
+class TickAtomsGoal(Untimed, DeclaredState):
     """The goal of one TickAtoms node, of so many columns; `codes`: of which these hold pool codes."""
 
     def __init__(self, width: int, tick: int, codes: tuple[int, ...]) -> None:
@@ -67,38 +60,18 @@ class TickAtomsGoal(Untimed, KeyedState):
     def _state(self) -> Arrays:
         return {"seen": self.seen, "now": np.array([[self.now]], np.int64)}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, seen=self.width, now=1)
-        demand(len(arrays["now"]) == 1)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        seen = StateTable(width=self.width, keyed=tuples_of("seen", range(self.width)), codes=self._codes)
+        return {"seen": seen, "now": StateTable(width=1, clock=True)}
 
     def _become(self, state: Arrays) -> None:
         self.seen, self.now = state["seen"].copy(), int(state["now"][0, 0])
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        going = keys.going(0, state["seen"])
-        return Parts.chosen(lambda some: {"seen": state["seen"][some], "now": state["now"]}, keys, 0, going)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+    def together(self, one: Arrays, other: Arrays) -> Arrays:
+        """See `cep.operators.goals.contract`. Atoms of a tick before the later one of both are not asked for."""
         now = max(int(one["now"][0, 0]), int(other["now"][0, 0]))
         seen = [each["seen"] for each in (one, other) if int(each["now"][0, 0]) == now]
         return {"seen": np.concatenate(seen), "now": np.array([[now]], np.int64)}
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for column in self._codes:
-            if len(arrays["seen"]):
-                arrays["seen"][:, column] = codes(arrays["seen"][:, column])
-        return to_arrow(arrays)
-
-    def codes(self) -> list[Ints]:
-        return [self.seen[:, column] for column in self._codes]
-
-    def coded(self) -> list[Ints]:
-        return self.codes()
-
-    def names(self) -> list[Ints]:
-        return []
 
     @property
     def size(self) -> tuple[int, int]:

@@ -6,11 +6,10 @@ goal(E):  tuples of E's columns, perhaps with the tick, each while any event of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.interval_sets import INFINITE
@@ -21,18 +20,13 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
-    StateKeys,
-    Translation,
     demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.fluents.change_tables import decided, due, put_changes, put_tuples
 from cep.operators.goals.fluents.passing_supports import QUEUES, PassingSupports
-from cep.operators.goals.keyed_state import NumberedState, Parts
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -105,16 +99,16 @@ class PassingGoal(NumberedState):
     def _state(self) -> Arrays:
         return self.passing.named(self.tuples.known)
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        names = ("held", *QUEUES)
-        arrays = restored(batch, **dict.fromkeys(names, 1 + self.spec.columns))
-        self._demand(arrays)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        spec = self.spec
+        own: dict[str, Any] = {"width": 1 + spec.columns, "codes": tuple(1 + column for column in spec.codes)}
+        tables = {name: StateTable(keyed=tuples_of(name, spec.take, first=1), **own) for name in ("held", *QUEUES)}
+        return tables | {name: replace(tables[name], order=((name, 0),)) for name in QUEUES}
 
-    def _demand(self, arrays: Arrays) -> None:
-        demand(bool((arrays["held"][:, 0] > 0).all()))
+    def _fits(self, state: Arrays) -> None:
+        demand(bool((state["held"][:, 0] > 0).all()))
         for name in QUEUES:
-            demand(bool((np.diff(arrays[name][:, 0]) >= 0).all()))
+            demand(bool((np.diff(state[name][:, 0]) >= 0).all()))
 
     def _become(self, state: Arrays) -> None:
         self._clear()
@@ -129,41 +123,8 @@ class PassingGoal(NumberedState):
         table[FIRST:] = tuples.T
         return self.tuples.slots(table, self.columns, True, True)
 
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        going = {name: keys.going(0, self._placed(each[:, 1:])) for name, each in state.items()}
-        return Parts.made(
-            {name: each[going[name]] for name, each in state.items()},
-            {name: each[keys.staying(0, going[name])] for name, each in state.items()},
-            {name: each[~going[name]] for name, each in state.items()},
-        )
-
-    def _placed(self, tuples: Ints) -> Ints:
-        """Tuples at their places in the input."""
-        table = np.zeros((len(tuples), self.spec.width), np.int64)
-        table[:, list(self.spec.take)] = tuples[:, : len(self.spec.take)]
-        return table
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        made = super()._put_together(one, other)
-        return made | {name: made[name][np.argsort(made[name][:, 0], kind="stable")] for name in QUEUES}
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for name in ("held", *QUEUES):
-            for column in self.spec.codes:
-                if len(arrays[name]):
-                    arrays[name][:, 1 + column] = codes(arrays[name][:, 1 + column])
-        return to_arrow(arrays)
-
     def codes(self) -> list[Ints]:
         return [self.tuples.known[:, column] for column in self.spec.codes]
-
-    def coded(self) -> list[Ints]:
-        state = self._state()
-        return [state[name][:, 1 + column] for name in ("held", *QUEUES) for column in self.spec.codes]
-
-    def names(self) -> list[Ints]:
-        return []
 
     @property
     def size(self) -> tuple[int, int]:

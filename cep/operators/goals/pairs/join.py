@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core import intervals
 from cep.core.relation import END, FIRST, Table, contiguous, empty, narrowed, rows, slice_until
@@ -18,15 +17,8 @@ from cep.operators.goals.arrival import order_of_arrival, take
 from cep.operators.goals.contract import (
     Arrays,
     Ints,
-    Translation,
     Untimed,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
-from cep.operators.goals.keyed_state import StoredState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.pairs import pair_input, pairing
@@ -38,6 +30,7 @@ from cep.operators.goals.pairs.join_undo import JoinBefore
 from cep.operators.goals.pairs.pair_input import SideRows
 from cep.operators.goals.pairs.recent import latest
 from cep.operators.goals.pairs.rows_by_key import SharedRows, are_few, near
+from cep.operators.goals.state_tables import StateTable, tuples_of
 from cep.operators.goals.store import (
     FOREVER,
     GONE,
@@ -45,7 +38,6 @@ from cep.operators.goals.store import (
     HOT,
     NAME,
     NEXT,
-    OTHER,
     SIDE,
     SLOT,
     more_chains,
@@ -56,6 +48,7 @@ from cep.operators.goals.store import (
     shrunk,
     tidied,
 )
+from cep.operators.goals.stored_state import ABSENT, StoredState, stored
 
 NOTHING: Ints = np.empty(0, np.int64)
 NO_CODE: Ints = np.empty((0, 2), np.int64)
@@ -319,11 +312,6 @@ class JoinGoal(StoredState, Untimed):
         found = still_absent(*store, self.cold[: self.count], self.within, watermark)
         self.absent_hot, self.absent_cold, self.absent_count, self.absent_keys, self.absent_chains = found
 
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        spec = self.spec
-        keys = [(0, column) for column in spec.left_key]
-        return to_arrow(recoded(from_arrow(state), codes, (spec.left_codes, spec.right_codes), keys, spec.absent_from))
-
     def _state(self) -> Arrays:
         self._compact(-FOREVER)
         cold = self.cold[: self.count]
@@ -339,18 +327,22 @@ class JoinGoal(StoredState, Untimed):
             "absent_keys": self.absent_keys.known,
         }
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        spec = self.spec
-        keys, absent_keys = len(spec.left_key), len(spec.absent_key)
-        own, others = {"hot": HOT, "cold": self.cold.shape[1]}, {"absent_hot": HOT, "absent_cold": HEADER}
-        state = restored(batch, **own, **others, keys=keys, absent_keys=absent_keys)
-        for hot, cold, known in (("hot", "cold", "keys"), ("absent_hot", "absent_cold", "absent_keys")):
-            demand(len(state[hot]) == len(state[cold]))
-            between(state[cold][:, SLOT], 0, len(state[known]))
-        between(state["cold"][:, SIDE], 0, 2)
-        between(state["absent_cold"][:, SIDE], 0, 1)
-        between(state["cold"][:, OTHER], -1, len(state["absent_keys"]))
-        return state
+    def _tables(self) -> dict[str, StateTable]:
+        spec, width = self.spec, len(self.spec.absent_key)
+        codes = (spec.left_codes, spec.right_codes)
+        away = tuple(place for place, (side, column) in enumerate(spec.absent_from) if column in codes[side])
+        own = tuples_of("absent_keys", range(width), ABSENT)
+        return stored("hot", self.cold.shape[1] - HEADER, codes, spec.left_key, 0, "absent_keys") | {
+            "absent_hot": StateTable(width=HOT, beside="absent_cold"),
+            "absent_cold": StateTable(
+                width=HEADER,
+                owner=SLOT,
+                refers={SLOT: ("absent_keys", 0)},
+                ranges={SIDE: (0, 1)},
+                order=(("absent_hot", END),),  # the start of each is the latest of its key so far: that order stays
+            ),
+            "absent_keys": StateTable(width=width, dictionary=True, keyed=own, codes=away),
+        }
 
     def _become(self, state: Arrays) -> None:
         self.hot, self.cold, self.count = state["hot"], state["cold"], len(state["hot"])
@@ -363,10 +355,7 @@ class JoinGoal(StoredState, Untimed):
 
     def codes(self) -> list[Ints]:
         # Of keys any number may be a code: one too many kept does no harm.
-        return [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1), *self.coded()]
-
-    def coded(self) -> list[Ints]:
-        held: list[Ints] = []
+        held = [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1)]
         cold = self.cold[: self.count]
         for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):
             held += [cold[cold[:, SIDE] == side, HEADER + c] for c in columns if side == 0 or self.keep_right]

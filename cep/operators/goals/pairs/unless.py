@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
@@ -22,18 +21,12 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
-    Translation,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
 )
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
 from cep.operators.goals.intrinsics import prefetch
-from cep.operators.goals.keyed_state import StoredState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import (
     END,
     FAR,
@@ -44,7 +37,6 @@ from cep.operators.goals.store import (
     NEAR,
     NEXT,
     PREVIOUS,
-    SIDE,
     SLOT,
     kept,
     link,
@@ -57,6 +49,7 @@ from cep.operators.goals.store import (
     rows_table,
     unlink,
 )
+from cep.operators.goals.stored_state import StoredState, stored
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -200,20 +193,12 @@ class AbsenceDeadline(StoredState):
         relink(store, cold, count, chains, True)
         self.store, self.cold, self.count, self.first, self.keys, self.chains = store, cold, count, 0, keys, chains
 
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        places = [(0, column) for column in self.spec.left_key]
-        return to_arrow(recoded(from_arrow(state), codes, (self.spec.left_codes, ()), places))
-
     def _state(self) -> Arrays:
         self._compact()
         return {"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys.known}
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, store=HOT, cold=self.cold.shape[1], keys=len(self.spec.left_key))
-        demand(len(arrays["store"]) == len(arrays["cold"]))
-        between(arrays["cold"][:, SLOT], SAFE, len(arrays["keys"]))
-        between(arrays["cold"][:, SIDE], 0, 1)
-        return arrays
+    def _tables(self) -> dict[str, StateTable]:
+        return stored("store", self.spec.width, (self.spec.left_codes,), self.spec.left_key, SAFE)
 
     def _become(self, state: Arrays) -> None:
         self.store, self.cold, self.count, self.first = state["store"], state["cold"], len(state["store"]), 0
@@ -221,10 +206,8 @@ class AbsenceDeadline(StoredState):
         self._compact()
 
     def codes(self) -> list[Ints]:
-        return [*self.coded(), self.keys.known.reshape(-1)]
-
-    def coded(self) -> list[Ints]:
-        return [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
+        held = [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
+        return [*held, self.keys.known.reshape(-1)]
 
     def names(self) -> list[Ints]:
         return [self.cold[self.first : self.count, NAME]]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.relation import FIRST, Table, contiguous, empty, rows
 from cep.core.room import roomy
@@ -19,21 +18,19 @@ from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
-    Bools,
     Goal,
     Ints,
     Untimed,
-    between,
     demand,
-    restored,
 )
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import room
 from cep.operators.goals.windows import partial, ring_buffer, two_stacks, wide_partial, window_input
 from cep.operators.goals.windows.aggregate_results import results_of
 from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.two_stacks import END, HEADER, NAME, SLOT
+from cep.operators.goals.windows.two_stacks import END, HEADER, SLOT
 from cep.operators.goals.windows.window_bounds import bounds_of
 from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
 from cep.operators.goals.windows.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
@@ -65,7 +62,7 @@ class SlidingAggregate(WindowState, Untimed):
     def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage
-        self.by = np.array(spec.by, np.int64)
+        self.by, self.by_codes = np.array(spec.by, np.int64), spec.by_codes
         self.kinds = np.array(spec.kinds, np.int64)
         self.short = 0 < spec.events <= ring_buffer.SHORT
         self.rings = np.zeros(
@@ -128,50 +125,38 @@ class SlidingAggregate(WindowState, Untimed):
         self.store, self.tally_index, self.tallies, self.tally_count = made
         self.groups, self.count, self.keys = fresh, len(keep), keys
 
-    def _coded_columns(self) -> dict[str, list[int]]:
-        """Which columns of the state's arrays hold pool codes."""
-        values, found = self.spec.value_codes, {"keys": list(self.spec.by_codes)}
+    def _tables(self) -> dict[str, StateTable]:
+        values = self.spec.value_codes
         if self.short:
             step = 2 + len(self.spec.kinds)
-            return {
-                "rings": [ring_buffer.RING + 2 + k + step * r for k in values for r in range(self.spec.events)],
-                **found,
-            }
-        found["store"] = [HEADER + 4 * k + cell for k in values for cell in (0, 2)]
-        return found | {"groups": [two_stacks.GROUP + 3 * k + 1 for k in values]}
+            rings = StateTable(
+                width=self.rings.shape[1],
+                beside="keys",
+                codes=tuple(ring_buffer.RING + 2 + k + step * r for k in values for r in range(self.spec.events)),
+                handles=tuple(ring_buffer.RING + 1 + step * r for r in range(self.spec.events)),
+                ranges={ring_buffer.R_COUNT: (0, self.spec.events + 1), ring_buffer.R_OLDEST: (0, self.spec.events)},
+            )
+            return {"rings": rings, "keys": self._keys()}
+        return self._windows(
+            StateTable(
+                width=self.store.shape[1], codes=tuple(HEADER + 4 * k + cell for k in values for cell in (0, 2))
+            ),
+            StateTable(width=self.groups.shape[1], codes=tuple(two_stacks.GROUP + 3 * k + 1 for k in values)),
+        )
 
-    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
-        """The state of these groups alone."""
+    def _live(self) -> Arrays:
+        keys = self.keys.count
         if self.short:
-            return {name: array[groups] for name, array in state.items()}
-        numbers = np.where(groups, np.cumsum(groups) - 1, -1)
-        keep = np.flatnonzero(groups[state["store"][:, SLOT]])
-        fresh = more_groups(np.empty((0, state["groups"].shape[1]), np.int64), int(groups.sum()))
-        store, *_ = two_stacks.regroup(state["store"], keep, state["groups"], numbers, fresh, self.kinds)
-        return {
-            "store": store[: len(keep)],
-            "keys": state["keys"][groups],
-            "groups": fresh[: int(groups.sum())],
-        }
+            return {"rings": self.rings[:keys], "keys": self.keys.known}
+        return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[:keys]}
 
     def _state(self) -> Arrays:
-        if self.short:
-            return {"rings": self.rings[: self.keys.count], "keys": self.keys.known}
-        self._compact(BEGINNING)
-        return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[: self.keys.count]}
+        if not self.short:
+            self._compact(BEGINNING)
+        return self._live()
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        keys = len(self.spec.by)
-        if self.short:
-            arrays = restored(batch, rings=self.rings.shape[1], keys=keys)
-            demand(len(arrays["rings"]) == len(arrays["keys"]))
-            between(arrays["rings"][:, ring_buffer.R_COUNT], 0, self.spec.events + 1)
-            between(arrays["rings"][:, ring_buffer.R_OLDEST], 0, self.spec.events)
-            return arrays
-        arrays = restored(batch, store=self.store.shape[1], keys=keys, groups=self.groups.shape[1])
-        demand(len(arrays["groups"]) == len(arrays["keys"]))
-        demand(two_stacks.chained(arrays["store"], arrays["groups"]))
-        return arrays
+    def _fits(self, state: Arrays) -> None:
+        demand(self.short or two_stacks.chained(state["store"], state["groups"]))
 
     def _become(self, state: Arrays) -> None:
         self.keys.become(state["keys"], len(state["keys"]))
@@ -180,18 +165,6 @@ class SlidingAggregate(WindowState, Untimed):
             return
         self.store, self.count, self.groups = state["store"], len(state["store"]), state["groups"]
         self._compact(BEGINNING)
-
-    def codes(self) -> list[Ints]:
-        keys = self.keys.count
-        arrays = {"keys": self.keys.known, "store": self.store[: self.count], "groups": self.groups[:keys]}
-        arrays["rings"] = self.rings[:keys]
-        return [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
-
-    def names(self) -> list[Ints]:
-        if self.short:
-            step = 2 + len(self.spec.kinds)
-            return [self.rings[: self.keys.count, ring_buffer.RING + 1 + step * r] for r in range(self.spec.events)]
-        return [self.store[: self.count, NAME]]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -3,65 +3,51 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.room import roomy
-from cep.operators.goals.contract import Arrays, Bools, Ints, StateKeys, Translation, from_arrow, to_arrow
-from cep.operators.goals.keyed_state import KeyedState, Parts
+from cep.operators.goals.contract import Arrays, Ints
 from cep.operators.goals.keys import capacity_for, reindex
+from cep.operators.goals.state_tables import DeclaredState, StateTable, tuples_of
 from cep.operators.goals.store import room
-from cep.operators.goals.windows.two_stacks import G_BACK, G_HEAD, G_TAIL, NEXT, PREVIOUS, SLOT
+from cep.operators.goals.windows.two_stacks import G_BACK, G_HEAD, G_TAIL, NAME, NEXT, PREVIOUS, SLOT
 
 
-class WindowState(KeyedState):
+class WindowState(DeclaredState):
     """What the goals of windows have in common: their state by key, its codes, and their tallies."""
 
     by: Ints
+    by_codes: tuple[int, ...]
     tally_index: Ints
     tallies: Ints
 
     @abstractmethod
-    def _coded_columns(self) -> dict[str, list[int]]:
-        """Which columns of the state's arrays hold pool codes."""
+    def _live(self) -> Arrays:
+        """The arrays of the state as they are now, perhaps with rows that nothing needs."""
 
-    @abstractmethod
-    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
-        """The state of these groups alone."""
+    def _windows(self, store: StateTable, groups: StateTable) -> dict[str, StateTable]:
+        """The tables of windows whose rows are linked in the order in which they came."""
+        back = dict.fromkeys((NEXT, PREVIOUS), ("store", -1))
+        ends = dict.fromkeys((G_HEAD, G_TAIL, G_BACK), ("store", -1))
+        return {
+            "store": replace(store, owner=SLOT, refers={SLOT: ("keys", 0)} | back, handles=(NAME,)),
+            "keys": self._keys(),
+            "groups": replace(groups, beside="keys", refers=ends),
+        }
 
-    @abstractmethod
+    def _keys(self) -> StateTable:
+        by = self.by.tolist()
+        return StateTable(width=len(by), keyed=tuples_of("keys", by), codes=self.by_codes)
+
     def codes(self) -> list[Ints]:
         """See `cep.operators.goals.contract`."""
+        return [array[:, column] for name, array in self._live().items() for column in self.tables[name].codes]
 
-    def coded(self) -> list[Ints]:
-        return self.codes()
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for name, columns in self._coded_columns().items():
-            for column in columns:
-                arrays[name][:, column] = codes(arrays[name][:, column])
-        return to_arrow(arrays)
-
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        places = keys.columns[0]
-        by = None if places is None else tuple(self.by.tolist().index(column) for column in places)
-        going = StateKeys((by,), keys.tests).going(0, state["keys"])
-        return Parts.chosen(partial(self._chosen, state), keys, 0, going)
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        """Two states that have no group in common as one."""
-        made = {name: np.concatenate([one[name], other[name]]) for name in one}
-        if "store" in one:
-            before, groups = len(one["store"]), len(one["keys"])
-            store, more = made["store"][before:], made["groups"][groups:]
-            store[:, SLOT] += groups
-            for array, cells in ((store, (NEXT, PREVIOUS)), (more, (G_HEAD, G_TAIL, G_BACK))):
-                for cell in cells:
-                    array[array[:, cell] >= 0, cell] += before
-        return made
+    def names(self) -> list[Ints]:
+        """See `cep.operators.goals.contract`."""
+        return [array[:, column] for name, array in self._live().items() for column in self.tables[name].handles]
 
     def _room_for_tallies(self, count: int, more: int) -> None:
         """Room for so many more distinct values than the `count` that there are."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from cep.core.relation import END, FIRST, Table, contiguous, empty, rows
 from cep.core.room import SPARE, roomy
@@ -19,18 +18,17 @@ from cep.operators.goals.contract import (
     Arrays,
     Bools,
     Ints,
-    between,
     demand,
-    restored,
 )
 from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import room
 from cep.operators.goals.windows import ordered_multiset, partial, two_stacks, window_group
 from cep.operators.goals.windows.arrival_window import slide_on
 from cep.operators.goals.windows.general_window import advance
 from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.two_stacks import HEADER, NAME
+from cep.operators.goals.windows.two_stacks import HEADER
 from cep.operators.goals.windows.wide_partial import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
 from cep.operators.goals.windows.window_group import (
     CELLS,
@@ -98,7 +96,7 @@ class WindowedAggregate(WindowState):
     def __init__(self, spec: WindowSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage
-        self.by = np.array(spec.by, np.int64)
+        self.by, self.by_codes = np.array(spec.by, np.int64), spec.by_codes
         self.kinds = np.array(spec.kinds, np.int64)
         self.parameters = np.array(spec.parameters, np.float64)
         self.sorted = sum(kind in SORTED for kind in spec.kinds)
@@ -248,14 +246,14 @@ class WindowedAggregate(WindowState):
 
     # --- the state as a whole and by key ---
 
-    def _arrays(self) -> Arrays:
+    def _live(self) -> Arrays:
         """The arrays as they are, rows and groups that nothing needs among them."""
         keys = self.keys.count
         return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[:keys]}
 
     def _state(self) -> Arrays:
         self._compact(BEGINNING)
-        made = {name: array.copy() for name, array in self._arrays().items()}
+        made = {name: array.copy() for name, array in self._live().items()}
         if self.spec.form == EVERY:
             made["groups"][:, G_DUE] = self.state[TICK]
         for k, kind in enumerate(self.spec.kinds):
@@ -265,20 +263,12 @@ class WindowedAggregate(WindowState):
                 made["store"][:, HEADER + CELLS * k + RANK] = 0
         return made
 
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(
-            batch, store=self.store.shape[1], keys=len(self.spec.by), groups=self.groups.shape[1]
-        )  # fmt: skip
-        store, groups = arrays["store"], arrays["groups"]
-        demand(len(groups) == len(arrays["keys"]))
-        between(groups[:, G_END], BEGINNING, -BEGINNING)
-        if self.spec.form >= EVERY:
-            between(groups[:, G_DUE], BEGINNING, -BEGINNING)
+    def _fits(self, state: Arrays) -> None:
+        store, groups = state["store"], state["groups"]
         if self.keeps:
             demand(two_stacks.chained(store, groups))
         else:
             demand(not len(store) and bool((groups[:, : two_stacks.G_BACK + 1] == -1).all()))
-        return arrays
 
     def _become(self, state: Arrays) -> None:
         self._begin()
@@ -296,28 +286,19 @@ class WindowedAggregate(WindowState):
             self._rebuild()
         self._compact(BEGINNING)
 
-    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
-        """The state of these groups alone, their rows moved together; trees stay where they are."""
-        store, chosen, count = gathered(state["store"], state["groups"], *_numbers(groups), 1)
-        return {"store": store[:count], "keys": state["keys"][groups], "groups": chosen}
-
-    def _coded_columns(self) -> dict[str, list[int]]:
-        """Which columns of the arrays hold pool codes: a row's value, and the `first` and `last` of partial results."""
+    def _tables(self) -> dict[str, StateTable]:
+        """Pool codes are a row's value, and the `first` and `last` of partial results."""
         first = [k for k in self.spec.value_codes if self.spec.kinds[k] in (partial.FIRST_VALUE, partial.LAST_VALUE)]
-        return {
-            "keys": list(self.spec.by_codes),
-            "store": [HEADER + CELLS * k + VALUE for k in self.spec.value_codes]
-            + [HEADER + CELLS * k + PARTIAL + 1 for k in first],
-            "groups": [GROUP + WORDS * k + 1 for k in first],
-        }
+        values = [HEADER + CELLS * k + VALUE for k in self.spec.value_codes]
+        values += [HEADER + CELLS * k + PARTIAL + 1 for k in first]
+        ranges = dict.fromkeys((G_END, G_DUE) if self.spec.form >= EVERY else (G_END,), (BEGINNING, -BEGINNING))
+        return self._windows(
+            StateTable(width=self.store.shape[1], codes=tuple(values)),
+            StateTable(width=self.groups.shape[1], codes=tuple(GROUP + WORDS * k + 1 for k in first), ranges=ranges),
+        )
 
     def codes(self) -> list[Ints]:
-        arrays = self._arrays()
-        found = [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
-        return [*found, *(labels.codes for labels in self.labels.values())]
-
-    def names(self) -> list[Ints]:
-        return [self.store[: self.count, NAME]]
+        return [*super().codes(), *(labels.codes for labels in self.labels.values())]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -1,0 +1,391 @@
+"""Declared state: an operator says what its tables hold, and all that is done with a state follows from that.
+
+A state is {table: int64 array, a row each}. Saving, checking what is restored, taking the state of some keys out,
+putting states together, other pool codes and live codes and handles are derived here, once for all operators. An
+operator says how its state becomes these arrays (`_state`) and back (`_become`); hash tables, chains, heaps and other
+structures that follow from the rows are built anew by `_become`, never saved.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.time import Frontier
+from cep.operators.goals.contract import (
+    Arrays,
+    Bools,
+    Ints,
+    KeyedRows,
+    StateKeys,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+
+Column = tuple[str, int]
+"""A column of a table, by the table's name and the column's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedBy:
+    """Rows that belong to the keys of an input. `at`: the column that holds each of its argument columns, of the table
+    itself or of one beside it."""
+
+    input: int
+    at: Mapping[int, Column]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTable:
+    """One table of an operator's state. Without `keyed`, `beside`, `owner` or `counted` it belongs to every key.
+
+    - `width`: how many columns it has.
+    - `keyed`: whose keys its rows have. With a `tag`, the value of that column says by which of these a row goes.
+    - `beside`: row i belongs to row i of that table.
+    - `owner`: the column of `refers` that says to which row of the other table a row belongs.
+    - `counted`: a row of another table owns as many rows as that column of it says, in their order.
+    - `refers`: columns that hold row numbers of a table, from a least one on. Negative ones stand for no row.
+    - `distinct`: no two rows are equal.
+    - `dictionary`: each row is there, once, because others refer to it.
+    - `codes`: columns of pool codes. `codes_by_tag`: the same for the rows of each tag.
+    - `handles`: columns of lineage.
+    - `ranges`: the least value of a column, and the one beyond its greatest.
+    - `clock`: one row; where states meet, the later time counts.
+    - `order`: the columns by which rows are sorted where states meet. Without them rows follow each other.
+    """
+
+    width: int
+    keyed: tuple[KeyedBy, ...] = ()
+    tag: int | None = None
+    beside: str | None = None
+    owner: int | None = None
+    counted: Column | None = None
+    refers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    distinct: bool = False
+    dictionary: bool = False
+    codes: tuple[int, ...] = ()
+    codes_by_tag: tuple[tuple[int, ...], ...] = ()
+    handles: tuple[int, ...] = ()
+    ranges: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    clock: bool = False
+    order: tuple[Column, ...] = ()
+
+
+def tuples_of(name: str, columns: Sequence[int], input: int = 0, first: int = 0) -> tuple[KeyedBy, ...]:
+    """Rows that hold these argument columns of an input, one after the other from column `first` on."""
+    return (KeyedBy(input, {column: (name, first + place) for place, column in enumerate(columns)}),)
+
+
+class DeclaredState(ABC):
+    """The part of the contract that is about the state."""
+
+    @abstractmethod
+    def _tables(self) -> dict[str, StateTable]:
+        """The tables of the state, in the order in which they are saved."""
+
+    @abstractmethod
+    def _state(self) -> Arrays:
+        """The state as the arrays of its tables."""
+
+    @abstractmethod
+    def _become(self, state: Arrays) -> None:
+        """Take these arrays on as the state."""
+
+    @abstractmethod
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        """See `cep.operators.goals.contract`."""
+
+    def _fits(self, state: Arrays) -> None:  # noqa: B027
+        """CepError: the operator cannot have such a state, though its tables fit what is declared of them."""
+
+    @cached_property
+    def tables(self) -> dict[str, StateTable]:
+        """The tables of the state."""
+        return self._tables()
+
+    def begin(self, frontier: Frontier) -> None:  # noqa: B027
+        """See `cep.operators.goals.contract`. Without occurrences there is nothing that time alone would make."""
+
+    # --- saving ---
+
+    def snapshot(self) -> pa.RecordBatch:
+        """See `cep.operators.goals.contract`."""
+        return to_arrow(self._state())
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        """See `cep.operators.goals.contract`."""
+        self._become(self._read(batch))
+
+    def as_arrays(self) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        return self._state()
+
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        self.evict(frontier, wholly=True)
+        return self._state()
+
+    def become_arrays(self, state: Arrays) -> None:
+        """See `cep.operators.goals.contract`."""
+        self._become(state)
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        """The arrays of a snapshot. CepError: the operator cannot have such a state."""
+        state = restored(batch, **{name: table.width for name, table in self.tables.items()})
+        for name, table in self.tables.items():
+            array = state[name]
+            demand(not table.clock or len(array) == 1)
+            demand(table.beside is None or len(array) == len(state[table.beside]))
+            if table.distinct and not table.width:
+                demand(len(array) <= 1)
+            for column, (least, beyond) in table.ranges.items():
+                between(array[:, column], least, beyond)
+            for column, (other, least) in table.refers.items():
+                between(array[:, column], least, len(state[other]))
+            if table.counted is not None:
+                other, column = table.counted
+                between(state[other][:, column], 0, len(array) + 1)
+                demand(int(state[other][:, column].sum()) == len(array))
+        self._fits(state)
+        return state
+
+    # --- by key ---
+
+    def extract(self, keys: StateKeys) -> pa.RecordBatch:
+        """See `cep.operators.goals.contract`."""
+        state = self._state()
+        going, staying = self.part(state, keys), self._chosen(state, self._masks(state, keys, staying=True))
+        self._become(staying)
+        return to_arrow(going)
+
+    def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
+        """See `cep.operators.goals.contract`."""
+        given = self._read(state)
+        self._become(self.together(self.others(self._state(), keys), given))
+
+    def part(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        return self._chosen(state, self._masks(state, keys))
+
+    def others(self, state: Arrays, keys: StateKeys) -> Arrays:
+        """See `cep.operators.goals.contract`."""
+        return self._chosen(state, {name: ~mask for name, mask in self._masks(state, keys).items()})
+
+    def together(self, one: Arrays, other: Arrays) -> Arrays:
+        """See `cep.operators.goals.contract`. Rows that are sorted alike keep their order, those of `one` first."""
+        made: Arrays = {}
+        places = {
+            name: (np.arange(len(one[name])), len(one[name]) + np.arange(len(other[name]))) for name in self.tables
+        }
+        for name, table in self.tables.items():
+            if table.clock:
+                made[name] = np.maximum(one[name], other[name])
+            elif table.dictionary:
+                made[name], *places[name] = distinct(one[name], other[name])  # type: ignore[assignment]
+            else:
+                made[name] = np.concatenate([one[name], other[name]])
+        for name, table in self.tables.items():
+            split = len(one[name])
+            for column, (target, _) in table.refers.items():
+                for rows, moved in ((slice(0, split), places[target][0]), (slice(split, None), places[target][1])):
+                    made[name][rows, column] = referred(made[name][rows, column], moved)
+        for name, table in self.tables.items():
+            if table.order and len(made[name]) > 1:
+                self._sort(made, name, np.lexsort([made[other][:, column] for other, column in reversed(table.order)]))
+        return made
+
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows] | None:
+        """See `cep.operators.goals.contract`. An operator that can tell says so."""
+        return None
+
+    def numbered(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
+        """The number of each row's key, of a table that is keyed; -1 where rows belong to every key."""
+        found = np.full(len(state[name]), -1, np.int64)
+        for mine, keyed, columns in self._key_columns(name, state, keys):
+            if columns is not None:
+                found[mine] = keys.numbers[keyed.input](columns)
+        return found
+
+    def _key_columns(
+        self, name: str, state: Arrays, keys: StateKeys
+    ) -> Iterator[tuple[slice | Bools, KeyedBy, Ints | None]]:
+        """Rows of a table that is keyed, and their columns that hold the key; None: they belong to every key."""
+        table = self.tables[name]
+        for number, keyed in enumerate(table.keyed):
+            mine = slice(None) if table.tag is None else state[name][:, table.tag] == number
+            count = len(state[name][mine])
+            if not count or keyed.input >= len(keys.columns):  # the stage may keep nothing of an input
+                continue
+            places = keys.columns[keyed.input]
+            if places is None:
+                yield mine, keyed, None
+                continue
+            found = [state[other][mine, column] for other, column in (keyed.at[place] for place in places)]
+            yield mine, keyed, np.stack(found, axis=1) if found else np.empty((count, 0), np.int64)
+
+    def _sort(self, state: Arrays, name: str, order: Ints) -> None:
+        """Put the rows of a table, and of those beside it, into an order."""
+        state[name] = state[name][order]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        for other, table in self.tables.items():
+            if table.beside == name:
+                state[other] = state[other][order]
+            for column, (target, _) in table.refers.items():
+                if target == name:
+                    state[other][:, column] = referred(state[other][:, column], place)
+
+    def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
+        """The rows of each table that go with some keys, or those that stay when these go. A dictionary's rows are
+        those that its users need."""
+        masks: dict[str, Bools] = {}
+        for name in self.tables:
+            self._mask(name, state, keys, staying, masks)
+        return masks
+
+    def _mask(self, name: str, state: Arrays, keys: StateKeys, staying: bool, masks: dict[str, Bools]) -> Bools:
+        if name in masks:
+            return masks[name]
+        table, count = self.tables[name], len(state[name])
+        mask: Bools = np.ones(count, np.bool_)
+        if table.beside is not None:
+            mask = self._mask(table.beside, state, keys, staying, masks)
+        elif table.counted is not None:
+            other, column = table.counted
+            mask = np.repeat(self._mask(other, state, keys, staying, masks), state[other][:, column])
+        elif table.owner is not None:
+            of = self._mask(table.refers[table.owner][0], state, keys, staying, masks)
+            mask = of[state[name][:, table.owner]]
+        if table.keyed:
+            mask[:] = staying  # of an input of which the stage keeps nothing
+        for mine, keyed, columns in self._key_columns(name, state, keys):
+            if columns is None:
+                mask[mine] = True
+            else:
+                mask[mine] = keys.tests[keyed.input](columns) ^ staying
+        masks[name] = mask
+        return mask
+
+    def _chosen(self, state: Arrays, masks: Mapping[str, Bools]) -> Arrays:
+        """The rows of these masks, of dictionaries those that the others refer to; of clocks all."""
+        made: Arrays = {}
+        places: dict[str, Ints] = {}
+        for name, table in self.tables.items():
+            if table.clock:
+                made[name] = state[name]
+            elif not table.dictionary:
+                made[name] = state[name][masks[name]]
+                places[name] = np.cumsum(masks[name]) - 1
+        for name, table in self.tables.items():
+            if table.dictionary:
+                used = np.zeros(len(state[name]), np.bool_)
+                for array, column in self._references(name, made):
+                    numbers = array[:, column]
+                    used[numbers[numbers >= 0]] = True
+                made[name], places[name] = state[name][used], np.cumsum(used) - 1
+        for name, table in self.tables.items():
+            for column, (target, _) in table.refers.items():
+                made[name][:, column] = referred(made[name][:, column], places[target])
+        return made
+
+    def _references(self, target: str, state: Arrays) -> Iterator[tuple[Ints, int]]:
+        """The columns, with their arrays, that refer to a table."""
+        for name, table in self.tables.items():
+            for column, (other, _) in table.refers.items():
+                if other == target:
+                    yield state[name], column
+
+    # --- codes and handles ---
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        """See `cep.operators.goals.contract`."""
+        arrays = from_arrow(state)
+        for array, rows, column in self._coded_places(arrays):
+            array[rows, column] = codes(array[rows, column])
+        return to_arrow(arrays)
+
+    def coded(self) -> list[Ints]:
+        """See `cep.operators.goals.contract`."""
+        return [array[rows, column] for array, rows, column in self._coded_places(self._state())]
+
+    def codes(self) -> list[Ints]:
+        """See `cep.operators.goals.contract`."""
+        return self.coded()
+
+    def names(self) -> list[Ints]:
+        """See `cep.operators.goals.contract`."""
+        if not any(table.handles for table in self.tables.values()):
+            return []
+        state = self._state()
+        return [state[name][:, column] for name, table in self.tables.items() for column in table.handles]
+
+    def _coded_places(self, state: Arrays) -> Iterator[tuple[Ints, slice | Bools, int]]:
+        """The places that hold pool codes: an array, rows of it, and a column."""
+        for name, table in self.tables.items():
+            array = state.get(name)
+            if array is None or not len(array):
+                continue
+            for column in table.codes:
+                yield array, slice(None), column
+            for tag, columns in enumerate(table.codes_by_tag):
+                for column in columns:
+                    yield array, array[:, table.tag] == tag, column
+
+
+class NumberedState(DeclaredState):
+    """A state of keys or tuples by number. Of many nothing is kept after a while: when the numbers given are some
+    eight times the rows kept, all that is kept gets new ones."""
+
+    watched = 1024
+    """From how many numbers on the state is looked at."""
+
+    @abstractmethod
+    def _numbers(self) -> int:
+        """How many numbers were given, of the kind that has most."""
+
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """See `cep.operators.goals.contract`."""
+
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        """See `cep.operators.goals.contract`. Numbers that stand for nothing are not among the arrays."""
+        return self._state()
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        """See `cep.operators.goals.contract`."""
+        given = self._numbers()
+        if not wholly:
+            if given <= self.watched:
+                return
+            self.watched = max(8 * self.size[0], given + (given >> 2))  # what a look costs, new numbers pay for
+            if given <= 8 * self.size[0]:
+                return
+        self._become(self._state())
+        self.watched = max(1024, 8 * self._numbers())
+
+
+def referred(numbers: Ints, places: Ints) -> Ints:
+    """Row numbers after rows have moved to these places; negative ones stand for no row."""
+    moved = numbers.copy()
+    moved[numbers >= 0] = places[numbers[numbers >= 0]]
+    return moved
+
+
+def distinct(one: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
+    """The rows of both, each once, and the places in them of either's."""
+    both = np.concatenate([one, other])
+    if not both.shape[1]:  # one row at most, of no column
+        return both[:1], np.zeros(len(one), np.int64), np.zeros(len(other), np.int64)
+    rows, numbers = np.unique(both, axis=0, return_inverse=True)
+    numbers = numbers.reshape(-1)
+    return rows, numbers[: len(one)], numbers[len(one) :]
