@@ -31,7 +31,7 @@ def stored(
             keyed=tuple(keyed),
             tag=SIDE,
             refers=refers,
-            codes_by_tag=tuple(tuple(HEADER + column for column in each) for each in codes),
+            codes_by_tag=tuple(tuple(HEADER + c for c in each if c < width) for each in codes),
             handles=(NAME,),
             ranges={SIDE: (0, len(codes))},
             order=((hot, END), (hot, BEGIN), ("cold", ARRIVAL)),
