@@ -17,9 +17,11 @@ ABSENT = 2
 def stored(
     hot: str, width: int, codes: Sequence[Sequence[int]], key: Sequence[int], least: int, other: str | None = None
 ) -> dict[str, StateTable]:
-    """The tables of a store whose rows have so many arguments: their times (`hot`), what else is read of a partner, and
-    the keys that rows name. `codes`: of each side the arguments that are pool codes; `key`: the arguments of the first
-    side that are the key; `least`: the least slot; `other`: the table of the second key that rows name."""
+    """Declare the tables of a store: times of rows (`hot`), the rest of the rows (`cold`) and the keys that they name.
+
+    `width`: the arguments of a row; `codes`: for each side, its arguments that are pool codes; `key`: the arguments of
+    the first side that make the key; `least`: the least slot of a row; `other`: the table of the second key of a row.
+    """
     refers = {SLOT: ("keys", least)} | ({} if other is None else {OTHER: (other, -1)})
     keyed = [
         KeyedBy(side, {column: ("cold", HEADER + column) for column in range(width)}) for side in range(len(codes))
