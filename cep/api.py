@@ -87,7 +87,7 @@ def detect(
     else:
         batches = read_data(data, engine.inputs, _only(engine))
         for batch in batches if lateness is not None else in_order(list(batches), engine.inputs, ROWS):
-            found.take(batch)
+            found.take(batch, in_turn=True)
     found.refuse_unreadable()
     found.add(engine.close())
     return found.derived()
@@ -144,22 +144,22 @@ class Engine:
         return cls.from_text(text, name, lateness=lateness, revise=revise, facts=facts, workers=workers, **options)
 
     def push(self, data: Data) -> Derived:
-        """Take data, and give what they complete. Raises CepError where they do not fit the declarations."""
+        """Take all data, then move time, and give what they complete. Raises CepError, and takes nothing, where they do
+        not fit the declarations."""
         found = _Found(self.inner)
         events, data = _events(data)
         if events is not None:
             found.take(events)
         else:
             _refuse_order(self.inner.inputs)
-            for batch in self._read(data):
-                found.take(batch)
+            found.take_together(self._read(data))
         return found.derived()
 
-    def _read(self, data: Data) -> Iterable[Batch]:
+    def _read(self, data: Data) -> list[Batch]:
         schemas, only, first = self.inner.inputs, _only(self.inner), self.inner.position
         if self.inner.revises:
-            return changes_of(read_data(data, with_changes(schemas), only, first))
-        return read_data(data, schemas, only, first)
+            return list(changes_of(read_data(data, with_changes(schemas), only, first)))
+        return list(read_data(data, schemas, only, first))
 
     def advance(self, time: datetime | str) -> Derived:
         """Nothing that ends at or before `time` will come any more. A time without a zone is UTC."""
@@ -227,17 +227,14 @@ class _Found:
         self._read: Counter[str] = Counter()  # rows by event, and those that could not be read
         self._unreadable: Counter[str] = Counter()
 
-    def take(self, given: Batch | list[Event]) -> None:
-        """Give the engine a batch, or events of which those are taken that the program knows."""
+    def take(self, given: Batch | list[Event], in_turn: bool = False) -> None:
+        """Give the engine a batch, or events of which those are taken that the program knows, and move time.
+
+        `in_turn`: as of `Engine.receive`.
+        """
         engine = self._engine
         if isinstance(given, Batch):
-            engine.receive(given.tables)
-            self._read.update({name: table.height for name, table in given.tables.items()})
-            self._unreadable.update(one.event or "" for one in given.dead)
-            # Those that became no event have come, too, before what comes next.
-            engine.count_up_to(max((block.beyond for block in given.blocks), default=0))
-            self._dead += [RefusedRow(one.event or "", one.line - 1, one.code, one.reason) for one in given.dead]
-            self._dead += [_row(given, one) for one in engine.take_dead()]
+            self._receive(given, in_turn)
             reached = given.watermark
         else:
             places = [place for place, event in enumerate(given) if event.type in engine.plan.inputs]
@@ -258,6 +255,27 @@ class _Found:
                 code, _, first = reasons[0]
                 whose = f" of {name}" if name else ""
                 raise CepError(f"data: none of the {count:,} rows{whose} can be read: {first.reason}", code=code)
+
+    def take_together(self, batches: list[Batch]) -> None:
+        """Give the engine all batches as one, and move time. The list is emptied."""
+        engine = self._engine
+        if not engine.revises:
+            for batch in in_order(batches, engine.inputs, ROWS):  # sorted, pieces give what the whole gives
+                self.take(replace(batch, watermark=None))
+            return
+        while batches:
+            self._receive(batches.pop(0))
+        self.add(engine.advance(engine.reached))
+
+    def _receive(self, batch: Batch, in_turn: bool = False) -> None:
+        engine = self._engine
+        engine.receive(batch.tables, in_turn)
+        self._read.update({name: table.height for name, table in batch.tables.items()})
+        self._unreadable.update(one.event or "" for one in batch.dead)
+        # Those that became no event have come, too, before what comes next.
+        engine.count_up_to(max((block.beyond for block in batch.blocks), default=0))
+        self._dead += [RefusedRow(one.event or "", one.line - 1, one.code, one.reason) for one in batch.dead]
+        self._dead += [_row(batch, one) for one in engine.take_dead()]
 
     def add(self, tables: Frames) -> None:
         for name, one in tables.items():

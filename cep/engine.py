@@ -79,8 +79,8 @@ class Engine(StatefulEngine):
         """Take a batch, {type: table} or events, sorted or not; gives what it completes.
 
         A table has Int64 `start` and `end` (or `time`), a column an attribute, and may have `@order`, each row's
-        position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a
-        missing column.
+        position in the input. All rows are taken, then time moves: none is late for another of the batch. Rows that do
+        not fit go to `take_dead`. Raises CepError for an unknown type or a missing column.
         """
         batch = as_records(batch, self._recorded) if self._recorded else batch
         if self._parts.revision is not None:
@@ -91,13 +91,14 @@ class Engine(StatefulEngine):
         self._receive(batch)
         return self._run(self._buffer.reached())
 
-    def receive(self, batch: EventBatch) -> None:
-        """Take a batch as `push` does and complete nothing: `advance(reached)` goes on."""
-        self._receive(as_records(batch, self._recorded) if self._recorded else batch)
+    def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
+        """Take a batch as `push` does and complete nothing: `advance(reached)` goes on. `in_turn`: each row moves the
+        watermark for the rows after it, so that which rows are late does not depend on where the input is cut."""
+        self._receive(as_records(batch, self._recorded) if self._recorded else batch, in_turn)
 
     @wholly(refuses=True)
-    def _receive(self, batch: EventBatch) -> None:
-        (receive if self._parts.revision is None else receive_changes)(self._parts, batch)
+    def _receive(self, batch: EventBatch, in_turn: bool = False) -> None:
+        (receive if self._parts.revision is None else receive_changes)(self._parts, batch, in_turn)
 
     @wholly(refuses=True)
     def update(self, time: int, add: object = (), remove: object = ()) -> None:

@@ -54,10 +54,39 @@ def test_late_rows_are_named_by_their_place_in_the_push() -> None:
     assert engine.take_dead() == []
 
 
-def test_with_positions_a_row_is_late_by_what_came_before_it() -> None:
+def test_in_turn_a_row_is_late_by_what_came_before_it() -> None:
+    batch = {"a": frame([5, 3, 9], id=[1, 1, 1], x=[1, 1, 1]).with_columns(pl.Series("@order", [0, 1, 2]))}
     engine = Engine.from_text(PAIRS)
-    engine.push({"a": frame([5, 3, 9], id=[1, 1, 1], x=[1, 1, 1]).with_columns(pl.Series("@order", [0, 1, 2]))})
+    engine.receive(batch, in_turn=True)
     assert [(dead.row, dead.code) for dead in engine.take_dead()] == [(1, "late")]
+    engine = Engine.from_text(PAIRS)
+    engine.push(batch)
+    assert engine.take_dead() == [] and engine.watermark == 8
+
+
+@pytest.mark.parametrize("options", [{}, {"revise": 5}, {"revise": 5, "final": True}, {"explain": True}])
+@pytest.mark.parametrize("key", ["", " KEY id"])
+@pytest.mark.parametrize("shape", ["tables", "ordered", "events", "received"])
+def test_one_push_is_one_batch(options: dict[str, Any], key: str, shape: str) -> None:
+    """No row is late for another of the same call, whatever lies between them."""
+    text = f"event a(id: int) TIME time{key}. event b(id: int) TIME time{key}. ab(I) <- a(I) SEQ b(I) WITHIN 1000."
+    engine = Engine.from_text(text, **options)
+    times = {"a": [0, 20, 40], "b": [10, 30]}
+    batch: Any = {name: frame(each, id=[1] * len(each)) for name, each in times.items()}
+    if shape == "ordered":
+        batch = {name: table.with_row_index("@order", 10 * len(table)) for name, table in batch.items()}
+    if shape == "events":
+        batch = [Event(name, (1,), time, time) for name, each in times.items() for time in each]
+    if shape == "received":
+        for name, table in batch.items():
+            engine.receive({name: table})
+        made = engine.advance(engine.reached)
+    else:
+        made = engine.push(batch)
+    tables = [each["ab"].select("start", "end") for each in (made, engine.close()) if "ab" in each]
+    assert engine.take_dead() == []
+    assert sorted(pl.concat(tables).rows()) == [(0, 10), (0, 30), (20, 30)]
+    assert engine.watermark == 2**62
 
 
 def test_an_attribute_may_be_called_order() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep import Engine, Event, Iri, detect
+from cep import CepError, Engine, Event, Iri, detect
 from cep import engine as inner
 from tests.frame_shapes import DAY, FOUND, FRAME, HOUR, PROGRAM, READ, Stream
 from tests.long import examples
@@ -128,6 +128,43 @@ def test_the_time_goes_on_with_what_is_pushed() -> None:
     assert late == [] and late.dead.rows() == [("reading", 0, "late", "is late: the watermark has passed it")]
     again = Engine.from_text(PROGRAM, lateness="1 h").restore(saved)
     assert [*again.advance(datetime(2024, 1, 1, 3)), *again.push(FRAME[4:]), *again.finish()] == FOUND[1:]
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("revise", [None, "1 s", "1 h"])
+@pytest.mark.parametrize("shape", ["tables", "records", "in turn", "iterator", "events", "lists"])
+def test_one_push_is_one_batch(shape: str, revise: str | None, workers: int | None) -> None:
+    program = "event a(id: int) TIME time. event b(id: int) TIME time. ab(I) <- (a(I) SEQ b(I)) WITHIN 1 h."
+    if workers is not None and revise is not None:
+        return
+    a, b = (pl.DataFrame({"time": times, "id": [1] * len(times)}) for times in ([0, 20, 40], [10, 30]))
+    records = [{"type": name, "time": row[0], "id": 1} for name, each in (("a", a), ("b", b)) for row in each.rows()]
+    shapes: dict[str, Any] = {
+        "tables": {"a": a, "b": b},
+        "records": records,
+        "in turn": [{"a": a}, {"b": b}],
+        "iterator": iter([{"a": a[1:]}, {"b": b}, {"a": a[:1]}]),
+        "events": [Event(each["type"], (1,), each["time"] * 10**6, each["time"] * 10**6) for each in records],
+        "lists": {"a": a.to_dicts(), "b": b.to_dicts()},
+    }
+    engine = Engine.from_text(program, revise=revise, workers=workers)
+    found = [engine.push(shapes[shape]), engine.finish()]
+    engine.stop()
+    assert [each.dead.rows() for each in found] == [[], []]
+    ends = sorted((event.start // 10**6, event.end // 10**6) for each in found for event in each)
+    assert ends == [(0, 10), (0, 30), (20, 30)]
+    late = engine.push({"b": b}) if workers is None else None
+    assert late is None or {row[2] for row in late.dead.rows()} == {"late"}
+
+
+def test_a_push_that_does_not_fit_is_not_taken_at_all() -> None:
+    program = "event a(id: int) TIME time. event b(id: int) TIME time. ab(I) <- (a(I) SEQ b(I)) WITHIN 1 h."
+    engine = Engine.from_text(program)
+    a, b = pl.DataFrame({"time": [0], "id": [1]}), pl.DataFrame({"time": [10], "id": [1]})
+    with pytest.raises(CepError, match="needs a column `id`"):
+        engine.push({"a": a, "b": b.drop("id")})
+    assert engine.watermark is None and engine.inner.state_rows == 0
+    assert len(engine.push({"a": a, "b": b})) + len(engine.finish()) == 1
 
 
 def test_rows_that_became_no_event_have_come_before_the_next() -> None:

@@ -67,10 +67,10 @@ class Known:
         self.latest = -(2**62)
         self.there: dict[tuple[object, ...], tuple[int, Event]] = {}
 
-    def take(self, position: int, change: Change) -> str | None:
-        """Why it is a dead letter, if it is one."""
+    def take(self, position: int, change: Change, latest: int) -> str | None:
+        """Why it is a dead letter, if it is one: `latest` is the time against which it is late."""
         event, sign = change
-        if event.end <= self.latest - self.length:
+        if event.end <= latest - self.length:
             return "late"
         self.latest = max(self.latest, event.end)
         args = event.args[:1] if event.type in self.keys else event.args
@@ -117,16 +117,23 @@ def check(
             changes.append((event, 1))
     known, net, withdrawn, at = Known(length, keys), Rows(), 0, 0
     looks = random.Random(text)
+    in_turn = looks.random() < 0.5
     while at < len(changes):
         piece = list(enumerate(changes))[at : at + rng.choice((1, 1, 2, 3, 5))]
         at += len(piece)
-        reasons = Counter(filter(None, [known.take(position, change) for position, change in piece]))
+        before = known.latest
+        told = [known.take(position, change, known.latest if in_turn else before) for position, change in piece]
+        reasons = Counter(filter(None, told))
         if rng.random() < 0.15:
             own = compiled(text, "<program>", compiling) if running.explain else program  # its codes are its own
             engine = Engine(own, running).restore(engine.snapshot())
         elif looks.random() < 0.1:
             engine.snapshot()  # and the same engine goes on
-        made = engine.push(tables(engine, piece))
+        if in_turn:
+            engine.receive(tables(engine, piece), in_turn=True)
+            made = engine.advance(engine.reached)
+        else:
+            made = engine.push(tables(engine, piece))
         assert Counter(row.code for row in engine.take_dead()) == reasons, (text, changes[:at], length)
         net.subtract(rows(made, -1))
         net.update(rows(made, 1))
@@ -233,9 +240,12 @@ def test_without_revise_a_record_replaces_one_that_still_waits() -> None:
     engine = Engine.from_text(READINGS, lateness=50)
     engine.push({"reading": pl.DataFrame([reading(10, "a", 1, 31.0), reading(20, "a", 1, 31.0)])})
     engine.push({"reading": pl.DataFrame([reading(10, "a", 1, 1.0)])})
-    made = engine.push({"reading": pl.DataFrame([reading(90, "a", 1, 1.0), reading(20, "a", 1, 1.0)])})
-    assert made["hot"].rows() == [(20, 20, "a")]
+    late = pl.DataFrame([reading(90, "a", 1, 1.0), reading(20, "a", 1, 1.0)])
+    other = Engine.from_text(READINGS, lateness=50).restore(engine.snapshot())
+    engine.receive({"reading": late}, in_turn=True)
+    assert engine.advance(engine.reached)["hot"].rows() == [(20, 20, "a")]
     assert [(row.row, row.code) for row in engine.take_dead()] == [(1, "late")], "the row before it was so much later"
+    assert "hot" not in other.push({"reading": late}) and other.take_dead() == [], "one push is one batch"
 
 
 def test_an_id_stays_and_the_end_of_a_fluent_is_no_part_of_it() -> None:

@@ -165,7 +165,8 @@ def test_rows_that_do_not_fit_are_refused_in_the_order_of_one_engine() -> None:
     )
     one, many = Engine.from_text(RISE, lateness=2), engine(RISE, 2, lateness=2)
     for each in (one, many):
-        each.push({"reading": table})
+        each.receive({"reading": table}, in_turn=True)
+        each.advance(each.reached)
     refused = many.take_dead()
     assert refused == one.take_dead() and {each.code for each in refused} == {"missing", "interval", "late", "range"}
     assert many.watermark == one.watermark and many.latest == one.latest

@@ -102,7 +102,7 @@ def flow(
         began = perf_counter()
         if batch.watermark is not None:
             engine.advance_only()  # the batches alone move the time
-        engine.receive(batch.tables)
+        engine.receive(batch.tables, in_turn=True)
         dead_letters.add(batch.dead)
         stats.dead.update(record.code for record in batch.dead)
         refused = engine.take_dead()

@@ -22,15 +22,17 @@ from cep.runtime.time_slices import TimeSlice
 EventBatch = Mapping[str, pl.DataFrame] | Iterable[Event]
 
 
-def receive(parts: EngineParts, batch: EventBatch | TimeSlice) -> None:
-    """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column."""
-    parts.buffer.receive({name: one.table for name, one in admitted(parts, batch).items()})
+def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> None:
+    """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column.
+
+    `in_turn`: a row is late for the rows of the batch that came before it, too.
+    """
+    parts.buffer.receive({name: one.table for name, one in admitted(parts, batch, in_turn).items()})
 
 
-def admitted(parts: EngineParts, batch: EventBatch | TimeSlice) -> dict[str, encode.Admitted]:
+def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
     """What of a batch is taken; what is not is among the dead. CepError as of `receive`."""
     position = parts.position
-    ordered = False
     if isinstance(batch, TimeSlice):
         found, position = _sliced(parts, batch), batch.end
     elif isinstance(batch, Mapping):
@@ -43,7 +45,7 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice) -> dict[str, enc
     parts.position = position
     for one in found.values():
         parts.dead += one.dead
-    for name, mask in _late(parts, {name: one.table for name, one in found.items()}, ordered).items():
+    for name, mask in _late(parts, {name: one.table for name, one in found.items()}, in_turn).items():
         if mask.any():
             one, reason = found[name], "is late: the watermark has passed it"
             parts.dead += [RefusedRow(name, int(row), "late", reason) for row in one.pushed(mask)]
@@ -52,10 +54,10 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice) -> dict[str, enc
     return found
 
 
-def _late(parts: EngineParts, tables: Mapping[str, Table], ordered: bool) -> dict[str, Mask]:
+def _late(parts: EngineParts, tables: Mapping[str, Table], in_turn: bool) -> dict[str, Mask]:
     """Which rows come too late. A record of a fluent that closes an open one counts by its end."""
     while True:
-        late = encode.late(tables, parts.buffer.watermark, parts.buffer.lateness, ordered)
+        late = encode.late(tables, parts.buffer.watermark, parts.buffer.lateness, in_turn)
         recorded = [name for name in late if may_close(parts.plan, name)]
         if not any(closing(parts, name, tables[name], late[name]).any() for name in recorded):
             return late

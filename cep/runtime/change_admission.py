@@ -43,13 +43,13 @@ class _Pushed:
         return found
 
 
-def receive_changes(parts: EngineParts, batch: EventBatch) -> None:
+def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False) -> None:
     """Take a push. Raises CepError, and changes nothing, for an unknown type, a missing column, or a change that is
-    none."""
+    none. `in_turn`: a row is late for the rows of the batch that came before it, too."""
     revision = parts.revision
     assert revision is not None, "input is revised"
     pushed, parts.position = _taken(parts, batch)
-    _refuse_final(parts, revision, pushed, isinstance(batch, Mapping))
+    _refuse_final(parts, revision, pushed, in_turn)
     for event, each in pushed.items():
         if event in (revision.window.handed or ()):
             goes = np.zeros(rows(each.table), np.bool_) if each.withdraws is None else each.withdraws
@@ -132,7 +132,7 @@ def _named_by_key(schema: Schema) -> Schema:
     return replace(schema, attributes=attributes)
 
 
-def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pushed], tables: bool) -> None:
+def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pushed], in_turn: bool) -> None:
     """Rows that end when nothing may change any more become dead."""
     behind = revision.window.behind + revision.window.length
     length = None if parts.buffer.lateness is None else behind - 1
@@ -140,7 +140,7 @@ def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pus
     if all(each.span[0] > max(revision.stable, latest - behind) for each in pushed.values()):
         return
     come = {name: each.table for name, each in pushed.items()}
-    late = encode.late(come, revision.stable, length, tables)
+    late = encode.late(come, revision.stable, length, in_turn)
     for name, mask in late.items():
         if not mask.any():
             continue

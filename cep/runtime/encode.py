@@ -375,10 +375,10 @@ def _a(type: str) -> str:
     return names.get(type, f"a {type}")
 
 
-def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, ordered: bool) -> dict[str, Mask]:
-    """Which rows end at or before the watermark, of tables that may have such: the watermark before the push; where the
-    rows' positions are known (`ordered`), also the one that the rows before have moved."""
-    if not ordered or lateness is None:
+def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Mask]:
+    """Mark the rows that end at or before the watermark, by table; tables without such rows may be left out. The
+    watermark is the one before the push; `in_turn`: each row moves it for the rows that came after it."""
+    if not in_turn or lateness is None:
         return {
             name: table[END] <= watermark
             for name, table in tables.items()

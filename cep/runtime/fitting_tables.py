@@ -21,9 +21,12 @@ Ends = tuple[int, int]
 """The least and the greatest end of a table."""
 
 
-def fitting_tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[Frames, dict[str, Ends]] | None:
+def fitting_tables(
+    parts: EngineParts, batch: Mapping[str, pl.DataFrame], in_turn: bool = False
+) -> tuple[Frames, dict[str, Ends]] | None:
     """The columns of each table that an engine takes, with `@order`, and the ends of each; None: a row may not fit, or
-    be late. Instants whose start and end are one array have it once, as `time`."""
+    be late, with `in_turn` also for a row before it. Instants whose start and end are one array have it once, as
+    `time`."""
     tables: Frames = {}
     ends: dict[str, Ends] = {}
     position, ordered, increasing = parts.position, False, True
@@ -47,7 +50,7 @@ def fitting_tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tup
     if first <= parts.buffer.watermark:
         return None
     late = parts.buffer.lateness
-    if ordered and late is not None and not (len(tables) == 1 and increasing) and last - late - 1 >= first:
+    if in_turn and late is not None and not (len(tables) == 1 and increasing) and last - late - 1 >= first:
         return None
     return tables, ends
 

@@ -140,15 +140,15 @@ class PartitionedEngine(Engine):
         return self._run(self._buffer.reached())
 
     @wholly(refuses=True)
-    def _receive(self, batch: EventBatch) -> None:
+    def _receive(self, batch: EventBatch, in_turn: bool = False) -> None:
         given = batch if isinstance(batch, Mapping) else list(batch)
-        if isinstance(given, Mapping) and given and (found := fitting_tables(self._parts, given)) is not None:
+        if isinstance(given, Mapping) and given and (found := fitting_tables(self._parts, given, in_turn)) is not None:
             self._parts.position += sum(table.height for table in given.values())
             for name, frame in found[0].items():
                 self._buffer.count(*found[1][name])
                 self._waiting.setdefault(name, []).append(frame)
             return
-        for name, one in admitted(self._parts, given).items():
+        for name, one in admitted(self._parts, given, in_turn).items():
             if not one.table.shape[1]:
                 continue
             self._buffer.count(int(one.table[END].min()), int(one.table[END].max()))
