@@ -98,6 +98,21 @@ class IntervalRelation:
         """A left side waits at most for right sides of its own instant."""
         return self.implies(Bound(D, B, 0))
 
+    def meets_again(self, side: int) -> bool:
+        """Whether every pair, in the place of this side of it (0: left, 1: right), has the relation to the other."""
+        start, end = (A, B) if side == 0 else (C, D)
+        for first in ((A, C), (C, A)):
+            for last in ((B, D), (D, B)):  # the pair starts with first[0] and ends with last[1]
+                case = Bound(*first, 0), Bound(*last, 0)
+                ends = {start: first[0], end: last[1]}
+                again = (
+                    Bound(ends.get(b.earlier, b.earlier), ends.get(b.later, b.later), b.low, b.high)
+                    for b in self.bounds
+                )
+                if self.possible(*case) and not all(self.implies(bound, *case) for bound in again):
+                    return False
+        return True
+
     @property
     def reach(self) -> int:
         """How long after its end a left side may meet a right side that is an instant; UNBOUNDED where it may always.

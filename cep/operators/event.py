@@ -121,7 +121,14 @@ class Scan(Node):
 
     def describe(self) -> NodeProperties:
         shows = ((),) * len(self.take)
-        return NodeProperties(self.event, event=self.event, takes=self.take, shows=shows, undoable=True)
+        return NodeProperties(
+            self.event,
+            event=self.event,
+            takes=self.take,
+            shows=shows,
+            picks=bool(self.constants or self.equal),
+            undoable=True,
+        )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         attributes = inference.schemas[self.event].attributes

@@ -240,6 +240,7 @@ class Join(Node):
             conditions=self.decide,
             asked_first=self.policy != "recent",
             earlier=() if waits == completing else (*waits, 2),
+            spends=tuple(side for side in (0, 1) if self.policy == "chronological" or not relation.meets_again(side)),
             completes=completing,
             waits=waits,
             lasting=_lasting(relation),

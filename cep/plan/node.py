@@ -62,10 +62,11 @@ class NodeProperties:
     `negated`: the part that must not occur, `forbids`: the places of it, each with the column of the node that it is
     equal to then, `going_on`: what to write where none of it may be going on either.
     `groups`: the places by which it groups. `conditions`: decided here, over its columns; `asked_first`: before one of
-    several is chosen; `binds`: the columns that they bind.
+    several is chosen; `binds`: the columns that they bind; `picks`: it gives some occurrences of its event only.
 
-    Time. `earlier`: the parts of which it asks only what ended strictly before; `completes`: the parts from which what
-    it gives has its order of arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
+    Time. `earlier`: the parts of which it asks only what ended strictly before; `spends`: the parts where what it
+    makes does not surely find the same partner again; `completes`: the parts from which what it gives has its order of
+    arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
 
     `meeting`: what must lie in one bucket; `chooses`: the parts of which a partner is chosen among all, so that they
     may not be in every bucket while the other is dealt out, and `policy`, which chooses; `suffices`: the parts that
@@ -98,7 +99,9 @@ class NodeProperties:
     conditions: tuple[Condition, ...] = ()
     asked_first: bool = True
     binds: tuple[str, ...] = ()
+    picks: bool = False
     earlier: tuple[int, ...] = ()
+    spends: tuple[int, ...] = ()
     completes: tuple[int, ...] = ()
     waits: tuple[int, ...] = ()
     lasting: Lasting = Lasting.AS_LONGEST

@@ -15,7 +15,7 @@ from cep.core.errors import CepError, CepErrors, Source, Span, Warning
 from cep.core.fluents import EDGES, HOLDS, RECORDS
 from cep.core.schema import Schema
 from cep.core.values import Pool
-from cep.plan import horizon, lagged, order, safety, types
+from cep.plan import endless, horizon, lagged, order, safety, types
 from cep.plan.alerts import ill_placed
 from cep.plan.algebra import Head, Rules
 from cep.plan.binarise import Binarised, binarise
@@ -123,6 +123,7 @@ def _order(draft: Draft) -> None:
     draft.groups, cyclic = order.order(made.nodes, made.heads, made.spans, draft.rules.source)
     draft.errors += cyclic
     draft.errors += lagged.refused(draft.groups, made.nodes, made.heads, made.spans, draft.rules.source)
+    draft.errors += endless.refused(draft.groups, made, draft.rules.source)
 
 
 def _types(draft: Draft) -> None:
@@ -165,6 +166,7 @@ LINTS = (
     Lint("unjoined", lambda draft: unjoined(draft.rules)),
     Lint("unused", lambda draft: unused(draft.rules)),
     Lint("unsatisfiable", lambda draft: unsatisfiable(draft.rules)),
+    Lint("endless", lambda draft: endless.warnings(draft.groups, draft.binarised, draft.rules.source)),
     Lint("unbounded", lambda draft: horizon.warnings(draft.binarised, draft.points, draft.rules.source)),
     Lint("lasting", lambda d: lasting(d.binarised, d.typing.schemas, d.inputs, d.rules.source)),
     Lint("empty", lambda draft: empty(draft.rules, draft.tables)),
