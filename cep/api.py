@@ -237,7 +237,7 @@ class _Found:
             self._receive(given, in_turn)
             reached = given.watermark
         else:
-            places = [place for place, event in enumerate(given) if event.type in engine.plan.inputs]
+            places = [place for place, event in enumerate(given) if event.type in engine.inputs]
             engine.receive([given[place] for place in places])
             self._dead += [RefusedRow(d.type, places[d.row], d.code, d.reason) for d in engine.take_dead()]
             reached = None

@@ -16,7 +16,14 @@ from tests.long import seeds
 START = "it(S, 1) <- s(S).\n"
 TYPES = {"s": ("int",), "a": ("int",)}
 EVENTS = [Event("s", (1,), 0, 9), Event("s", (1,), 3, 9), Event("a", (1,), 1, 9), Event("a", (2,), 3, 9)]
-EVENTS += [Event("a", (3,), 0, 5), Event("a", (3,), 4, 5), Event("a", (3,), 0, 9), Event("a", (1,), 9, 20), Event("a", (2,), 20, 30), Event("a", (2,), 31, 31)]
+EVENTS += [
+    Event("a", (3,), 0, 5),
+    Event("a", (3,), 4, 5),
+    Event("a", (3,), 0, 9),
+    Event("a", (1,), 9, 20),
+    Event("a", (2,), 20, 30),
+    Event("a", (2,), 31, 31),
+]
 
 
 def derived(text: str, events: list[Event] = EVENTS, limit: int = 500) -> int | None:

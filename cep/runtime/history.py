@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.core.fluents import BOUNDS, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, rows
 from cep.core.schema import Schema
 from cep.core.values import Pool
@@ -84,8 +85,14 @@ class OccurrenceHistory:
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
 
         def written(name: str, start: int, end: int, arguments: Sequence[Value]) -> str:
-            names = (attribute.name for attribute in schemas[name].attributes)
-            return json.dumps({"type": name, "start": start, "end": end} | dict(zip(names, arguments, strict=True)))
+            fluent, names = schemas[name].fluent, [attribute.name for attribute in schemas[name].attributes]
+            said: dict[str, Value] = {"type": name, "start": start, "end": end}
+            said |= dict(zip(names, arguments, strict=True))
+            if fluent is not None and fluent.part == RECORDS:
+                own_end, own_start, bounds = (said.pop(each) for each in (RECORD_END, RECORD_START, RECORD_BOUNDS))
+                said |= {"type": fluent.name, "end": own_end, "bounds": BOUNDS[int(bounds or 0)]}
+                said |= {} if own_start is None else {"start": own_start}
+            return json.dumps(said)
 
         records = _written(self.sources, np.unique(inputs), schemas, pool, written)
         return pl.Series(BECAUSE, [f"[{each}]" for each in _listed(rows(table), roots, inputs, records)], pl.String)
