@@ -18,7 +18,7 @@ from cep.core.storage.urls import is_url
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A record that became no event: its file and line (of Parquet the row), why, a short name for why; its text and
-    its event, where they are known."""
+    its event, where they are known. `of_file`: it is no record, but a file that could not be read, or its rest."""
 
     file: str | None
     line: int
@@ -26,6 +26,7 @@ class DeadLetter:
     code: str
     text: str | None = None
     event: str | None = None
+    of_file: bool = False
 
 
 _CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in lines of Influx

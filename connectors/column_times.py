@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from cep.core.errors import CepError
+from cep.core.literals import LEAST
 from cep.core.schema import Attribute, TimeFormat
 from cep.core.time_pattern import whole_digits
 from cep.core.zones import zone
@@ -208,8 +209,9 @@ def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str = "ill-typed") -> pl.Series:
     """Integers of any width as 64 bits."""
     fits = column.cast(pl.Int64, strict=False)
-    far = (fits.is_null() & column.is_not_null()) | (fits == -LARGEST - 1)
-    return without(fits, refuse(far, column, attribute, "is an integer of more than 64 bits", reasons, code))
+    least = refuse(fits == -LARGEST - 1, column, attribute, LEAST, reasons, code)
+    far = fits.is_null() & column.is_not_null()
+    return without(fits, refuse(far, column, attribute, "is an integer of more than 64 bits", reasons, code) | least)
 
 
 def refuse(

@@ -296,7 +296,7 @@ def _text(
         reason = f"the rest of the file cannot be decompressed: {stream.damage}"
         line = last.line_beyond
         block = Block(one.path, last.beyond, 1, line)
-        yield {}, [DeadLetter(one.path, line, reason, "gzip", None)], block, stream.position
+        yield {}, [DeadLetter(one.path, line, reason, "gzip", of_file=True)], block, stream.position
 
 
 def _ends(batch: Batch, which: str) -> list[int]:

@@ -98,7 +98,7 @@ def read_json(
             if part.open:
                 reason = "the file ends within the list that it begins with, a `]` is missing"
                 block = Block(file, first, 1, line, None, np.array([0, 0]), part.position, b"")
-                yield {}, [DeadLetter(file, line, reason, "json", None)], block
+                yield {}, [DeadLetter(file, line, reason, "json", of_file=True)], block
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+from cep.core.literals import LEAST
 from cep.core.schema import Attribute, TimeFormat
 from cep.core.time_pattern import padded
 from cep.events import Value
@@ -224,6 +225,8 @@ def _number(type: str, text: str) -> int | float:
         raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
     if exact and (exact.adjusted() < 0 or exact != exact.to_integral_value()):
         raise ValueError(f"expected int, found `{shown(text)}`; numbers with decimals are declared float")
+    if int(exact) == -LARGEST - 1:
+        raise ValueError(f"`{shown(text)}` {LEAST}")
     if abs(int(exact)) > LARGEST:
         raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
     return int(exact)

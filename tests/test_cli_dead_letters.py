@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,18 @@ def test_milliseconds_are_dead_letters() -> None:
     result = cep("run", "fire.cep", "--input", "ms.jsonl", "--dead-letter", "dead.jsonl")
     assert "1 dead letter (1 with a wrong time)" in result.stderr
     assert "this looks like milliseconds" in Path("dead.jsonl").read_text()
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_a_dead_letter_and_no_record() -> None:
+    packed = gzip.compress(jsonl(EVENTS * 500).encode())
+    Path("cut.jsonl.gz").write_bytes(packed[:-20])
+    Path("whole.jsonl").write_text(jsonl(EVENTS))
+    Path("open.json").write_text("[" + jsonl(EVENTS[:1]).strip() + ",")
+    result = cep("run", "fire.cep", "--input", "cut.jsonl.gz", "--input", "whole.jsonl", "--input", "open.json")
+    read = len(EVENTS) * 500 + len(EVENTS) + 1
+    assert "2 dead letters (1 bad JSON, 1 of damaged gzip)" in result.stderr
+    found = re.search(r"([\d,]+) records, ", result.stderr)
+    assert found is not None and int(found[1].replace(",", "")) == read
 
 
 def test_dead_letters_are_kept_with_their_reasons() -> None:

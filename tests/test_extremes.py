@@ -71,7 +71,18 @@ def test_times_of_the_input_beyond_it_are_dead() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [-(2**63), 2**63, 1e30, -(10**40)])
+@pytest.mark.parametrize("value", [-(2**63), -9223372036854775808.0])
+def test_the_least_integer_of_64_bits_is_refused_for_what_it_stands_for(value: float) -> None:
+    table = pl.DataFrame({"time": [0, 1], "v": [-(2**63), 1 - 2**63]})
+    with pytest.raises(ValueError, match=r"`v` is -2\*\*63, which stands for a missing value: integers begin at -92"):
+        detect(EVENTS + "x(V) <- a(V).", [Event("a", (value,), 0, 0)])
+    engine = Engine.from_text(EVENTS + "x(V) <- a(V).")
+    engine.push({"a": table})
+    assert engine.close()["x"]["v"].to_list() == [1 - 2**63]
+    assert ["-2**63" in one.reason for one in engine.take_dead()] == [True]
+
+
+@pytest.mark.parametrize("value", [2**63, 1e30, -(10**40)])
 def test_an_integer_of_more_than_64_bits_is_called_so(value: float) -> None:
     with pytest.raises(ValueError, match="`v` needs more than 64 bits"):
         detect(EVENTS + "x(V) <- a(V).", [Event("a", (value,), 0, 0)])

@@ -94,7 +94,11 @@ UNREADABLE = [
     ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": 3.5}', "v: expected int, found `3.5`; numbers with"),
     ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": 1e-9999999}', "v: expected int"),
     ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": false}', "found a boolean"),
-    ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": -9223372036854775808}', "more than 64 bits"),
+    (
+        "ill-typed",
+        '{"type": "s", "from": 1, "to": 1, "v": -9223372036854775808}',
+        "stands for a missing value",
+    ),
     ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": 1e99999999}', "more than 64 bits"),
     ("ill-typed", '{"type": "a", "time": 1, "args": [[], 1]}', "arg1: expected a value, found a list"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": 7}', "id: expected string, found a number"),

@@ -104,7 +104,7 @@ class Meter:
     def _add(self, report: Report) -> None:
         self.records += sum(report.read.values())
         if report.stage == READING:
-            self.records += sum(report.dead.values())  # of what was read, those that are no events
+            self.records += sum(report.dead.values()) - report.no_records  # of what was read, those that are no events
         for total, numbers in (
             (self.read, report.read),
             (self.derived, report.derived),

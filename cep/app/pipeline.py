@@ -109,7 +109,7 @@ def flow(
         for dead in refused:
             dead_letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
             stats.dead[dead.code] += 1
-        stats.records += batch.rows + len(batch.dead)
+        stats.records += batch.rows + len(batch.dead) - _no_records(batch)
         seen |= batch.tables.keys()
         doubtful.take(batch.tables)
         units.take(batch.tables)
@@ -165,7 +165,13 @@ def _read(batch: Batch, engine: Engine) -> Report:
     """The report of what was read."""
     read = {event: table.height for event, table in batch.tables.items()}
     dead = Counter(record.code for record in batch.dead)
-    return Report(read=read, dead=dead, latest=engine.latest if any(read.values()) else None)
+    latest = engine.latest if any(read.values()) else None
+    return Report(read=read, dead=dead, no_records=_no_records(batch), latest=latest)
+
+
+def _no_records(batch: Batch) -> int:
+    """How many dead letters of a batch are files, or the rest of files."""
+    return sum(one.of_file for one in batch.dead)
 
 
 def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:

@@ -26,6 +26,10 @@ _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 
 
+LEAST = f"is -2**63, which stands for a missing value: integers begin at {-LARGEST}"
+"""Says why the least number of 64 bits is refused."""
+
+
 def _refuse(message: str, hint: str | None = None) -> CepError:
     return CepError(message, hint=hint, code="syntax")  # the parser adds where
 
@@ -34,6 +38,9 @@ def read_number(text: str) -> int | float:
     """An int where only digits are written, else a finite float."""
     if text.isdigit():
         if len(text.lstrip("0")) > 19 or int(text) > LARGEST:
+            if len(text.lstrip("0")) == 19 and int(text) == LARGEST + 1:
+                message = f"integers go from {-LARGEST} to {LARGEST}"
+                raise _refuse(message, "-2**63 stands for a missing value; `9.3e18` is a float")
             raise _refuse("this integer needs more than 64 bits", f"the largest is {LARGEST}; `1e20` is a float")
         return int(text)
     value = float(text)

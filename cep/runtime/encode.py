@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.fluents import SINCE_EVER
-from cep.core.literals import write_duration, write_time
+from cep.core.literals import LEAST, write_duration, write_time
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.schema import ARRIVAL, CODED, Attribute, Schema
 from cep.core.time import FARTHEST
@@ -196,10 +196,12 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]], fi
 
 def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:
     """Values of another type, and among them numbers that are whole and have no room."""
-    large = np.zeros(len(wrong), np.bool_)
+    large, least = np.zeros(len(wrong), np.bool_), np.zeros(len(wrong), np.bool_)
     large[wrong] = [_large(column[int(i)]) for i in np.flatnonzero(wrong)]
+    least[large] = [column[int(i)] == MISSING for i in np.flatnonzero(large)]
     return [
-        (large, "type", f"`{attribute.name}` needs more than 64 bits"),
+        (least, "type", f"`{attribute.name}` {LEAST}"),
+        (large & ~least, "type", f"`{attribute.name}` needs more than 64 bits"),
         (wrong & ~large, "type", f"`{attribute.name}` is not {_a(attribute.type)}"),
     ]
 

@@ -44,7 +44,8 @@ class Report:
     """Numbers are those since the last report of this stage and bucket, but `rows` and `bytes`: what is held now.
 
     `read`: events from outside, by type; `latest`: the last end among them. `dead`: dead letters by code, those of
-    `late` events, by type, among them, and whole files, which are `unread`, each with its reason. `derived`: by type,
+    `late` events, by type, among them, and whole files, which are `unread`, each with its reason; `no_records`: how
+    many of them are files, their rests, or changes of the knowledge. `derived`: by type,
     before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
     `revised`: what was put right, where what is derived may be withdrawn, and `withdrawn`: how much of it was, by type.
     `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records read has, by event,
@@ -59,6 +60,7 @@ class Report:
     late: Mapping[str, int] = field(default_factory=dict)
     dead: Mapping[str, int] = field(default_factory=dict)
     unread: Sequence[str] = ()
+    no_records: int = 0
     counts: Sequence[Count] = ()
     rows: int = 0
     bytes: int = 0

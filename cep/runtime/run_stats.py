@@ -31,7 +31,8 @@ REASONS = {  # the codes of dead letters in words, where the code is not one
 
 @dataclass(slots=True)
 class RunStats:
-    """Counts of one run. `records` are all that were read, `dead` among them, by reason; `derived` by event type.
+    """Counts of one run. `records` are all that were read; `dead` are those that became no event, and files that could
+    not be read to their end, by reason; `derived` by event type.
 
     `written` are those of the derived events that were asked for, None: all.
     `unseen` are the events that the program reads and does not derive of which the input held none.

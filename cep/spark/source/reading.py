@@ -93,7 +93,7 @@ def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) ->
                 code=DEVICE,
             ) from None
         why = f"the rest of the file cannot be read: {reason}" if line else reason
-        yield Batch({}, [DeadLetter(file, line, why, FILE, None)], [])
+        yield Batch({}, [DeadLetter(file, line, why, FILE, of_file=True)], [])
 
 
 def _packed(
@@ -103,6 +103,7 @@ def _packed(
     dead: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     unread: list[str] = []
+    no_records = 0
     latest: int | None = None
     reached: int | None = None
     begins = np.empty(0, np.int64)
@@ -111,6 +112,7 @@ def _packed(
     with dead_letter_file(dead_letters, name) as write_dead:
         for piece in changes_of(pieces) if program.revises else pieces:
             dead.update(one.code for one in piece.dead)
+            no_records += sum(one.of_file for one in piece.dead)
             unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
             write_dead(piece.dead)
             never.take(piece)
@@ -131,7 +133,14 @@ def _packed(
                 begins = np.union1d(begins, first_ends(program, tables))[: FIRSTS + 1]
     told = [*remarks], never.lacking()
     report = Report(
-        read=taken, dead=dead, latest=latest, unread=unread, remarks=told[0], lacking=told[1], keys=keys.counts()
+        read=taken,
+        dead=dead,
+        latest=latest,
+        unread=unread,
+        no_records=no_records,
+        remarks=told[0],
+        lacking=told[1],
+        keys=keys.counts(),
     )
     if reached is not None:
         yield from latest_blocks(program, reached)
@@ -194,7 +203,7 @@ def changes(
     refused = [one for each in lines for one in each["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
     write_dead_letters(dead_letters, f"changes-{number:08}", dead)
-    report = Report(dead=Counter(one.code for one in dead))
+    report = Report(dead=Counter(one.code for one in dead), no_records=len(dead))
     taken = [change for each in lines for change in each["changes"]]
     if taken:
         yield from change_blocks(program, taken)
