@@ -56,7 +56,7 @@ class Journal:
     """The snapshot of a program in a folder, and what came since.
 
     `behind`: how many records the journal has; `first`: the number of the next record of the input; `places`: of each
-    source. `whole`: all batches that are there are processed, so that a snapshot may replace them.
+    source. `whole`: all batches that were there at the start are replayed.
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema]) -> None:
@@ -68,6 +68,8 @@ class Journal:
         self.first = self.behind = 0
         self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
         self._left: list[_Record] = []
+        self._given = self._passed = 0  # so many of them are given out, and are processed
+        self._replay = JournalMark(0, {}, 0)
         self._closed = False
         self._point: JournalMark | None = None
         try:
@@ -83,6 +85,7 @@ class Journal:
     def replayed(self) -> Iterator[Batch]:
         """The batches since the snapshot, once; then an empty one, which ends any silence before."""
         for head, tables in self._left:
+            self._given += 1
             yield self._batch(head, tables)
         if self._left:
             self._left, self.whole = [], True
@@ -107,7 +110,7 @@ class Journal:
             "source": batch.source,
             "place": list(batch.place.items()),
         }
-        self._note(batch)
+        _note(self, batch)
         tables = b"".join(packed.values())
         if self._point is not None:
             self._point.since.append((head, tables, batch.silence))
@@ -116,12 +119,20 @@ class Journal:
         except OSError as error:
             raise _failed(self._path, error) from None
 
+    def processed(self) -> None:
+        """Note that each batch that was given out is processed, so that a snapshot may replace it."""
+        for head, _ in self._left[self._passed : self._given]:
+            _note(self._replay, self._batch({**head, "tables": []}, b""))
+            self._replay.silence = head["silence"]
+        self._passed = self._given
+
     def point(self) -> JournalMark:
         """Where a snapshot is taken that is saved later; until then, or until there is another, all batches that come
-        are also kept in memory."""
-        assert self.whole, "batches that are not processed yet would be lost"
-        places = {source: dict(place) for source, place in self.places.items()}
-        self._point = JournalMark(self.first, places, self._silence)
+        are also kept in memory. During the replay those that are not processed yet come behind it."""
+        reached, silence = (self, self._silence) if self.whole else (self._replay, self._replay.silence)
+        places = {source: dict(place) for source, place in reached.places.items()}
+        left = [(head, tables, head["silence"]) for head, tables in self._left[self._passed :]]
+        self._point = JournalMark(reached.first, places, silence, left)
         return self._point
 
     def save(self, blob: bytes, point: JournalMark | None = None) -> None:
@@ -182,9 +193,10 @@ class Journal:
         self.first = begun["first"]
         numbers: Iterator[Any] = iter(np.frombuffer(known, np.int64).reshape(-1, 2).tolist())
         self.places = {source: dict(islice(numbers, count)) for source, count in begun["places"]}
+        self._replay = JournalMark(self.first, {source: dict(place) for source, place in self.places.items()}, 0)
         self._left = records[1:]
         for head, _ in self._left:
-            self._note(self._batch({**head, "tables": []}, b""))
+            _note(self, self._batch({**head, "tables": []}, b""))
             fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
             self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits) + len(head["dead"])
         if not isinstance(log, RecordLog):
@@ -206,11 +218,6 @@ class Journal:
         log.append(records)
         return log
 
-    def _note(self, batch: Batch) -> None:
-        self.first = max([self.first, *(block.beyond for block in batch.blocks)])
-        if batch.place:
-            self.places.setdefault(batch.source, {}).update(batch.place)
-
     def _batch(self, head: Mapping[str, Any], data: bytes) -> Batch:
         tables: dict[str, pl.DataFrame] = {}
         start = 0
@@ -221,6 +228,13 @@ class Journal:
         dead = [DeadLetter(*each) for each in head["dead"]]
         blocks = [_block(each) for each in head["blocks"]]
         return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=dict(head["place"]))
+
+
+def _note(reached: Journal | JournalMark, batch: Batch) -> None:
+    """Move on how far sources were read, by a batch."""
+    reached.first = max([reached.first, *(block.beyond for block in batch.blocks)])
+    if batch.place:
+        reached.places.setdefault(batch.source, {}).update(batch.place)
 
 
 def _fields(schema: Schema) -> list[list[str]]:

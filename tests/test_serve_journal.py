@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -86,7 +87,8 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
         def take(batch: Batch | None, derived: dict[str, pl.DataFrame]) -> None:
             for name, table in derived.items():
                 found.update((name, *row) for row in table.rows())
-            if batch is not None and journal.whole and count % often == 0 and not taken:
+            journal.processed()
+            if batch is not None and count % often == 0 and not taken:
                 taken.append((count + later, engine.snapshot(), journal.point()))
             if batch is not None and taken and count >= taken[0][0]:
                 journal.save(*taken.pop()[1:])
@@ -153,6 +155,36 @@ def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
                     file.write(checksum.record(b"{}", bytes(100))[:-50])
         else:
             run(folder, batches(left, first, now), None, found, often, later)
+    assert found == whole
+
+
+def test_one_that_is_killed_again_and_again_while_it_replays_makes_progress(tmp_path: Path) -> None:
+    """Snapshots are taken meanwhile, also within a silence; places of sources are those of the batches in them."""
+    rows = [(at / 2, "ab"[at % 3 % 2], float(at % 5)) for at in range(20)]
+    coming = [replace(readings(n, row), source="s", place={0: n}) for n, row in enumerate(rows)]
+    coming[10:10] = [Batch({}, [], [], silence=SECOND * seconds) for seconds in (1, 2, 7, 8)]
+    coming += [Batch({}, [], [], silence=SECOND * seconds) for seconds in range(1, 9)]
+    whole, found = set[Row](), set[Row]()
+    with TemporaryDirectory() as there:
+        run(Path(there), iter(coming), None, whole, 1000)
+    assert {name for name, *_ in whole} == {"rising", "silent"}
+    engine = Engine.from_text(PROGRAM)
+    with closing(Journal(tmp_path, engine.inputs)) as journal:
+        for batch in coming:
+            journal.add(batch)
+    left: list[int] = []
+    for later in (0, 1, 2, 0, 1, 2, 0, 1, 2, 0):
+        with pytest.raises(Killed):
+            run(tmp_path, iter(()), 4, found, 1, later)
+        with closing(Journal(tmp_path, engine.inputs)) as journal:
+            left.append(journal.behind)
+            assert journal.places == {"s": {0: 19}} and journal.first == 20, "what was read is not asked for again"
+        if later == 0 and len(left) > 1:
+            assert left[-1] < left[0]
+        if left[-1] == 0:
+            break
+    assert left == sorted(left, reverse=True) and left[-1] < 10
+    run(tmp_path, iter(()), None, found, 1000)
     assert found == whole
 
 

@@ -137,6 +137,7 @@ class ProgramThread(threading.Thread):
             if self.service.rounds == _WARM:
                 gc.freeze()  # what was loaded by now is no garbage: looking through it takes 40 ms each time
             if batch is not None and self.journal is not None:
+                self.journal.processed()
                 self._keep(self.journal)
             self._tell_remarks()
 
@@ -194,12 +195,12 @@ class ProgramThread(threading.Thread):
         self.join(0.5)
 
     def _keep(self, journal: Journal) -> None:
-        """Now and then a snapshot is taken, unless the journal has what is not worked off. It is saved when all that
-        was derived until then is written; nothing waits for that."""
+        """Take a snapshot now and then, also during a replay. It is saved when all that was derived until then is
+        written; nothing waits for that."""
         began = monotonic()
         taken = self._taken
         if taken is None:
-            if began > self._due and journal.whole:
+            if began > self._due:
                 written = [each() for each in self.service.written]
                 self._taken = _Snapshot(self.engine.snapshot(), journal.point(), written, monotonic() - began)
             return
@@ -211,9 +212,9 @@ class ProgramThread(threading.Thread):
             self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * cost))
 
     def _save(self) -> None:
-        """Keep the program as it is, unless there is no place for it, or the journal is still needed: what it has is
-        not worked off, or what was derived not written within some seconds."""
-        if self.journal is None or not self.journal.whole:
+        """Keep the program as it is, unless there is no place for it, or the journal is still needed: what was derived
+        is not written within some seconds."""
+        if self.journal is None:
             return
         try:
             for each in [each() for each in self.service.written]:
