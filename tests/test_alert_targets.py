@@ -21,9 +21,9 @@ import pytest
 
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
-from connectors.feeds import alertmanager, cap
-from connectors.feeds.alertmanager import Alertmanager, alertmanager_alert
-from connectors.feeds.http_post import post
+from connectors.feeds import cap
+from connectors.feeds.alertmanager import LASTS, Alertmanager, alertmanager_alert
+from connectors.feeds.http_post import HttpConnections
 from connectors.feeds.mqtt import Topics
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.senders import sending, targets
@@ -39,8 +39,8 @@ def test_an_alertmanager_is_told_every_change(monkeypatch: pytest.MonkeyPatch) -
     """Also of alerts that are over by the time they are sent, and of one that was followed by another of its key; in
     order, and never two of one key at once. What it once refused is reported as it is by now."""
     posts: list[list[dict[str, Any]]] = []
-    monkeypatch.setattr(alertmanager, "post", lambda to, path, body, headers: posts.append(json.loads(body)))
     delivery = Alertmanager(target("alertmanager+http://localhost:9093"), ORIGIN, outbox := filled(WHOLE))
+    monkeypatch.setattr(delivery.http, "post", lambda path, body, headers: posts.append(json.loads(body)))
     entries = outbox.after(0)
     assert len({entry.change.slot for entry in entries}) < len({entry.change.alert for entry in entries})
     before = time.time()
@@ -97,14 +97,16 @@ def test_what_a_broker_once_refused_does_not_open_what_is_over(monkeypatch: pyte
 def test_what_is_open_at_the_end_of_the_input_is_told_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Alertmanager goes by the clock: what nothing more is known of is over there when its time has passed."""
     posts: list[list[dict[str, Any]]] = []
-    monkeypatch.setattr(alertmanager, "post", lambda to, path, body, headers: posts.append(json.loads(body)))
     outbox = filled([replace(WHOLE[0], until=WHOLE[0].end + lasts) for lasts in (0,)])
     outbox.add([replace(WHOLE[0], alert="f" * 32, slot="other", until=WHOLE[0].end + 10**12)], {})
     delivery = Alertmanager(replace(target("alertmanager+http://localhost:9093"), every=0), ORIGIN, outbox)
-    delivery.rest(outbox)
+    monkeypatch.setattr(delivery.http, "post", lambda path, body, headers: posts.append(json.loads(body)))
+    delivery.rest(outbox, outbox.last - 1)
+    delivery.rest(outbox, outbox.last)
     outbox.ended = True
-    delivery.rest(outbox)
-    assert [len(sent) for sent in posts] == [2, 1] and posts[1][0]["annotations"]["alert"] == "f" * 32
+    delivery.rest(outbox, outbox.last)
+    assert [len(sent) for sent in posts] == [1, 2, 1], "what is not given yet is not told"
+    assert posts[2][0]["annotations"]["alert"] == "f" * 32
 
 
 def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) -> None:
@@ -113,10 +115,10 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     threading.Thread(target=server.serve_forever, daemon=True).start()
     feed = f"alertmanager+http://127.0.0.1:{server.server_port}/am/#every=1"
     begun = time.time()
-    outbox.receiver(targets([feed])[0].name, start=True)
     ended = [c for c in WHOLE if c.alert == WHOLE[1].alert]
-    outbox.add(ended, {"p": 0})
-    with sending(outbox, targets([feed]), ORIGIN, lambda *said, **fields: received.append(said)):
+    with sending(outbox, targets([feed]), ORIGIN, lambda *said, **fields: received.append(said)) as (sender,):
+        until(lambda: not sender._behind, "it is asked for what is open")
+        outbox.add(ended, {"p": 0})
         until(lambda: taken.exists() and outbox.statuses()[0].waiting == 0, "it comes")
         outbox.add(WHOLE[:1], {"p": 0})
         until(lambda: len(taken.read_text().splitlines()) >= len(ended) + 3, "it comes")
@@ -130,7 +132,7 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     told_by = datetime.fromisoformat(before[-1][0]["endsAt"]).timestamp()
     assert told_by <= time.time(), "what is over has ended, by the clock, although its time was in 1970"
     ends = [datetime.fromisoformat(body[0].pop("endsAt")).timestamp() for body in rest]
-    assert begun + 4 <= ends[0] < ends[1] < ends[2] < time.time() + 4
+    assert begun + LASTS <= ends[0] < ends[1] < ends[2] < time.time() + LASTS
     labels = {"alertname": "wind", "severity": "unknown", "program": "storm.cep"}
     says = {"summary": "Strong wind", "description": "Strong wind", "alert": WHOLE[0].alert}
     assert rest == [[{"labels": labels, "annotations": says, "startsAt": "1970-01-01T00:00:00Z"}]] * len(rest)
@@ -304,7 +306,7 @@ def test_a_public_name_with_a_private_address_is_not_spoken_to(monkeypatch: pyte
     place = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **options: [place])
     with pytest.raises(Unreachable, match="an address of the own network"):
-        post(target("cloudevents+http://evil.example.org/"), "/", b"{}", {})
+        HttpConnections(target("cloudevents+http://evil.example.org/")).post("/", b"{}", {})
     for own in ("alertmanager+http://metadata.example.org", "mqtt://metadata.example.org/alerts"):
         assert reachable(target(own)) == ["127.0.0.1"], "these two may be in the own network"
     for address in ("169.254.169.254", "100.100.100.200", "fd00:ec2::254"):

@@ -30,7 +30,6 @@ KEPT = 1_000_000
 
 
 _CHANGES = outbox_tables.HASHED["changes"]
-_FURTHER = "update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2"
 _HOLDS = (
     "update changes set body = ?1, hash = hashed(number, alert, revision, ?1, came) where alert = ?2 and revision = ?3"
 )
@@ -263,22 +262,29 @@ class Outbox:
             )
             return self._one("select cursor from receivers where name = ?", name) or 0
 
-    def acknowledge(self, name: str, number: int) -> None:
-        """A receiver has the entries up to this one. CepError: the disk takes no more."""
-        with self._lock, outbox_tables.writing(self._where):
-            self._base.execute(_FURTHER, (number, name))
+    def ahead(self, name: str) -> list[tuple[int, int]]:
+        """The entries beyond its cursor that a receiver has: numbers from and to, both included."""
+        return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
+
+    def acknowledge(self, name: str, number: int, ahead: Sequence[tuple[int, int]] = ()) -> None:
+        """A receiver has the entries up to this one, and some beyond it. CepError: the disk takes no more."""
+        with self._lock, self._at_once():
+            self._base.execute(
+                "update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2",
+                (number, name),
+            )
+            text = json.dumps(list(ahead))
+            if text != (self._meta(f"ahead {name}") or "[]"):
+                self._set(f"ahead {name}", text)
 
     def reject(self, name: str, number: int, reason: str) -> None:
-        """A receiver will never take an entry: it is a dead letter, and the receiver goes on behind it. CepError: the
-        disk takes no more."""
-        with self._lock, self._at_once():
-            row = (name, number, reason, _now())
+        """A receiver will never take an entry: it is a dead letter. CepError: the disk takes no more."""
+        with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or replace into dead (receiver, number, reason, time, again, hash)"
                 " values (?1, ?2, ?3, ?4, 0, hashed(?1, ?2, ?3, ?4, 0))",
-                row,
+                (name, number, reason, _now()),
             )
-            self._base.execute(_FURTHER, (number, name))
 
     def dead(self, name: str) -> list[RefusedEntry]:
         """The dead letters of a receiver that are still kept, in order."""
@@ -310,7 +316,7 @@ class Outbox:
             found = self._base.execute(
                 "select name, cursor, (select count(*) from dead where receiver = name) from receivers order by name"
             ).fetchall()
-            return [ReceiverStatus(name, cursor, self._count(cursor), dead) for name, cursor, dead in found]
+            return [ReceiverStatus(name, cursor, self._waiting(name, cursor), dead) for name, cursor, dead in found]
 
     @property
     def open(self) -> int:
@@ -358,8 +364,10 @@ class Outbox:
                     self._base.execute("rollback")
                 raise
 
-    def _count(self, cursor: int) -> int:
-        return self._one("select count(*) from changes where number > ?", cursor) or 0
+    def _waiting(self, name: str, cursor: int) -> int:
+        there = "select count(*) from changes where number between ? and ?"
+        beyond = sum(self._one(there, low, high) or 0 for low, high in self.ahead(name))
+        return (self._one(there, cursor + 1, self.last) or 0) - beyond
 
     def _before(self) -> int:
         """The number up to which was pruned; an outbox that does not say so yet has no gap behind it."""

@@ -17,11 +17,11 @@ from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import rfc3339, value_text
 from connectors.feeds.document import Publisher
-from connectors.feeds.http_post import post
+from connectors.feeds.http_post import HttpConnections
 from connectors.feeds.targets import Target
 
-LASTS = 4
-"""Periods of sending after which Alertmanager ends an alert that is not sent again."""
+LASTS = 10
+"""Periods of sending after which Alertmanager ends an alert that is not sent again: longer than a restart takes."""
 
 PATH = "/api/v2/alerts"
 _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
@@ -29,16 +29,20 @@ _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 class Alertmanager:
     """Every change is sent as it was, in order, one of each key in a POST: what is short fires too before it is
-    resolved. An Alertmanager forgets what it is not sent for a while, and everything when it starts anew: so what is
-    open is sent again every `target.every` seconds."""
+    resolved. After trouble and after a start, when some of them may have come already, each alert is sent as it is by
+    then. An Alertmanager forgets what it is not sent for a while, and everything when it starts anew: so what is open
+    is sent again every `target.every` seconds, the first time at the start."""
 
-    most = 64
+    most, lanes, states = 64, 1, True
 
     def __init__(self, target: Target, origin: Publisher, outbox: Outbox) -> None:
-        self.target = target
-        self.origin = origin
-        self.outbox = outbox
-        self._last_sent = time.monotonic()
+        self.target, self.origin, self.outbox = target, origin, outbox
+        self.http = HttpConnections(target)
+        self._last_sent: float | None = None
+
+    def key(self, entry: OutboxEntry) -> str:
+        """All in one order, many in a POST."""
+        return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
         pending: dict[str, AlertChange] = {}
@@ -59,16 +63,18 @@ class Alertmanager:
             few, lost = changes[start : start + self.most], self.outbox.lost
             pending = [alertmanager_alert(one, self.origin, now, self.target.every, lost) for one in few]
             body = json.dumps(pending).encode()
-            post(self.target, self.target.path.rstrip("/") + PATH, body, {"Content-Type": "application/json"})
+            path = self.target.path.rstrip("/") + PATH
+            self.http.post(path, body, {"Content-Type": "application/json"})
 
-    def rest(self, outbox: Outbox) -> None:
-        if time.monotonic() - self._last_sent >= self.target.every:
+    def rest(self, outbox: Outbox, sent: int) -> None:
+        if self._last_sent is None or time.monotonic() - self._last_sent >= self.target.every:
             now = time.time_ns() // 1000
-            self._send([entry.change for entry in outbox.live() if not outbox.ended or lasts(entry) > now])
+            live = [entry for entry in outbox.live() if entry.number <= sent]
+            self._send([entry.change for entry in live if not outbox.ended or lasts(entry) > now])
             self._last_sent = time.monotonic()
 
     def close(self) -> None:
-        """Each POST is a connection of its own."""
+        self.http.close()
 
 
 def lasts(entry: OutboxEntry) -> int:

@@ -1,12 +1,18 @@
-"""HTTP requests to allowed addresses: a name is resolved once, its address checked, and that address is used."""
+"""HTTP requests to allowed addresses: a name is resolved for each connection, its address checked, and that address is
+used. Connections are kept and used again."""
 
 from __future__ import annotations
 
 import http.client
+import select
 import socket
 import ssl
+import threading
+import time
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from email.message import Message
 
 from connectors.alerts.text import clean
@@ -24,59 +30,118 @@ _ADDRESS = frozenset((401, 403, 404, 405, 407, 410))
 
 _LONGEST_WAIT = 3600.0
 _READ = 4096  # bytes of an answer that are looked at
+_IDLE, _OLD = 30.0, 300.0  # seconds for which a connection is kept that nobody uses, and for which any is
 
 
-def post(target: Target, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-    """Returns when the target has taken it. Unreachable, ServerError: not now. Refused: it does not want this."""
-    send_request(target, "POST", path, body, headers)
+class HttpConnections:
+    """Connections to a target, for several threads; each has one at a time."""
 
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._idle: list[_Kept] = []
+        self._lock = threading.Lock()
+        self._tls = ssl.create_default_context() if target.tls else None
 
-def send_request(target: Target, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:
-    """The headers of an answer that is a yes. Raises as `post`.
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Returns when the target has taken it. Unreachable, ServerError: not now. DeliveryRefused: it does not want
+        this."""
+        self.request("POST", path, body, headers)
 
-    No redirection is followed, since it could lead anywhere.
-    """
-    try:
-        connection = _connected(target)
-    except OSError as error:
-        raise Unreachable(str(error)) from None
-    try:
-        connection.request(method, path, body, {**headers, **_authorization(target), "User-Agent": "semcep"})
-        answer = connection.getresponse()
-        content = answer.read(_READ).decode("utf-8", "replace").strip()
-    except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(str(error) or type(error).__name__) from None
-    finally:
-        connection.close()
-    if 200 <= answer.status < 300:
-        return answer.headers
-    reason = f"{answer.status} {answer.reason}" + (f": {clean(content, 200)}" if content else "")
-    text = answer.headers.get("Retry-After", "")
-    wait = min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdecimal() else 0.0
-    if answer.status in _LATER:
-        raise Unreachable(reason, wait)
-    if answer.status in _ADDRESS or not 400 <= answer.status < 500:
-        raise ServerError(reason, wait)
-    raise DeliveryRefused(reason)
+    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:
+        """The headers of an answer that is a yes. Raises as `post`.
 
-
-def _connected(target: Target) -> http.client.HTTPConnection:
-    """OSError: there is no such host, it does not answer, or it is not allowed."""
-    addresses = reachable(target)
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT)
-    error = OSError("no address")
-    for address in addresses:
+        No redirection is followed, since it could lead anywhere. A connection that was kept may have been closed just
+        now: then the request is sent again by a new one, so it may come twice.
+        """
+        headers = {**headers, **_authorization(self.target), "User-Agent": "semcep"}
+        kept = self._kept()
         try:
-            plain = socket.create_connection((address, target.port), TIMEOUT)
-        except OSError as reason:
-            error = reason
-            continue
-        if target.tls:
-            connection.default_port = 443
-            plain = ssl.create_default_context().wrap_socket(plain, server_hostname=target.host)
-        connection.sock = plain
-        return connection
-    raise error
+            if kept is not None:
+                with suppress(ConnectionError, http.client.BadStatusLine):
+                    return self._answer(kept, method, path, body, headers)
+            return self._answer(self._connected(), method, path, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(str(error) or type(error).__name__) from None
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for kept in idle:
+            kept.connection.close()
+
+    def _answer(self, kept: _Kept, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:
+        connection, whole = kept.connection, False
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read(_READ)
+            whole = not answer.read(1) and not answer.will_close
+        finally:
+            if whole:
+                with self._lock:
+                    self._idle.append(replace(kept, since=time.monotonic()))
+            else:
+                connection.close()
+        if 200 <= answer.status < 300:
+            return answer.headers
+        said = content.decode("utf-8", "replace").strip()
+        reason = f"{answer.status} {answer.reason}" + (f": {clean(said, 200)}" if said else "")
+        text = answer.headers.get("Retry-After", "")
+        wait = min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdecimal() else 0.0
+        if answer.status in _LATER:
+            raise Unreachable(reason, wait)
+        if answer.status in _ADDRESS or not 400 <= answer.status < 500:
+            raise ServerError(reason, wait)
+        raise DeliveryRefused(reason)
+
+    def _kept(self) -> _Kept | None:
+        """The connection that was used last, unless it is too old or was closed at the other end."""
+        now = time.monotonic()
+        while True:
+            with self._lock:
+                kept = self._idle.pop() if self._idle else None
+            if kept is None:
+                return None
+            if now - kept.since < _IDLE and now - kept.made < _OLD and not _readable(kept.connection.sock):
+                return kept
+            kept.connection.close()
+
+    def _connected(self) -> _Kept:
+        """A new connection. OSError: there is no such host, it does not answer, or it is not allowed."""
+        target, error = self.target, OSError("no address")
+        connection = http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT)
+        for address in reachable(target):
+            try:
+                plain = socket.create_connection((address, target.port), TIMEOUT)
+            except OSError as reason:
+                error = reason
+                continue
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # headers and body are two packets
+            if self._tls is not None:
+                connection.default_port = 443
+                plain = self._tls.wrap_socket(plain, server_hostname=target.host)
+            connection.sock = plain
+            return _Kept(connection, time.monotonic(), time.monotonic())
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A connection: when it was made, and since when nobody uses it, by the monotonic clock."""
+
+    connection: http.client.HTTPConnection
+    made: float
+    since: float
+
+
+def _readable(connection: socket.socket | None) -> bool:
+    """Something has come that nobody has asked for, mostly the end."""
+    if connection is None:
+        return True
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _authorization(target: Target) -> dict[str, str]:

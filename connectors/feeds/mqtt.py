@@ -29,12 +29,16 @@ _LONGEST = 200  # characters of a key in a topic
 class Topics:
     """Every message goes with QoS 1, and counts as given when the broker has acknowledged it."""
 
-    most = 32
+    most, lanes, states = 32, 1, False
 
     def __init__(self, target: Target, origin: Publisher) -> None:
         self.target = target
         self.origin = origin
         self._client: Client | None = None
+
+    def key(self, entry: OutboxEntry) -> str:
+        """All in one order, that of the connection."""
+        return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
         self._give([entry.change for entry in entries], retain=True)
@@ -59,7 +63,7 @@ class Topics:
         if not all(one.is_published() for one in sent):
             self._lost("the broker does not answer")
 
-    def rest(self, outbox: Outbox) -> None:
+    def rest(self, outbox: Outbox, sent: int) -> None:
         """The client keeps the connection by itself."""
 
     def close(self) -> None:

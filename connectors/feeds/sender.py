@@ -1,21 +1,29 @@
-"""A sender: a thread that carries entries of the outbox to one receiver, in order, each at least once."""
+"""A sender: it carries entries of the outbox to one receiver, each at least once, those of a key in their order."""
 
 from __future__ import annotations
 
+import heapq
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import Closed, OutboxEntry, RefusedEntry
+from connectors.feeds.lanes import Lanes, Step, Then
+from connectors.feeds.position import Position
 
 ATTEMPTS = 20
 """Answers that refuse an entry, after which it is given up: the waits between them are more than ten minutes."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
 _LOOK = 0.5  # seconds in which a sender notices that it is to stop
+_HELD = 10_000  # entries that are held at most, so that one which is refused for long does not hold up others
 
 
 class ReportTrouble(Protocol):
@@ -33,31 +41,58 @@ class Unreachable(Exception):
 
 
 class ServerError(Unreachable):
-    """The receiver answered with an error that may be its own: sent again, unless it takes the next one."""
+    """The receiver answered with an error that may be its own: sent again, unless it takes others."""
 
 
 class DeliveryRefused(Exception):
     """The receiver does not want this: sent again, so many times."""
 
 
+class _AloneNot(Exception):
+    """The receiver takes what comes next, and not this."""
+
+
 class Delivery(Protocol):
-    """How entries go to one receiver, up to `most` at once. Raises Unreachable, ServerError or Refused."""
+    """How entries go to one receiver: up to `most` at once, by `lanes` side by side. `states`: it is only interested in
+    how an alert is, so that after trouble nothing is sent that is over by then. Raises Unreachable, ServerError or
+    DeliveryRefused."""
 
     most: int
+    lanes: int
+    states: bool
+
+    def key(self, entry: OutboxEntry) -> str:
+        """Entries of one key are given in their order, one after another."""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None: ...
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         """An entry of before, on demand; `now`: what holds of its key by now."""
 
-    def rest(self, outbox: Outbox) -> None:
-        """Called when there is nothing to give, at least every half second."""
+    def rest(self, outbox: Outbox, sent: int) -> None:
+        """Called every half second; `sent`: the receiver has all entries up to this number."""
 
     def close(self) -> None: ...
 
 
+@dataclass(slots=True)
+class _Trouble:
+    """The first entry of a key was answered badly: so often; `wait`: seconds until it is sent again; `since`: steps
+    that were begun before that; `alone`: so many entries go one by one."""
+
+    since: int
+    answers: int = 0
+    wait: float = _FIRST_WAIT
+    alone: int = 0
+
+
 class Sender:
-    """A thread: `start` begins it; after `halt` or `stop` it finishes the delivery at hand."""
+    """A thread: `start` begins it; after `halt` or `stop` it finishes what is under way.
+
+    Entries wait in a queue for each key; of each the first are given, if none of it are under way. A receiver that does
+    not answer is tried with one of them, then after twice the time, until it does. One that refuses an entry gets those
+    of other keys meanwhile.
+    """
 
     def __init__(
         self,
@@ -68,15 +103,24 @@ class Sender:
         attempts: int = ATTEMPTS,
         start: bool = False,
     ) -> None:
-        self.outbox = outbox
-        self.name = name
-        self.delivery = delivery
-        self.cursor = outbox.receiver(name, start)
-        self._attempts = attempts
-        self._report = report
-        self._stopping = threading.Event()
-        self._failing = False
+        self.outbox, self.name, self.delivery = outbox, name, delivery
+        self.position = Position(outbox.receiver(name, start), outbox.ahead(name))
+        self._read, self._held = self.position.cursor, 0
+        self._attempts, self._report = attempts, report
+        self._queues: dict[str, deque[OutboxEntry]] = {}
+        self._ready: deque[str] = deque()  # keys of which the first may be given
+        self._later: list[tuple[float, str]] = []  # keys that wait, until when
+        self._troubles: dict[str, _Trouble] = {}
+        self._begun = self._taken = 0  # steps; the last one that has gone well
+        self._told = self._failing = False
+        self._behind = True  # entries that are queued may have come already: before this start, or before a failure
+        self._pause, self._resume = 0.0, 0.0
+        self._looked = -_LOOK
+        self._resting = self._repeating = False
+        self._bell, self._stopping = threading.Event(), threading.Event()
+        self._lanes = Lanes(delivery.lanes, f"feed {name}", self._bell)
         self._thread = threading.Thread(target=self._run, name=f"feed {name}", daemon=True)
+        outbox.listen(self._bell.set)
 
     def start(self) -> None:
         self._thread.start()
@@ -84,35 +128,260 @@ class Sender:
     def halt(self) -> None:
         """Ask it to stop, without waiting."""
         self._stopping.set()
+        self._bell.set()
 
     def stop(self, seconds: float = 5.0) -> None:
-        self._stopping.set()
+        self.halt()
         self._thread.join(seconds)
 
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._until(self._next, "the outbox cannot be read: {}; nothing is sent until it can")
+                self._until(self._step, "the outbox cannot be read: {}; nothing is sent until it can")
+                self._bell.wait(self._patience())
+                self._bell.clear()
+            self._lanes.close()
+            while self._lanes.busy:
+                self._bell.wait(_LOOK)
+                self._bell.clear()
+                self._settle()
+            self._acknowledge()
         except Closed:  # while the receiver took its time: it is sent again after the next start
             pass
         finally:
             self.delivery.close()
 
-    def _next(self) -> None:
-        """What is to be sent next, or nothing for a while."""
-        if letter := self.outbox.next_retry(self.name):
-            self._again(letter)
-        elif self.outbox.wait(self.cursor, _LOOK):
-            self._give(self.outbox.after(self.cursor, self.delivery.most))
+    def _step(self) -> None:
+        self._settle()
+        self._fill()
+        self._give()
+        self._acknowledge()
+
+    def _settle(self) -> None:
+        """See to what has ended."""
+        for then, error in self._lanes.finished():
+            if isinstance(error, Closed):
+                raise error
+            then(error)
+
+    def _acknowledge(self) -> None:
+        """Write how far the receiver is, while it is given more."""
+        position = self.position
+        if position.changed:
+            noted = self._note(lambda: self.outbox.acknowledge(self.name, position.cursor, position.ahead()))
+            position.changed = not noted
+
+    def _patience(self) -> float:
+        """Seconds until there may be something to do."""
+        now = time.monotonic()
+        times = [self._resume] if self._resume > now else [due for due, _ in self._later[:1]]
+        return min([_LOOK, *(max(0.0, due - now) for due in times)])
+
+    def _fill(self) -> None:
+        """Queue what has come to the outbox."""
+        while self._held < _HELD and self.outbox.last > self._read:
+            entries = self.outbox.after(self._read, min(500, _HELD - self._held))
+            for entry in entries:
+                self._read = entry.number
+                if not self.position.take(entry.number):
+                    continue
+                key = self.delivery.key(entry)
+                if key not in self._queues:
+                    self._queues[key] = deque()
+                    self._ready.append(key)
+                self._queues[key].append(entry)
+                self._held += 1
+            if self._behind and self.delivery.states and not self._lanes.busy:
+                self._leave_out()
+            if not entries:
+                break
+        if not self._queues and not self._failing:
+            self._behind = False
+
+    def _leave_out(self) -> None:
+        """Of each alert only how it is: what the receiver may have already is not sent again after what came later."""
+        for key, queue in self._queues.items():
+            last = {entry.change.slot: entry.number for entry in queue}
+            self._queues[key] = deque(entry for entry in queue if entry.number == last[entry.change.slot])
+            for entry in queue:
+                if entry.number < last[entry.change.slot]:
+                    self.position.done(entry.number)
+                    self._held -= 1
+
+    def _give(self) -> None:
+        """Begin what there is a lane for; while the receiver is in trouble one step, when it is time to try again."""
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now:
+            self._ready.append(heapq.heappop(self._later)[1])
+        if now < self._resume:
+            return
+        if self._behind and self.delivery.states and not self._lanes.busy:
+            self._leave_out()
+        if now - self._looked >= _LOOK and self._free():
+            self._look(now)
+        while self._ready and self._free():
+            key = self._ready.popleft()
+            trouble = self._troubles.get(key)
+            most = 1 if trouble is not None and trouble.alone else self.delivery.most
+            self._give_first(key, list(islice(self._queues[key], most)))
+
+    def _give_first(self, key: str, entries: Sequence[OutboxEntry]) -> None:
+        number = self._begun + 1
+        self._begin(lambda: self.delivery.give(entries), lambda error: self._given(key, entries, number, error))
+
+    def _free(self) -> bool:
+        return self._lanes.busy < (1 if self._failing else self.delivery.lanes)
+
+    def _look(self, now: float) -> None:
+        """What is to be done now and then: dead letters that are to be sent again, and what the delivery does."""
+        self._looked = now
+        letter = None if self._repeating else self.outbox.next_retry(self.name)
+        if letter is not None:
+            self._repeat(letter)
+        if not self._resting and self._free():
+            self._resting = True
+            sent = self.position.cursor
+            self._begin(lambda: self.delivery.rest(self.outbox, sent), self._rested)
+
+    def _rested(self, error: Exception | None) -> None:
+        self._resting = False
+        if error is not None:
+            self._fail(error)
+        elif not self._lanes.busy and self._failing and not self._queues:
+            self._answers(0)
+
+    def _begin(self, step: Step, then: Then) -> None:
+        self._begun += 1
+        self._lanes.begin(step, then)
+
+    def _given(self, key: str, entries: Sequence[OutboxEntry], number: int, error: Exception | None) -> None:
+        """What comes of step `number`, in which the first entries of a key were given."""
+        if error is None:
+            self._answers(number)
+            self._finish(key, len(entries))
+            return
+        trouble = self._troubles.setdefault(key, _Trouble(self._begun))
+        self._fail(error, known=trouble.answers > 0)
+        if isinstance(error, _AloneNot):
+            self._give_up(key, entries[0], str(error))
+        elif not _may_be_content(error):
+            self._ready.append(key)
+        elif len(entries) > 1 and (isinstance(error, DeliveryRefused) or trouble.answers + 1 >= self._attempts):
+            trouble.answers, trouble.alone = 0, len(entries)  # which of them?
+            self._ready.appendleft(key)
         else:
-            self._try(lambda: self.delivery.rest(self.outbox))
+            trouble.answers += 1
+            self._refused(key, entries[0], trouble, error)
 
-    def _note(self, write: Callable[[], None]) -> None:
-        """Write how far the receiver is. Where the disk takes nothing, nothing else is sent meanwhile: it would come
-        twice after the next start."""
-        self._until(write, "how far it is cannot be noted: {}; nothing more is sent until it can")
+    def _refused(self, key: str, entry: OutboxEntry, trouble: _Trouble, error: Exception) -> None:
+        """The first entry of a key was answered badly: it is given up, or sent again."""
+        following = list(islice(self._queues[key], 1, 2))
+        if trouble.answers < self._attempts:
+            self._wait(key, trouble)
+        elif isinstance(error, DeliveryRefused):
+            self._give_up(key, entry, str(error))
+        elif self._taken > trouble.since:
+            self._give_up(key, entry, f"{error}, and it takes others")
+        elif following:
+            number = self._begun + 1
+            self._begin(
+                lambda: self._give_beyond(entry, following[0]),
+                lambda error: self._given(key, [entry], number, error),
+            )
+        else:
+            self._wait(key, trouble)
 
-    def _until(self, step: Callable[[], None], trouble: str) -> None:
+    def _give_beyond(self, entry: OutboxEntry, following: OutboxEntry) -> None:
+        """_AloneNot: the receiver takes what follows and still not this."""
+        self.delivery.give([following])
+        try:
+            self.delivery.give([entry])
+        except Exception as error:
+            if _may_be_content(error):
+                raise _AloneNot(f"{error}, and it takes the next one") from None
+            raise
+
+    def _wait(self, key: str, trouble: _Trouble) -> None:
+        heapq.heappush(self._later, (time.monotonic() + trouble.wait, key))
+        trouble.wait = min(2 * trouble.wait, _LONGEST_WAIT)
+
+    def _fail(self, error: Exception, known: bool = False) -> None:
+        """Something was not taken; `known`: it was not taken before either. The first failure in a row is reported."""
+        if not self._told and not known:
+            reason = str(error) or type(error).__name__
+            self._report(self.name, f"{reason}; trying again", reason=reason)
+            self._told = True
+        self._behind = True
+        if isinstance(error, Unreachable):
+            now = time.monotonic()
+            if now >= self._resume:  # else others have failed at the same time
+                self._pause = min(max(2 * self._pause, _FIRST_WAIT), _LONGEST_WAIT)
+            self._failing, self._resume = True, max(self._resume, now + max(self._pause, error.wait))
+
+    def _answers(self, number: int) -> None:
+        """Step `number` has gone well."""
+        self._taken = max(self._taken, number)
+        self._failing = self._behind = False
+        self._pause = self._resume = 0.0
+        if self._told:
+            self._report(self.name, "answers again")
+        self._told = False
+
+    def _finish(self, key: str, count: int) -> None:
+        """The first entries of a key are done."""
+        queue = self._queues[key]
+        for _ in range(count):
+            self.position.done(queue.popleft().number)
+        self._held -= count
+        trouble = self._troubles.pop(key, None)
+        if trouble is not None and trouble.alone > 1:
+            self._troubles[key] = _Trouble(self._begun, alone=trouble.alone - 1)
+        if queue:
+            self._ready.append(key)
+        else:
+            del self._queues[key]
+
+    def _give_up(self, key: str, entry: OutboxEntry, reason: str) -> None:
+        if self._bury(entry, reason):
+            self._finish(key, 1)
+
+    def _bury(self, entry: OutboxEntry, reason: str) -> bool:
+        """An entry becomes a dead letter; False: that could not be noted before the sender was to stop."""
+        if not self._note(lambda: self.outbox.reject(self.name, entry.number, reason)):
+            return False
+        change = entry.change
+        text = f"gave up on {change.id}: {reason}"
+        self._report(self.name, text, alert=change.alert, change=change.id, reason=reason)
+        return True
+
+    def _repeat(self, letter: RefusedEntry) -> None:
+        """Send a dead letter again, on demand; if that fails, the failure is its new reason."""
+        entry = letter.entry
+        now = self.outbox.standing(entry.change)
+
+        def then(error: Exception | None) -> None:
+            self._repeating = False
+            self._looked = -_LOOK  # there may be others
+            if error is None:
+                self._note(lambda: self.outbox.delivered(self.name, entry.number))
+            else:
+                self._fail(error)
+                self._bury(entry, str(error) or type(error).__name__)
+
+        if self.delivery.states and any(
+            each.change.slot == now.slot for queue in self._queues.values() for each in queue
+        ):
+            then(None)  # how it is comes anyway, behind what is still to come
+            return
+        self._repeating = True
+        self._begin(lambda: self.delivery.again(entry, now), then)
+
+    def _note(self, write: Step) -> bool:
+        """Write how far the receiver is; False: it is to stop. Where the disk takes nothing, nothing else is sent
+        meanwhile: it would come twice after the next start."""
+        return self._until(write, "how far it is cannot be noted: {}; nothing more is sent until it can")
+
+    def _until(self, step: Step, trouble: str) -> bool:
         """Repeat a step until it succeeds or the sender is stopped. The first failure is reported, and the recovery."""
         wait = _FIRST_WAIT
         while True:
@@ -125,83 +394,14 @@ class Sender:
                 if wait == _FIRST_WAIT:
                     self._report(self.name, trouble.format(reason), reason=reason)
                 if self._stopping.wait(wait):
-                    return
+                    return False
                 wait = min(2 * wait, _LONGEST_WAIT)
                 continue
             if wait > _FIRST_WAIT:
                 self._report(self.name, "the outbox works again")
-            return
-
-    def _give(self, entries: Sequence[OutboxEntry]) -> None:
-        """Send entries until the receiver has them, they are given up, or the sender is stopped."""
-        answers, waits = 0, _FIRST_WAIT
-        while not self._stopping.is_set():
-            failed = self._try(lambda: self.delivery.give(entries))
-            if failed is None:
-                self._note(lambda: self.outbox.acknowledge(self.name, entries[-1].number))
-                self.cursor = entries[-1].number
-                return
-            if _may_be_content(failed):
-                answers += 1
-                if len(entries) > 1 and (
-                    isinstance(failed, DeliveryRefused) or answers >= self._attempts
-                ):  # which of them?
-                    for entry in entries:
-                        self._give([entry])
-                    return
-                if answers >= self._attempts and (reason := self._given_up(entries[-1], failed)):
-                    self._give_up(entries[-1], reason)
-                    return
-            pause = max(waits, failed.wait if isinstance(failed, Unreachable) else 0.0)
-            waits = min(2 * waits, _LONGEST_WAIT)
-            self._stopping.wait(pause)
-
-    def _given_up(self, entry: OutboxEntry, failed: Exception) -> str | None:
-        """Why an entry is given up: it is refused, or the receiver takes the next one, and this one still
-        not."""
-        if isinstance(failed, DeliveryRefused):
-            return str(failed)
-        following = self.outbox.after(entry.number, 1)
-        if not following or self._try(lambda: self.delivery.give(following)) is not None:
-            return None
-        still = self._try(lambda: self.delivery.give([entry]))
-        return f"{still}, and it takes the next one" if still is not None and _may_be_content(still) else None
-
-    def _give_up(self, entry: OutboxEntry, reason: str) -> None:
-        self._note(lambda: self.outbox.reject(self.name, entry.number, reason))
-        self.cursor = max(self.cursor, entry.number)
-        change = entry.change
-        self._report(
-            self.name, f"gave up on {change.id}: {reason}", alert=change.alert, change=change.id, reason=reason
-        )
-
-    def _again(self, letter: RefusedEntry) -> None:
-        """Send a dead letter again, on demand; if that fails, the failure is its new reason."""
-        now = self.outbox.standing(letter.entry.change)
-        failed = self._try(lambda: self.delivery.again(letter.entry, now))
-        if failed is None:
-            self._note(lambda: self.outbox.delivered(self.name, letter.entry.number))
-        else:
-            self._give_up(letter.entry, str(failed) or type(failed).__name__)
-
-    def _try(self, step: Callable[[], None]) -> Exception | None:
-        """The failure of a step, if it failed; the first one in a row is reported, and the recovery."""
-        try:
-            step()
-        except Closed:
-            raise
-        except Exception as error:  # also an unexpected one: a thread that ended would report nothing
-            if not self._failing:
-                reason = str(error) or type(error).__name__
-                self._report(self.name, f"{reason}; trying again", reason=reason)
-            self._failing = True
-            return error
-        if self._failing:
-            self._report(self.name, "answers again")
-        self._failing = False
-        return None
+            return True
 
 
 def _may_be_content(failed: Exception) -> bool:
-    """Whether what went wrong may lie in what was sent."""
+    """What went wrong may lie in what was sent."""
     return isinstance(failed, ServerError) or not isinstance(failed, Unreachable)

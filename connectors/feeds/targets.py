@@ -6,6 +6,7 @@ import ipaddress
 import os
 import re
 import socket
+from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ EXAMPLES: Mapping[str, str] = {
     "mqtt": "mqtt://localhost/alerts",
 }
 OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "cloudevents": ("from", "attempts", "private", "origin"),
+    "cloudevents": ("from", "attempts", "private", "origin", "parallel"),
     "alertmanager": ("from", "attempts", "every"),
     "mqtt": ("from", "attempts"),
 }
@@ -45,7 +46,8 @@ class Target:
     and with a digest in place of a path, which may be a secret; `path`: with its query. `start`: send what came before
     the target was known, too. `attempts`: answers that refuse an entry, after which it is a dead letter. `private`: the
     address may be one of the own network. `every`: seconds until open alerts are sent again. `origin`: the name by
-    which a webhook is asked first whether it accepts events, None: it is not asked."""
+    which a webhook is asked first whether it accepts events, None: it is not asked. `parallel`: alerts that are sent to
+    it side by side. `secrets`: each signs what it is sent."""
 
     name: str
     kind: str
@@ -61,6 +63,8 @@ class Target:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    parallel: int = 32
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
@@ -114,7 +118,25 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
         user=unquote(parts.username) if parts.username else environment.get(named + "USER"),
         password=unquote(parts.password) if parts.password else environment.get(named + "PASSWORD"),
         token=environment.get(named + "TOKEN"),
+        parallel=int(_number(bare, "parallel", options.get("parallel", "32"), 1, 256)),
+        secrets=_secrets(environment.get(named + "SECRET", "")) if kind == "cloudevents" else (),
     )
+
+
+def _secrets(text: str) -> tuple[bytes, ...]:
+    """Secrets of Standard Webhooks, `whsec_` and base64, with blanks between them."""
+    found = []
+    for word in text.split():
+        try:
+            secret = b64decode(word.removeprefix("whsec_"), validate=True)
+        except ValueError:
+            secret = b""
+        if not word.startswith("whsec_") or not 24 <= len(secret) <= 64:
+            hint = "`echo whsec_$(openssl rand -base64 32)` makes one; several have blanks between them"
+            message = "SEMCEP_CLOUDEVENTS_SECRET: a secret is `whsec_` and 24 to 64 bytes in base64"
+            raise CepError(message, hint=hint, code="option")
+        found.append(secret)
+    return tuple(found)
 
 
 def _named(scheme: str, place: str, path: str, kind: str) -> str:
@@ -236,9 +258,10 @@ def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
     return text == choices[1]
 
 
-def _number(shown: str, option: str, text: str, least: int) -> float:
-    if not text.isdecimal() or not least <= int(text) <= 1_000_000:
-        raise _refused(shown, f"`{option}={text}` is no number from {least} on", f"`#{option}={max(least, 8)}`")
+def _number(shown: str, option: str, text: str, least: int, most: int = 1_000_000) -> float:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        wanted = f"from {least} on" if most == 1_000_000 else f"from {least} to {most}"
+        raise _refused(shown, f"`{option}={text}` is no number {wanted}", f"`#{option}={max(least, 8)}`")
     return float(text)
 
 

@@ -1,8 +1,12 @@
-"""CloudEvents 1.0 to a webhook: each change is one POST of structured JSON with an idempotency key."""
+"""CloudEvents 1.0 to a webhook: each change is one POST of structured JSON with an idempotency key, signed if asked."""
 
 from __future__ import annotations
 
+import hmac
 import json
+import threading
+import time
+from base64 import b64encode
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -11,7 +15,7 @@ from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import rfc3339
 from connectors.feeds.document import Publisher, document
-from connectors.feeds.http_post import post, send_request
+from connectors.feeds.http_post import HttpConnections
 from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
 from connectors.feeds.targets import Target
 
@@ -19,26 +23,35 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """`Idempotency-Key` is the event's id: what comes twice is the same change.
+    """`Idempotency-Key` is the event's id: what comes twice is the same change. Alerts go side by side, the changes of
+    one in their order.
 
     A target with an `origin` is asked first, once, whether it accepts events (HTTP 1.1 Web Hooks for Event Delivery,
-    version 1.0.2, section 4). Until it says so nothing is sent.
+    version 1.0.2, section 4). Until it says so nothing is sent. One with secrets gets the headers of Standard Webhooks
+    1.0.0: the signatures are of the id, the time of the attempt and the body.
     """
 
-    most = 1
+    most, states = 1, False
 
     def __init__(self, target: Target, origin: Publisher) -> None:
-        self.target = target
-        self.origin = origin
-        self._allowed = target.origin is None
+        self.target, self.origin, self.lanes = target, origin, target.parallel
+        self.http = HttpConnections(target)
+        self._allowed, self._asking = target.origin is None, threading.Lock()
+
+    def key(self, entry: OutboxEntry) -> str:
+        return entry.change.slot
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
-        if not self._allowed:
-            self._ask()
+        with self._asking:
+            if not self._allowed:
+                self._ask()
         for entry in entries:
-            body = json.dumps(cloudevent(entry.change, self.origin), separators=(",", ":")).encode()
-            headers = {"Content-Type": TYPE, "Idempotency-Key": entry.change.id}
-            post(self.target, self.target.path or "/", body, headers)
+            change = entry.change
+            body = json.dumps(cloudevent(change, self.origin), separators=(",", ":")).encode()
+            headers = {"Content-Type": TYPE, "Idempotency-Key": change.id}
+            if self.target.secrets:
+                headers |= signed(self.target.secrets, change.id, int(time.time()), body)
+            self.http.post(self.target.path or "/", body, headers)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.give([entry])
@@ -47,9 +60,7 @@ class Webhook:
         """Unreachable: it does not say yes, or not yet."""
         name = self.target.origin or ""
         try:
-            allowed_by = send_request(
-                self.target, "OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name}
-            )
+            allowed_by = self.http.request("OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
         except (DeliveryRefused, ServerError) as error:
             raise Unreachable(f"{error}, when asked whether {name} may send") from None
         allowed = allowed_by.get("WebHook-Allowed-Origin", "").strip()
@@ -57,11 +68,22 @@ class Webhook:
             raise Unreachable(f"{name} may not send: no `WebHook-Allowed-Origin` that names it")
         self._allowed = True
 
-    def rest(self, outbox: Outbox) -> None:
+    def rest(self, outbox: Outbox, sent: int) -> None:
         """Nothing is sent again."""
 
     def close(self) -> None:
-        """Each POST is a connection of its own."""
+        self.http.close()
+
+
+def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[str, str]:
+    """The headers of a body that is sent at a second of Unix time, with a signature for each secret."""
+    content = f"{id}.{second}.".encode() + body
+    signatures = [b64encode(hmac.digest(secret, content, "sha256")).decode() for secret in secrets]
+    return {
+        "webhook-id": id,
+        "webhook-timestamp": str(second),
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
+    }
 
 
 def cloudevent(change: AlertChange, origin: Publisher) -> dict[str, object]:
