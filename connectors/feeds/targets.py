@@ -63,7 +63,7 @@ class Target:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
-    parallel: int = 32
+    parallel: int = 64
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
 
 
@@ -118,7 +118,7 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
         user=unquote(parts.username) if parts.username else environment.get(named + "USER"),
         password=unquote(parts.password) if parts.password else environment.get(named + "PASSWORD"),
         token=environment.get(named + "TOKEN"),
-        parallel=int(_number(bare, "parallel", options.get("parallel", "32"), 1, 256)),
+        parallel=int(_number(bare, "parallel", options.get("parallel", "64"), 1, 256)),
         secrets=_secrets(environment.get(named + "SECRET", "")) if kind == "cloudevents" else (),
     )
 
