@@ -16,13 +16,13 @@ import pyoxigraph as ox
 
 from benchmarks.serve import SCHEMA, SECOND, STATIONS
 from cep.core.identity import identified
+from cep.core.prefixes import PREFIXES
 from connectors.rdf import triples
 from connectors.rdf.evaluation import evaluate
 from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.time_index import TimeIndex
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
-from knowledge.rdf.prefixed_names import KNOWN
+from connectors.rdf.vocabulary import EventVocabulary
 
 ROOT = Path(__file__).parents[1]
 LAST = 1_360_447_200 * SECOND  # 2013-02-09T22:00:00Z, in the storm of the documents
@@ -75,7 +75,7 @@ def filled(folder: str, events: int) -> EventStore:
             [triples.Derived(identified(table, SCHEMA, "p"), SCHEMA, words.derivation("p", "warning", ["1"]))], words
         )
         store.add(text.encode())
-    wgs, gn = KNOWN["wgs84"], KNOWN["gn"]
+    wgs, gn = PREFIXES["wgs84"], PREFIXES["gn"]
     lines = []
     for n in range(KNOWN_STATIONS):
         lines.append(
@@ -114,7 +114,7 @@ def _told(seconds: float | None) -> str:
 def _seconds(store: ox.Store, text: str, index: TimeIndex | None) -> float | None:
     began = time.process_time()
     try:
-        evaluate(store, Question(text, prefixes=tuple({**KNOWN, **PREFIXES}.items()), table="csv", seconds=60.0), index)
+        evaluate(store, Question(text, prefixes=tuple(PREFIXES.items()), table="csv", seconds=60.0), index)
     except QueryRefused as error:
         assert error.code == "slow", error
         return None

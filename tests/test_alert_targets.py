@@ -140,6 +140,11 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     soon = alertmanager_alert(change, replace(ORIGIN, status="Test"), 5_000_000, 1)
     assert (soon["startsAt"], soon["endsAt"]) == ("1970-01-01T00:00:05Z", "1970-01-01T00:01:30Z")
     assert soon["labels"] == labels | {"key_severity": "x", "key__": "1", "status": "test"}
+    assert "generatorURL" not in soon
+    twins = alertmanager_alert(replace(change, key={"é": "1", "à": "2", "station": "s"}), ORIGIN, 5_000_000, 1)
+    assert twins["labels"] == labels | {"key__": "1", "key___": "2", "station": "s"}, "two keys are two alerts"
+    found = alertmanager_alert(change, replace(ORIGIN, address="https://example.org/semcep/"), 5_000_000, 1)
+    assert found["generatorURL"] == f"https://example.org/semcep/#alert={change.alert}"
     over = alertmanager_alert(replace(change, state="resolved"), ORIGIN, 95_000_000, 1)
     assert (over["startsAt"], over["endsAt"]) == ("1970-01-01T00:00:09Z", "1970-01-01T00:01:35Z")
     assert Alertmanager.most > 1

@@ -256,6 +256,14 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(why).to_be_hidden()
         expect(page.locator("#alerts button")).to_be_focused()
 
+        # a link to an alert leads to it, also to one that the page does not hold
+        page.evaluate("semcep.store.alerts.clear()")
+        (standing,) = page.evaluate("fetch('feeds/alerts').then((answer) => answer.json())")
+        page.evaluate(f"location.hash = 'alert={standing['alert']}'")
+        expect(why).to_contain_text("Heat at vie")
+        page.keyboard.press("Escape")
+        page.evaluate("location.hash = ''")
+
         # in the timeline: the row of the hostile name is first, its event the only one
         page.locator("#timeline").focus()
         page.keyboard.press("ArrowRight")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,34 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from cep.core.errors import CepError
+from cep.server.options import ServerOptions
 from connectors.serving import root_path as path_of
 from connectors.serving.guard import MANY, Guard, Limits, cookie_value
 from tests.page_server import shown
 from tests.proxy import below
 from tests.waiting import turn, until
+
+
+def test_where_people_find_the_page() -> None:
+    """What an alert links to: where nobody has said it, by host and port."""
+    for options, address in (
+        (ServerOptions(), "http://127.0.0.1:8000/"),
+        (ServerOptions(port=0), ""),
+        (ServerOptions(host="::1", root_path="/semcep"), "http://[::1]:8000/semcep/"),
+        (ServerOptions(host="0.0.0.0", open=True), f"http://{socket.gethostname()}:8000/"),
+        (ServerOptions(port=0, public_url="https://example.org/semcep"), "https://example.org/semcep/"),
+    ):
+        assert options.address == address
+    for wrong in (
+        "example.org",
+        "https://",
+        "ftp://e.org/",
+        "https://me:secret@e.org/",
+        "https://e.org/?a=1",
+        "https://e.org/#a",
+    ):
+        with pytest.raises(CepError, match="--public-url"):
+            _ = ServerOptions(public_url=wrong).address
 
 
 def test_a_path_of_a_proxy(tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     name, sender = document.parse_sender(
         options.alerts.sender or outbox.remembered("sender", document.own_name(options.retention.base))
     )
-    origin = Publisher(options.name, options.retention.base, sender, options.alerts.status, name)
+    origin = Publisher(
+        options.name, options.retention.base, sender, options.alerts.status, name, options.server.address
+    )
     stream = Stream(outbox, options.alerts.status)
     scene = Scene(service, Gazette.of(program.known))
     scene.begin(service.identified(engine.held_now()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -38,6 +39,7 @@ ONE_PROCESS = (
 )  # fmt: skip
 """Options that are only for rules that run in this process."""
 
+_PUBLIC = re.compile(r"https?://[^\s/?#@\"<>]+(/[^\s?#\"<>]*)?")
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
 REMEMBERED = "24h"
 """The default of `--remember`."""
@@ -106,6 +108,15 @@ class ServerOptions:
         str, Option(metavar="PATH", help="The path below which a proxy in front shows it: /semcep.")
     ] = ""
 
+    public_url: Annotated[
+        str | None,
+        Option(
+            metavar="URL",
+            help="The address by which people reach it, for links to alerts: https://example.org/semcep/. Else that of "
+            "--host and --port.",
+        ),
+    ] = None
+
     @property
     def local(self) -> bool:
         """Whether only this machine reaches it."""
@@ -130,6 +141,16 @@ class ServerOptions:
 
         return root_path.root(self.root_path)
 
+    @property
+    def address(self) -> str:
+        """Where people find the page; nothing where that is not known. CepError: `--public-url` is no address."""
+        if self.public_url is not None:
+            return public_url(self.public_url)
+        if not self.port:
+            return ""
+        name = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{f'[{name}]' if ':' in name else name}:{self.port}{self.root}/"
+
     def token(self) -> str | None:
         """What requests have to bring. CepError: there is none, and the server is not for this machine alone."""
         if self.token_file is not None:
@@ -138,6 +159,14 @@ class ServerOptions:
             hint = "`--token-file FILE` asks for a token (`openssl rand -hex 32 > FILE`); `--open` does without"
             raise refuse(f"--host {self.host}: there is no token, so whoever reaches it could ask", hint)
         return None
+
+
+def public_url(text: str) -> str:
+    """An address of the web that ends with a slash. CepError: it is none."""
+    if not _PUBLIC.fullmatch(text):
+        hint = "as people reach the page: `--public-url https://example.org/semcep/`"
+        raise refuse(f"--public-url: `{text[:80]}` is not an address of the web without a query", hint)
+    return text.rstrip("/") + "/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +301,8 @@ class ServeOptions:
         from connectors.feeds import document
 
         retention, alerts = self.retention, self.alerts
-        _ = retention.keep_for, retention.remembered, alerts.receivers, self.server.root, self.source.revised
+        _ = retention.keep_for, retention.remembered, alerts.receivers, self.source.revised
+        _ = self.server.root, self.server.address
         if retention.remember is not None and not retention.explain and self.place.on is None:
             raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
         if not self.source.inputs:

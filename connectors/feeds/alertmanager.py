@@ -99,7 +99,10 @@ def alertmanager_alert(
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))
     for name, value in change.key.items():
         label = _NO_LABEL.sub("_", name)
-        labels[f"key_{label}" if label in labels or not label[0].isalpha() else label] = value_text(value)
+        label = f"key_{label}" if label in labels or not label[0].isalpha() else label
+        while label in labels:  # two names of which nothing else is left
+            label += "_"
+        labels[label] = value_text(value)
     annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
     if change.instruction:
         annotations["instruction"] = change.instruction
@@ -107,9 +110,10 @@ def alertmanager_alert(
         annotations["note"] = change.note
     if lost and change.state != "resolved":
         annotations["source_lost"] = ", ".join(lost)
-    return {
+    found: dict[str, object] = {
         "labels": labels,
         "annotations": annotations,
         "startsAt": rfc3339(min(change.start, now)),
         "endsAt": rfc3339(now if change.state == "resolved" else open_until),
     }
+    return found | ({"generatorURL": page} if (page := origin.page(change)) else {})

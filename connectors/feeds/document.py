@@ -24,17 +24,23 @@ _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 @dataclass(frozen=True, slots=True)
 class Publisher:
     """Who speaks: the name of the program, what IRIs begin with, how CAP names the sender (no spaces or commas),
-    whether it is real: one of STATUSES, and whom people read as the sender, empty: the program."""
+    whether it is real: one of STATUSES, whom people read as the sender, empty: the program, and the address of its
+    page, empty: it is not known."""
 
     program: str
     base: str = "urn:semcep:"
     sender: str = "semcep"
     status: str = "Actual"
     name: str = ""
+    address: str = ""
 
     @property
     def title(self) -> str:
         return clean(self.program, 200)
+
+    def page(self, change: AlertChange) -> str:
+        """Where people find an alert; nothing where that is not known."""
+        return self.address and f"{self.address}#alert={change.alert}"
 
     @property
     def speaker(self) -> str:

@@ -44,6 +44,7 @@ async function begin() {
   nothing(program, choose);
   header(store);
   speak(store);
+  linked(store, choose);
   try {
     if (!program.map) throw new Error("it was not fetched");
     await Promise.all([script("leaflet.js"), script("topojson-client.js")]);
@@ -54,6 +55,20 @@ async function begin() {
   }
   window.semcep = Object.freeze({ store, parts }); // for a look from the console
   new Wire(store, program.alerts, connection).begin();
+}
+
+// A link to an alert, as an Alertmanager has it: `#alert=` and its name.
+function linked(store, choose) {
+  const open = () => {
+    const alert = /^#alert=([0-9a-f]{32})$/.exec(location.hash)?.[1];
+    if (alert) choose({ alert });
+  };
+  let begun = false;
+  store.listen(() => {
+    if (!begun) open();
+    begun = true;
+  });
+  addEventListener("hashchange", open);
 }
 
 function only(timeline, key) {

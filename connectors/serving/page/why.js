@@ -11,6 +11,8 @@ import { WhyNot } from "./whynot.js";
 
 const RECORDS = 200;
 
+const latest = async (alert) => (await (await ask(`feeds/alerts/${encodeURIComponent(alert)}?limit=10000`)).json()).at(-1);
+
 export class Why {
   constructor(store, kinds, rules, program, places) {
     this.store = store;
@@ -61,7 +63,7 @@ export class Why {
     if (!absence) this.places.asked(null);
     try {
       if (alert) {
-        const change = this.store.alerts.get(alert);
+        const change = this.store.alerts.get(alert) ?? await latest(alert); // a link may lead to an old one
         title = change.title;
         parts.push(...this.alert(change));
         this.places.alert(change);
