@@ -16,6 +16,7 @@ from cep.core.schema import Schema
 from cep.core.signals import stops
 from cep.core.storage.failures import StorageError
 from cep.core.suggest import astray
+from connectors.ahead import without_ahead
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.chunks import ChunkReaders
 from connectors.clauses import ClauseReader
@@ -154,7 +155,8 @@ def _read(
                 yield Batch({}, [], [], done + position, total, silence=silence)
             else:
                 units.take(tables)
-                yield Batch(tables, dead, [block], done + position, total)
+                batch = Batch(tables, dead, [block], done + position, total)
+                yield without_ahead(batch) if size is None and sources is not None and sources.lasting else batch
                 first = block.beyond
         done += size or 0
         if remarks := (*folded.remarks(one.path), *units.remarks()):

@@ -13,6 +13,7 @@ from typing import Protocol
 from cep.core.schema import Schema
 from cep.core.signals import stops
 from connectors.addresses import Address
+from connectors.ahead import without_ahead
 from connectors.batch import Batch
 from connectors.idle import IdleTimer
 from connectors.inputs import Input
@@ -114,10 +115,11 @@ def listen(
     rest: RunState | None = None,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
-    """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
-    there is a batch of silence, and again until something comes (`connectors.idle`); not while one of them is lost,
-    which `sources` notes: then nobody knows what did not come. What was polled is done when the next batch is
-    asked for; with a `rest`, which knows whether it is, also when they are closed."""
+    """Batches of up to `most` messages, their records numbered from `first`. Records whose time is ahead of the clock
+    are dead letters (`connectors.ahead`). When nothing has come for `idle` seconds there is a batch of silence, and
+    again until something comes (`connectors.idle`); not while one of them is lost, which `sources` notes: then nobody
+    knows what did not come. What was polled is done when the next batch is asked for; with a `rest`, which knows
+    whether it is, also when they are closed."""
     sources = sources or Sources()
     with ExitStack() as stack:
         opened = []
@@ -142,7 +144,7 @@ def listen(
                 if messages is None:
                     opened.remove(each)
                 elif len(messages):
-                    batch = replace(inbox.batch(messages, first), source=name, place=messages.place)
+                    batch = without_ahead(replace(inbox.batch(messages, first), source=name, place=messages.place))
                     try:
                         yield batch
                     except GeneratorExit:

@@ -15,6 +15,7 @@ from cep.core.storage.urls import local_path
 if TYPE_CHECKING:
     from cep.app.spark_query import JobInputs, JobRequest
     from cep.app.watch import Watch
+    from cep.core.logs import Log
     from cep.spark.driver.java_start import JavaStart
     from cep.spark.driver.query import MicroBatch
     from cep.spark.driver.remarks import InputRemarks
@@ -24,16 +25,18 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class BatchWatcher:
     """Passes each micro-batch on to a `watch`. `files`: how many files there are to read, None: the input has no
-    end; `remarks`: what looks wrong with the input."""
+    end; `remarks`: what looks wrong with the input, of which `log` has what cannot wait."""
 
     watch: Watch
     files: int | None
     remarks: InputRemarks
+    log: Log
 
     def __call__(self, done: MicroBatch) -> None:
         self.watch.batch(done.reports, done.seconds, batch=done.number, phases=done.phases)
         self.watch.show()
-        self.remarks.take(done.reports)
+        for remark in self.remarks.take(done.reports):
+            self.log("remark", f"warning: {remark}", "warning")
         if self.files and done.files is not None:
             self.watch.stats.done = min(1.0, done.files / self.files)
 
@@ -103,7 +106,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     remarks = InputRemarks(request.engine.inputs, options.spark.open_ended)
     if request.program.window is not None:
         watch.meter.revision = RevisionStats()
-    watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks)
+    watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks, options.log)
     begins = {
         "program": options.name,
         "inputs": [bare(one) for one in request.inputs],

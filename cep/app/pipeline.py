@@ -19,6 +19,7 @@ from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
+from connectors.ahead import TimeJumps
 from connectors.batch import Batch, DeadLetter
 from connectors.double_hours import Doubtful
 from connectors.epochs import SmallUnits
@@ -95,7 +96,7 @@ def flow(
     seen: set[str] = set()
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
     never = NeverThere.of(engine.inputs)
-    remarks: dict[str, None] = {}
+    remarks, jumps = dict[str, None](), TimeJumps()
     silent: int | None = None  # how far time had come when the silence began
     updates = updates or KnowledgeUpdates(())
     while (batch := interrupt.next(batches)) is not None:
@@ -118,6 +119,9 @@ def flow(
         if not engine.revises and UNREVISED not in remarks and says_changes(batch):
             remarks[UNREVISED] = None
             stats.remarks = [*stats.remarks, UNREVISED]  # who waits for no end is told now
+        for remark in jumps.take(engine.latest, sum(one.code == "late" for one in refused)):
+            remarks[remark] = None
+            stats.remarks = [*stats.remarks, remark]
         stats.with_records.update(block.file for block in batch.blocks if block.count)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:

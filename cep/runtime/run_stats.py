@@ -10,6 +10,7 @@ from time import perf_counter
 from cep.runtime.revision.revision_stats import RevisionStats
 
 REASONS = {  # the codes of dead letters in words, where the code is not one
+    "ahead": "ahead of the clock",
     "args": "with wrong arguments",
     "change": "with a wrong `@change`",
     "file": "of a wrong file",

@@ -21,7 +21,7 @@ from connectors.serving.root_path import RootPath
 
 _STATUS = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
 _LOST = {"type": "object", "additionalProperties": {"type": "string"}}
-_READY = {**_STATUS, "properties": {**_STATUS["properties"], "lost": _LOST}}  # type: ignore[dict-item]
+_READY = {**_STATUS, "properties": {**_STATUS["properties"], "lost": _LOST, "ahead": {"type": "integer"}}}  # type: ignore[dict-item]
 _FAILED: Responses = {
     503: {"description": "The program has failed.", "content": {"application/json": {"schema": _STATUS}}}
 }
@@ -39,15 +39,16 @@ def application(
     registry: CollectorRegistry,
     failed: Callable[[], str | None] = lambda: None,
     lost: Callable[[], Mapping[str, str]] = dict,
+    ahead: Callable[[], int] = int,
     origins: Sequence[str] = (),
     root: str = "",
 ) -> FastAPI:
     """`failed`: why the program has, None: it has not. `trouble`: why nothing can be asked, None: it can. `lost`:
-    sources that are, by name, and why.
+    sources that are, by name, and why. `ahead`: how many records were refused since their time was ahead.
     `origins`: of whose pages browsers may ask, `*`: of all.
     `root`: the path below which a proxy shows it (`connectors.serving.root_path`)."""
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
-    own = _own(made, failed, trouble, lost, registry)
+    own = _own(made, failed, trouble, lost, ahead, registry)
 
     @made.exception_handler(QueryRefused)
     async def refused(request: Request, error: QueryRefused) -> Response:
@@ -80,6 +81,7 @@ def _own(
     failed: Callable[[], str | None],
     trouble: Callable[[], str | None],
     lost: Callable[[], Mapping[str, str]],
+    ahead: Callable[[], int],
     registry: CollectorRegistry,
 ) -> APIRouter:
     """What the server says of itself."""
@@ -94,9 +96,10 @@ def _own(
     @made.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
     async def ready() -> Response:
         """Questions are answered, and the program has not failed. `lost`: sources of the input that are, with the
-        reason; what is known without them is served all the same."""
-        found, away = trouble(), dict(lost())
-        body = {"status": found or "ok", **({"lost": away} if away else {})}
+        reason; what is known without them is served all the same. `ahead`: so many records were refused since their
+        time was ahead of the clock."""
+        found, away, early = trouble(), dict(lost()), ahead()
+        body = {"status": found or "ok", **({"lost": away} if away else {}), **({"ahead": early} if early else {})}
         return JSONResponse(body, 200 if found is None else 503)
 
     @made.get("/metrics", responses=route_responses("text/plain"))

@@ -337,6 +337,7 @@ class Scene:
                 "watermark": self.reached,
                 "ended": self.service.ended,
                 "lost": list(self.lost),
+                "ahead": self.service.stats.dead["ahead"],
                 "derived": dict(self.derived),
                 "withdrawn": self.withdrawn.counts.total(),
                 "made": {str(unit): made for unit, made in self.made.items()},

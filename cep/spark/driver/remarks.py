@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cep.core.schema import Schema
 from cep.runtime.report import READING, Report
+from connectors.ahead import TimeJumps
 from connectors.never_there import remarks
 from connectors.paths import source_of
 
@@ -26,9 +27,10 @@ class InputRemarks:
         self._lacking: dict[str, Mapping[str, str | None]] = {}
         self._records: Counter[str] = Counter()
         self._told: dict[str, None] = {}
+        self._jumps = TimeJumps()
 
-    def take(self, reports: Sequence[Report]) -> None:
-        """The reports of a micro-batch."""
+    def take(self, reports: Sequence[Report]) -> list[str]:
+        """The reports of a micro-batch; warnings that cannot wait for the end."""
         for one in reports:
             self._told |= dict.fromkeys(one.remarks)
             if one.stage == READING and one.latest is not None:
@@ -38,6 +40,7 @@ class InputRemarks:
                 known = self._lacking.get(name, here)
                 self._lacking[name] = {each: where for each, where in known.items() if each in here}
                 self._records[name] += number
+        return list(self._jumps.take(self._latest, sum(sum(one.late.values()) for one in reports)))
 
     def all(self) -> list[str]:
         """What is told at the end."""

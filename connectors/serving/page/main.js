@@ -123,13 +123,13 @@ function nothing(program, choose) {
 function header(store) {
   store.listen((changed) => {
     if (!changed.numbers || !store.numbers) return;
-    const { records, dead, derived, withdrawn, watermark, ended, lost } = store.numbers;
+    const { records, dead, derived, withdrawn, watermark, ended, lost, ahead } = store.numbers;
     const missing = (lost ?? []).join(", ");
     if (ended !== now.ended || missing !== now.lost) { Object.assign(now, { ended, lost: missing }); connected(); }
     say(by("records"), counted(records));
     const total = Object.values(derived).reduce((sum, each) => sum + each, 0);
     say(by("derived"), `${counted(total)}${withdrawn ? `, ${counted(withdrawn)} withdrawn` : ""}`);
-    say(by("dead"), counted(dead));
+    say(by("dead"), `${counted(dead)}${ahead ? `, ${counted(ahead)} ahead of the clock` : ""}`);
     say(by("watermark"), watermark === null ? "–" : moment(watermark + 1));
   });
 }

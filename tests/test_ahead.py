@@ -1,0 +1,126 @@
+"""A clock that is wrong: what live input refuses, what is kept in the journal, and what warns of a jump of time."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import polars as pl
+import pytest
+
+from cep.app.pipeline import Interrupt, flow
+from cep.engine import Engine
+from cep.runtime.report import Report
+from cep.runtime.run_stats import RunStats
+from cep.spark.driver.remarks import InputRemarks
+from connectors.ahead import AHEAD, DAY, without_ahead
+from connectors.batch import Batch
+from connectors.dead_letters import DeadLetters
+from connectors.files import read
+from connectors.inputs import inputs
+from connectors.journal import Journal
+from connectors.messages import Inbox, Messages
+from connectors.sources import Sources
+from tests.serving import EIGHT, MINUTE
+from tests.test_serve import PAIRS, Server
+
+PLACE = "mqtt://h/readings"
+
+
+def batch(*times: int, text: str = PAIRS) -> Batch:
+    """Records at these times, as a broker brings them."""
+    schemas = Engine.from_text(text).inputs
+    (found,) = inputs([f"reading={PLACE}"], schemas, None)
+    payloads = [json.dumps({"time": at / 1e6, "fridge": "milk", "temp": 4}).encode() for at in times]
+    return Inbox(found, schemas).batch(Messages([PLACE] * len(times), range(1, len(times) + 1), payloads), 0)
+
+
+def test_live_input_refuses_what_is_ahead_of_the_clock(tmp_path: Path) -> None:
+    """Once: a replay of the journal asks no clock."""
+    come = batch(EIGHT, EIGHT + AHEAD + 1, EIGHT + AHEAD, EIGHT + 400 * DAY)
+    kept = without_ahead(come, now=EIGHT)
+    assert kept.tables["reading"]["start"].to_list() == [EIGHT, EIGHT + AHEAD]
+    assert [(one.code, one.file, one.line) for one in kept.dead] == [("ahead", PLACE, 2), ("ahead", PLACE, 4)]
+    assert kept.dead[1].reason == (
+        "2025-06-05T08:00:00Z is 400 d ahead of the clock (2024-05-01T08:00:00Z), more than 5 min: a clock is wrong"
+    )
+    assert json.loads(kept.dead[1].text or "")["temp"] == 4
+    assert without_ahead(come, now=EIGHT + 400 * DAY) is come
+    schemas = Engine.from_text(PAIRS).inputs
+    with closing(Journal(tmp_path, schemas)) as journal:
+        journal.add(kept)
+    with closing(Journal(tmp_path, schemas)) as journal:
+        again, _ = journal.replayed()
+        assert again.tables["reading"].equals(kept.tables["reading"]) and again.dead == kept.dead
+
+
+def test_a_fluent_without_an_end_is_judged_by_its_beginning() -> None:
+    ends = pl.Series([EIGHT, None, None, EIGHT + DAY], dtype=pl.Int64)
+    table = pl.DataFrame({"start": [EIGHT, EIGHT, EIGHT + DAY, EIGHT], "end": ends, "@order": range(4)})
+    come = batch(EIGHT, EIGHT, EIGHT, EIGHT)
+    held = Batch({"open": table}, [], come.blocks)
+    assert without_ahead(held, now=EIGHT).tables["open"]["@order"].to_list() == [0, 1]
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_pipe_is_live_at_a_server(served: bool, tmp_path: Path) -> None:
+    """`cep run` takes it as it takes a file."""
+    tomorrow = time.time_ns() // 1000 + DAY
+    lines = [json.dumps({"time": at / 1e6, "fridge": "milk", "temp": 4}) + "\n" for at in (EIGHT, tomorrow)]
+    (tmp_path / "some.jsonl").write_text("".join(lines))
+    schemas = Engine.from_text(PAIRS).inputs
+
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as out:
+        out.write("".join(lines).encode())
+    with os.fdopen(reading, "rb") as pipe:
+        found = list(read(["reading=-"], schemas, stdin=pipe, sources=Sources(lasting=served)))
+    assert [one.code for each in found for one in each.dead] == ["ahead"] * served
+    file = [f"reading={tmp_path / 'some.jsonl'}"]
+    assert not [one for each in read(file, schemas, sources=Sources(lasting=served)) for one in each.dead]
+
+
+def warned(*batches: Batch, lateness: int = 0) -> list[str]:
+    engine, stats = Engine.from_text(PAIRS, lateness=lateness), RunStats()
+    flow(engine, iter(batches), stats, lambda batch, derived: None, DeadLetters(), Interrupt())
+    return [text for text in stats.remarks if "clock" in text]
+
+
+def test_files_warn_of_a_jump_and_of_what_is_ahead_of_the_clock() -> None:
+    """A gap that makes nothing late is none."""
+    assert not warned(batch(EIGHT), batch(EIGHT + 9 * DAY), batch(EIGHT + 10 * DAY))
+    (jumped,) = warned(batch(EIGHT), batch(EIGHT + 9 * DAY), batch(EIGHT + MINUTE), batch(EIGHT + 2 * MINUTE))
+    assert jumped.startswith("time has jumped by 9 d, to 2024-05-10T08:00:00Z, and records that came after that are")
+    ahead = time.time_ns() // 1000 + 3 * DAY
+    (far,) = warned(batch(EIGHT), batch(ahead))
+    assert "2 d ahead of the clock" in far and not warned(batch(EIGHT), batch(ahead - 2 * DAY - MINUTE))
+
+
+def test_spark_warns_at_once() -> None:
+    remarks = InputRemarks(Engine.from_text(PAIRS).inputs)
+    assert remarks.take([Report(read={"reading": 1}, latest=EIGHT)]) == []
+    assert remarks.take([Report(read={"reading": 1}, latest=EIGHT + 9 * DAY)]) == []
+    late = Report(stage=1, late={"reading": 1})  # type: ignore[arg-type]
+    (text,) = remarks.take([Report(read={"reading": 1}, latest=EIGHT), late])
+    assert "jumped by 9 d" in text and remarks.take([late]) == [], "once"
+
+
+def test_a_server_says_how_many(tmp_path: Path) -> None:
+    """What comes after a record of the year 2099 is not late."""
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    server = Server(str(tmp_path / "pairs.cep"), "--input", "-", "--idle", "never")
+    server.say(0, "milk", 4.0)
+    assert server.process.stdin is not None
+    server.process.stdin.write('{"time": "2099-01-01T00:00:00Z", "fridge": "milk", "temp": 9}\n')
+    for minute in (1, 2, 3):
+        server.say(minute, "milk", 4.0 + minute)
+    assert len(server.rows(count=3)) == 3
+    ready = httpx.get(server.url + "/ready")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "ahead": 1})
+    assert 'semcep_dead_letters_total{reason="ahead"} 1.0' in httpx.get(server.url + "/metrics").text
+    server.process.kill()
+    Server.running.remove(server.process)
