@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,12 @@ from cep.explain.judging import Judge
 from cep.explain.nodes import DerivationNode, FormulaNode
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import EventQuestion
+from connectors.why.lines import refusals
 from connectors.why.text import Explainer
 from tests.formula_maker import FEATURES
 from tests.long import seeds
 from tests.test_formulas import random_case
+from tests.why_checks import check_gap
 
 EVER = 2**62
 
@@ -86,6 +90,55 @@ def test_every_interval_has_a_tree_and_every_gap_a_reason(seed: int) -> None:
             for refusal in found.refusals:
                 assert refusal.gaps or refusal.failure.kind != "formula", refusal.rule.span
             json.dumps(explainer.why_not(found.wanted))
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_what_is_said_of_a_gap_is_so(seed: int) -> None:
+    rng = random.Random(f"gaps {seed}")
+    engine = remembered((case := random_case(rng, FEATURES, 3, 2)).program, case.events)
+    memory, judge = Memory(engine), Judge(engine, most=None)
+    explainer, reader = Explainer(engine, calendar=False), FormulaReader(memory, judge)
+    for name, schema in engine.outputs.items():
+        if schema.fluent is None or not schema.fluent.defined:
+            continue
+        for _ in range(6):
+            at = rng.randint(-1, 42)
+            values = {
+                place: rng.choice("pqr") if each.type == "string" else rng.randint(0, 2)
+                for place, each in enumerate(schema.attributes)
+                if rng.random() < 0.8
+            }
+            wanted = EventQuestion(name, values, at, at)
+            found = absence(memory, judge, wanted)
+            for gap in (gap for refusal in found.refusals for gap in refusal.gaps):
+                check_gap(explainer, reader, gap)
+            kinds = {refusal.failure.kind for refusal in found.refusals}
+            assert not kinds & {"policy", "whole"}, case.program
+            text = "\n".join(refusals(explainer.why_not(wanted)))
+            assert not re.search(r" recorded\b|(records|times|transitions) of |\w'", text), text
+
+
+@pytest.mark.parametrize(
+    ("word", "at", "lines"),
+    [
+        ("q", 6, ["from 2 to 6", "from just after 3 to just after 5", "it holds over [3, 3]"]),
+        ("r", 5, ['s("a") holds at no time from just after 3 to just before 5', "it holds over [3, 3]"]),
+        ("u", 3.5, ['s("a") does not hold at all times from just after 3 to just before 3.5', "just after 3"]),
+        ("v", 5, ['s("a") does not hold at all times from the beginning to 5', 'there is no s("a") at the beginning']),
+        ("w", 4, ['s("a") does not hold at 3.5']),
+        ("x", 2, ['s("a") holds at no time from just after 3 to the end', "it holds over [3, 3]"]),
+    ],
+)
+def test_bounds_of_a_gap_are_told_as_they_are(tmp_path: Path, word: str, at: float, lines: Sequence[str]) -> None:
+    (tmp_path / "p.cep").write_text(
+        "event s(x: string) TIME t.\n" + "".join(f"fluent {each}(x: string).\n" for each in "qruvwx")
+        + "q(X) WHILE HISTORICALLY[0, 4 s] ONCE[0, 2 s] s(X).\nr(X) WHILE ONCE(0, 2 s) s(X).\n"
+        "u(X) WHILE s(X) SINCE(0 s, 3 s] s(X).\nv(X) WHILE HISTORICALLY[0, inf) s(X).\n"
+        "w(X) WHILE ONCE[500 ms, 500 ms] s(X).\nx(X) WHILE EVENTUALLY(1 s, inf) s(X).\n"
+    )  # fmt: skip
+    (tmp_path / "in.jsonl").write_text('{"type": "s", "t": 1, "x": "a"}\n{"type": "s", "t": 3, "x": "a"}\n')
+    text = explained(tmp_path, "@/p.cep", "--not", f"{word}(a)", "--at", str(at), "-i", "@/in.jsonl")
+    assert all(line in text for line in lines), text
 
 
 def check(memory: Memory, node: DerivationNode) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import chdir
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.core.interval_sets import INFINITE
 from cep.explain.derivation import DerivationNode
+from cep.explain.formulas import FormulaReader
+from cep.explain.gaps import Gap
 from cep.explain.occurrences import Memory, Occurrence
+from cep.explain.refusal import fixed_of
+from connectors.why import fluents
+from connectors.why.text import Explainer
 
 EVER = 2**62
 
@@ -66,3 +73,44 @@ def cep(folder: Path, *arguments: str, status: int = 0) -> str:
 def written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+def told_codes(told: str) -> tuple[int, int]:
+    """The codes of `.. from just after 3 to just before 5`, `.. from 3 to 5`, `.. at 3`, in seconds."""
+    found = re.search(r"from (just \w+ )?(\S+) to (just \w+ )?(\S+)$", told)
+    if found is None:
+        found = re.search(r"(just after |at )(\S+)$", told)
+        assert found is not None, told
+        code = _code(None if found[1] == "at " else found[1], found[2])
+        return code, code
+    return _code(found[1], found[2]), _code(found[3], found[4])
+
+
+def _code(word: str | None, time: str) -> int:
+    return 2 * round(float(time) * 1_000_000) + {None: 0, "just after ": 1, "just before ": -1}[word]
+
+
+def check_gap(explainer: Explainer, reader: FormulaReader, gap: Gap) -> None:
+    """Check that what is said of a gap, and of all behind it, is so."""
+    for each in (*gap.parts, *(each for refusal in gap.because for each in refusal.gaps)):
+        check_gap(explainer, reader, each)
+    told, bound = fluents.gap(explainer, gap)["told"], dict(gap.bound)
+    memory, event = reader.memory, gap.pattern.properties().event
+    if event is not None and memory.schemas[event].fluent is None:
+        fixed = fixed_of(gap.pattern, {name: value for name, (value, _) in bound.items()})
+        when = [(2 * one.end, 2 * one.end) for one in memory.find(event, fixed, -EVER, EVER) if one.start == one.end]
+    else:
+        when = [each for one in reader.extents(gap.pattern, bound) for each in one.when]
+    ever = {"the beginning": "-inf", "the end": "inf"}
+    if gap.kind in ("missing", "held"):
+        assert any(first <= gap.at <= last for first, last in when) == (gap.kind == "held"), told
+        return
+    if gap.kind not in ("never", "not always"):
+        return
+    since, until = max(gap.since, -INFINITE), min(gap.until, INFINITE)
+    if not any(word in told for word in ever):
+        assert told_codes(told) == (since, until), told
+    if gap.kind == "never":
+        assert not any(first <= until and last >= since for first, last in [*when, *gap.when]), told
+    else:
+        assert not any(first <= since and last >= until for first, last in when), told

@@ -20,7 +20,7 @@ from cep.explain.question import BEGINNING, EventQuestion
 from cep.explain.refusal import Refusal, fixed_of
 from cep.plan.algebra import Rule
 from cep.plan.pattern import patterns
-from cep.rules.terms import Variable, expression_variables
+from cep.rules.terms import PolicyChoice, Variable, expression_variables
 
 DAY = 86_400_000_000
 MOST = 2_000
@@ -115,10 +115,24 @@ class _Refusing:
         """What is wrong with an attempt at which all holds: it gave another event, or was over before the time asked
         for, or was not chosen: what touches that time and was chosen is there."""
         if not self.gives(rule, attempt, wanted):
-            args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
-            return Failure("head", rule.body, given=args)
+            return Failure("head", rule.body, given=self.arguments(rule, attempt))
         before = _before(attempt, wanted)
-        return Failure("apart", rule.body, by=before) if before else Failure("policy", rule.body)
+        if not before and (given := self.given(rule, attempt)):  # of a variable that is twice in what is asked for
+            return Failure("head", rule.body, given=given)
+        chosen = any(choice.name != "unrestricted" for choice in _policies(rule))
+        return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)
+
+    def arguments(self, rule: Rule, attempt: Attempt) -> tuple[Value, ...]:
+        """What an attempt at which all holds gives."""
+        return tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
+
+    def given(self, rule: Rule, attempt: Attempt) -> tuple[Value, ...]:
+        """The arguments that an attempt gives, if such an event was given at its end; else none. It is none where the
+        rule begins or ends a fluent."""
+        if self.memory.schemas[rule.event].fluent is not None:
+            return ()
+        args = self.arguments(rule, attempt)
+        return args if self.memory.find(rule.event, dict(enumerate(args)), attempt.end, attempt.end, 1) else ()
 
     def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
         """Whether an attempt gives the arguments asked for, as far as it has come."""
@@ -140,6 +154,12 @@ class _Refusing:
         lengths = [part.within or 0 for part in patterns(rule.body)]
         lengths += [part.properties().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
+
+
+def _policies(rule: Rule) -> list[PolicyChoice]:
+    """The policies of the parts of a rule."""
+    found = [part.properties().policy for part in patterns(rule.body)]
+    return [each for each in found if each is not None]
 
 
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:

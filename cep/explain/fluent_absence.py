@@ -150,7 +150,7 @@ class FluentAbsences:
         table = rule.event
         asked = {**fixed, len(self.memory.schemas[table].attributes) - 1: INITIATED}
         found = self.refusing(until).refusal(rule, EventQuestion(table, asked, since, until), path)
-        if found.failure.kind in ("policy", "apart") and found.attempt.start == found.attempt.end:
+        if found.failure.kind in ("policy", "whole", "apart"):
             there = self.memory.find(table, asked, found.attempt.end, found.attempt.end)
             kind = "over" if before is not None and found.attempt.end < before.end else "cancelled"
             kind = "later" if 2 * found.attempt.end == at else kind

@@ -15,6 +15,7 @@ from cep.core.fluents import (
     ENDING,
     ENDS,
     INITIATED,
+    RECORDED,
     RECORDS,
     SINCE_EVER,
     TERMINATED,
@@ -74,6 +75,11 @@ class FluentFacts:
         if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
             name += UNCONSTRAINED
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])
+
+    def of_records(self, rule: Rule) -> bool:
+        """Return True if a rule only says that a fluent holds where its records say so."""
+        schema = self.memory.schemas.get(rule.body.properties().event or "")
+        return schema is not None and schema.fluent is not None and schema.fluent.name.endswith(RECORDED)
 
     def initial(self, rule: Rule) -> bool:
         """Whether a rule says what holds initially."""
@@ -252,6 +258,8 @@ class FluentNodes:
         first, last = one.codes
         made = []
         for rule in self.facts.rules_of(one.event):
+            if self.facts.of_records(rule):  # its records are told as they are
+                continue
             bound = unified(rule, dict(enumerate(one.args)), self.memory.engine)
             for extent in [] if bound is None else self.reader.extents(rule.body, bound):
                 when = tuple(each for each in extent.when if each[0] <= last and each[1] >= first)

@@ -34,7 +34,8 @@ class Failure:
     exceeded `by` so much; came: `occurrence` should not have come, `by` is how far it is from where it might have;
     unheld: the fluent `pattern` did not hold then, or `at` another time; held: it did, over `occurrence`;
     open: the deadline is `by` so much later than what is known; head: it gives other arguments, `given`; apart: all
-    holds, but it was over `by` so much before the time asked for; policy: all holds, and another partner was chosen.
+    holds, but it was over `by` so much before the time asked for; policy: all holds, and another partner was chosen;
+    whole: all holds, and there is no policy that may have chosen another.
     Of fluents: over: it began it with `occurrence`, before it ended; cancelled: `occurrence` is of an instant at which
     it was ended, too, or another value began; later:
     it holds from just after the time asked for; formula: parts of its formula are missing. Of a value that another

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cep.core.errors import Span
+from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import (
     EDGES,
     GIVEN,
@@ -85,9 +85,8 @@ def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
         made.append(replace(each, name=own))
         values: tuple[Expression, ...] = tuple(Variable(f"X{at + 1}") for at in range(len(each.attributes)))
         value = None if each.value is None else Variable("X")
-        made.append(
-            ast.WhileRule(each.name, values, value, (), FormulaAtom(own, values, None, value, None, span), span, span)
-        )
+        asked = FormulaAtom(own, values, None, value, None, span)
+        made.append(ast.WhileRule(each.name, values, value, (), asked, NOWHERE, span))
         helpers.add(own)
     return replace(program, statements=tuple(made), helpers=frozenset(helpers))
 

@@ -162,7 +162,7 @@ class Scan(Node):
         for first, second in self.equal:
             arguments[second] = arguments[first]
         if schema.fluent is not None and schema.fluent.part == EDGES:
-            return pattern_text.changing(schema.fluent.name, arguments)
+            return pattern_text.changing(author_name(schema.fluent.name), arguments, schema.fluent.valued)
         there = [i for i, each in enumerate(arguments) if each != Variable("_")]
         if not schema.declared or not there or len(arguments) - len(there) < 3:
             return pattern_text.event(self.event, arguments)

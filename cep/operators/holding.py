@@ -109,7 +109,7 @@ class Holding(Node):
         mine = tuple(((0, column),) for column in range(self.width))
         return NodeProperties(
             "not (a fluent)" if self.negated else "a fluent",
-            "condition on a fluent",
+            "fluent condition",
             remembers=True,
             shows=(*mine, *(((1, column),) for column in self.take)),
             looks=((1, self.kind),),

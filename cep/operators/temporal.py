@@ -188,6 +188,14 @@ class MetricFormula(OverSeveral):
         return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
 
 
+def _metric(by: Reach) -> MetricInterval:
+    """The interval whose reach this is."""
+    high = None if by.high == INFINITE else by.high + 1 >> 1
+    return MetricInterval(
+        by.low >> 1, high, ("(" if by.low & 1 else "[") + (")" if high is None or by.high & 1 else "]")
+    )
+
+
 def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) -> MetricFormula:
     """What a head with this operator makes of its formula: `ALWAYS[a, b] p WHILE q` is `p WHILE ONCE[a, b] q`."""
     made = TEMPORAL[operator].of_head
@@ -381,9 +389,12 @@ class Temporal(Node):
         return f"this {word} is known at the end of the input alone", f"`{word}[0, 1 h]` is known an hour later"
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        if self.by is None:
+            return Text(f"({sides[0].text}) {self.operator} >= {write_duration(self.least)}")
+        word = self.operator + _metric(self.by).text
         if self.right is not None:
-            return Text(f"({sides[0].text}) {self.operator} ({sides[1].text})")
-        return Text(f"{self.operator} ({sides[0].text})")
+            return Text(f"({sides[0].text}) {word} ({sides[1].text})")
+        return Text(f"{word} ({sides[0].text})")
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         never = self.by is not None and self.by.high == INFINITE

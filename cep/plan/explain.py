@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cep.core.errors import NOWHERE
-from cep.core.fluents import EDGES, HOLDS
+from cep.core.fluents import EDGES, HOLDS, RECORDED, RECORDS
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
 from cep.plan.algebra import Head, Triples
-from cep.plan.goal_names import labels, rules, units
+from cep.plan.goal_names import is_written, labels, rules, units
 from cep.plan.horizon import horizon
 from cep.plan.node import Meeting, Node
 from cep.plan.order import Group, by_stretches
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
-from cep.plan.render import LONGEST, Rendering, counted, listed
+from cep.plan.render import LONGEST, Rendering, counted, listed, shown_name
 from cep.rules.conditions.relations import RelationInfo
 from cep.rules.expressions.functions import TESTS
 from cep.rules.graph_text import on_one_line
@@ -72,7 +71,7 @@ class _Listing:
 
     def text(self) -> str:
         self.top()
-        visible = {*self.written.labels, *self.plan.derived, *filter(self.written.defines, self.plan.schemas)}
+        visible = {*self.written.labels, *self.plan.derived, *filter(self.written.changes, self.plan.schemas)}
         visible -= {name for name in self.plan.derived if self.made_of_changes(name)}
         visible -= {alert.ends for alert in self.plan.rules.alerts if alert.ends is not None}
         shown = [group for group in self.plan.groups if not visible.isdisjoint(group.units)]
@@ -91,8 +90,8 @@ class _Listing:
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
         alerts = f"{counted(len(plan.rules.alerts), 'alert')}, " if self.alerts else ""
-        own = (rule for rule, head in zip(plan.rules.rules, plan.heads) if head.event not in self.alerts)
-        number = len({rule.span for rule in own} - {NOWHERE}) if self.number is None else self.number
+        own = [n for n, head in enumerate(plan.heads) if head.event not in self.alerts and is_written(plan, n)]
+        number = len({plan.rules.rules[n].span for n in own}) if self.number is None else self.number
         line = f"{plan.source.name}: {counted(number, 'rule')}, {alerts}"
         line += counted(kinds.total(), "goal")
         if kinds:
@@ -113,21 +112,27 @@ class _Listing:
             self.item("", f"(read as well, being declared: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
-        """Whether it is a fluent that formulas define, which is given as it is made: rules say the rest."""
+        """Whether it is a fluent, which is given as it is made: rules say the rest."""
         fluent = self.plan.schemas[event].fluent
-        return fluent is not None and fluent.defined and fluent.part in (HOLDS, EDGES)
+        return fluent is not None and fluent.part in (HOLDS, EDGES)
+
+    def of_records(self, number: int) -> bool:
+        """Whether a rule only says that a fluent holds where its records say so."""
+        schema = self.plan.schemas.get(self.plan.rules.rules[number].body.properties().event or "")
+        return schema is not None and schema.fluent is not None and schema.fluent.name.endswith(RECORDED)
 
     def group(self, mark: str, group: Group) -> None:
         if group.recursive:
             events = [unit for unit in group.units if isinstance(unit, str)]
-            self.put(mark, f"recursion of {listed(events)}: {self.way(group, events)}", MARK)
+            names = list(dict.fromkeys(shown_name(self.plan.schemas[event]) for event in events))
+            self.put(mark, f"recursion of {listed(names)}: {self.way(group, events)}", MARK)
             mark = ""
         for unit in units(group):
             if isinstance(unit, str):
                 if self.made_of_changes(unit):
                     continue
                 for number, head in enumerate(self.plan.heads):
-                    if head.event == unit:
+                    if head.event == unit and not self.of_records(number):
                         self.rule(mark, number, head)
                         mark = ""
             elif unit in self.written.labels:
@@ -221,7 +226,8 @@ class _Listing:
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
         """An input of a stage, where it comes from, and how its rows find their bucket."""
         makers = [str(other.number) for other in stages[: stage.number - 1] if event in other.outputs]
-        text = f"{event} of stage{'s' if len(makers) > 1 else ''} {listed(makers)}" if makers else event
+        name = shown_name(self.plan.schemas[event])
+        text = f"{name} of stage{'s' if len(makers) > 1 else ''} {listed(makers)}" if makers else name
         match stage.inputs[event]:
             case "single":
                 return text
@@ -278,9 +284,12 @@ class _Listing:
 def _declared(schema: Schema) -> str:
     """The declaration of an event, as it is or as it was inferred."""
     attributes = [replace(each, optional=each.optional and schema.declared) for each in schema.attributes]
+    time, start, end = schema.time, schema.start, schema.end
+    if schema.fluent is not None and schema.fluent.part == RECORDS:
+        *attributes, last, _, _ = attributes  # beside its own their end, bounds and start
+        time, start, end = None, schema.time, last.source
     records = schema.clock, schema.format, None, schema.records
-    text = declaration(schema.name, attributes, schema.iri, schema.time, schema.start, schema.end, *records)
-    return text.removesuffix("()")
+    return declaration(shown_name(schema), attributes, schema.iri, time, start, end, *records).removesuffix("()")
 
 
 def _open(asked: Triples) -> list[str]:

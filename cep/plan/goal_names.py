@@ -7,8 +7,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cep.core.errors import NOWHERE
+from cep.core.fluents import EDGES, HOLDS
 from cep.plan.order import Group, PlanUnit
 from cep.plan.plan import Plan
+
+
+def is_written(plan: Plan, number: int) -> bool:
+    """Return True if an author wrote a rule, and False if it only makes of what rules say of a fluent when it holds."""
+    fluent = plan.schemas[plan.heads[number].event].fluent
+    return plan.rules.rules[number].span != NOWHERE and (fluent is None or fluent.part not in (HOLDS, EDGES))
 
 
 def labels(plan: Plan) -> dict[int, str]:
@@ -35,9 +42,9 @@ def units(group: Group) -> list[PlanUnit]:
 
 def rules(plan: Plan, numbers: Iterable[int]) -> str:
     """Rules by label or line, but those that nobody wrote."""
-    written = [rule for number in numbers if (rule := plan.rules.rules[number]).span != NOWHERE]
+    written = [plan.rules.rules[number] for number in numbers if is_written(plan, number)]
     names = [rule.label for rule in written if rule.label is not None]
-    unnamed = [rule.span.line for rule in written if rule.label is None]
+    unnamed = list(dict.fromkeys(rule.span.line for rule in written if rule.label is None))
     if plan.source.files:
         return ", ".join([*names, *dict.fromkeys(map(plan.source.line_name, unnamed))])
     lines = list(map(str, unnamed))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cep.core.errors import Source
-from cep.core.fluents import TRANSITIONS
+from cep.core.fluents import ENDED_ALL, INITIATED, TRANSITIONS, author_name
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
 from cep.plan.names import author_names, numbered, used_variables
@@ -14,7 +14,16 @@ from cep.plan.node import Meeting, Node
 from cep.rules import pattern_text
 from cep.rules.graph_text import on_one_line
 from cep.rules.pattern_text import Text
-from cep.rules.terms import Condition, Disjunction, Expression, Predicate, Variable, rename_condition, rename_expression
+from cep.rules.terms import (
+    Condition,
+    Constant,
+    Disjunction,
+    Expression,
+    Predicate,
+    Variable,
+    rename_condition,
+    rename_expression,
+)
 
 CHANGE = "'"
 """With this the names of columns begin that say what a change is."""
@@ -71,18 +80,25 @@ class Rendering:
         """`event(arguments) <- body`; the body is what the head's node is where it has no label."""
         names = author_names((), self.names[head.child], self.source)
         arguments = [rename_expression(argument, names) for argument in head.arguments]
-        made, arrow = pattern_text.event(head.event, arguments), "<-"
-        if self.defines(head.event):  # without what the change is, and which rule gives it
-            fluent = self.schemas[head.event].fluent
-            assert fluent is not None, "it is one"
-            made, arrow = pattern_text.event(fluent.name, arguments[:-2]), "WHILE"
+        made, arrow = pattern_text.event(head.event, arguments).text, "<-"
+        fluent = self.schemas[head.event].fluent
+        if fluent is not None and fluent.part == TRANSITIONS:
+            *own, what = arguments[:-1] if fluent.defined else arguments  # which rule gives it
+            value = own.pop() if fluent.valued else None
+            made = pattern_text.held(author_name(fluent.name), own, value)
+            if fluent.defined:
+                arrow = "WHILE"
+            elif isinstance(what, Constant) and what.value == ENDED_ALL:
+                made = f"terminate {pattern_text.held(fluent.name, own, Variable('_'))}"
+            elif isinstance(what, Constant):
+                made = f"{'initiate' if what.value == INITIATED else 'terminate'} {made}"
         body = self.text(head.child) if head.child not in self.labels else self.reference(head.child)
-        return f"{made.text} {arrow} {body.text}"
+        return f"{made} {arrow} {body.text}"
 
-    def defines(self, event: str) -> bool:
-        """Whether the heads of an event say what formulas of a fluent give."""
+    def changes(self, event: str) -> bool:
+        """Return True if the heads of an event say when a fluent begins and ends."""
         fluent = self.schemas[event].fluent
-        return fluent is not None and fluent.defined and fluent.part == TRANSITIONS
+        return fluent is not None and fluent.part == TRANSITIONS
 
     def goal(self, number: int) -> str:
         """`g1(X) <- ...` of a node with a label."""
@@ -106,7 +122,7 @@ class Rendering:
         arguments = [
             Variable(name if column in shown else "_")
             for column, name in enumerate(names)
-            if column in self.needed[number] and not name.startswith(CHANGE)
+            if column in self.needed[number] and not self.names[number][column].startswith(CHANGE)
         ]
         return pattern_text.event(self.labels[number], arguments)
 
@@ -141,6 +157,11 @@ class Rendering:
     def points(self, node: Node) -> list[bool]:
         """Which of a node's parts have only instants."""
         return [self.instants[part] for part in node.parts]
+
+
+def shown_name(schema: Schema) -> str:
+    """The event, or the fluent that a table is of."""
+    return schema.name if schema.fluent is None else author_name(schema.fluent.name)
 
 
 def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]) -> Text:

@@ -39,11 +39,12 @@ def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | Non
     return Text(f"{name}({', '.join(pairs)})")
 
 
-def changing(name: str, arguments: Sequence[Expression]) -> Text:
-    """A fluent from its table of changes, whose last argument says what a row is."""
+def changing(name: str, arguments: Sequence[Expression], valued: bool) -> Text:
+    """A fluent from its table of changes, whose last argument says what a row is; before it, if `valued`, its value."""
     *own, what = arguments
     word = WORDS.get(what.value, "") if isinstance(what, Constant) and isinstance(what.value, int) else ""
-    return Text(word + name + print_arguments(tuple(own)))
+    value = own.pop() if valued else None
+    return Text(word + held(name, own, value))
 
 
 def held(name: str, arguments: Sequence[Expression], value: Expression | None) -> str:

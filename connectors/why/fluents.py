@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import Span
-from cep.core.fluents import EDGES, LASTS, SINCE_EVER, TRANSITIONS, UNCONSTRAINED
+from cep.core.fluents import EDGES, RECORDED, SINCE_EVER, TRANSITIONS, author_name
 from cep.core.interval_sets import INFINITE
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
@@ -37,9 +37,7 @@ Json = dict[str, Any]
 
 def name_of(schema: Schema) -> str:
     """The event, or the fluent that a table is of."""
-    if schema.fluent is None:
-        return schema.name
-    return schema.fluent.name.removeprefix(LASTS).removesuffix(UNCONSTRAINED)
+    return schema.name if schema.fluent is None else author_name(schema.fluent.name)
 
 
 def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
@@ -180,6 +178,8 @@ def _told(explainer: Explainer, found: Gap, text: str) -> str:
     match found.kind:
         case "missing" if schema is not None and schema.fluent is None:
             return f"there is no {text} {at}"
+        case "missing" if schema is not None and schema.fluent is not None and schema.fluent.name.endswith(RECORDED):
+            return f"no record says that {text} holds {at}"
         case "missing":
             return f"{text} does not hold {at}"
         case "held":

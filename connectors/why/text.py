@@ -30,10 +30,20 @@ from cep.explain.question import BEGINNING, END, EventQuestion
 from cep.explain.refusal import Refusal, fixed_of
 from cep.explain.revisions import Revisions
 from cep.plan.algebra import Rule
+from cep.plan.names import used_variables
 from cep.plan.pattern import Pattern
 from cep.rules.graph_text import on_one_line
 from cep.rules.printing import print_condition, print_expression
-from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
+from cep.rules.terms import (
+    Comparison,
+    Condition,
+    Constant,
+    Disjunction,
+    Predicate,
+    Variable,
+    each_condition,
+    rename_condition,
+)
 from connectors.times import iso, seconds_text
 from connectors.why import answers, fluents, revised
 
@@ -129,7 +139,8 @@ class Explainer:
         return {"line": span.line, "column": span.column, "text": self.excerpt(span)} | own
 
     def variables(self, bound: BoundValues) -> dict[str, Any]:
-        return {name: self.json_value(typed) for name, typed in bound.items() if not name.startswith("_")}
+        own = {name: typed for name, typed in bound.items() if not name.startswith("_") and own_name(name) == name}
+        return {name: self.json_value(typed) for name, typed in own.items()}
 
     def condition(self, judged: Judged) -> dict[str, Any]:
         answer: dict[str, Any] = {"text": condition_text(judged.condition), "holds": judged.holds}
@@ -139,7 +150,7 @@ class Explainer:
             left, right = (self.value_text(side, people=True) for side in judged.sides)
             answer["told"] = left if operator == "=" and left == right else f"{left} {operator} {right}"
         answer["values"] = {
-            name: self.json_value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")
+            own_name(name): self.json_value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")
         }
         if judged.within:
             answer["because"] = [self.condition(each) for each in judged.within]
@@ -252,6 +263,8 @@ class Explainer:
                 if failure.given is None:
                     return "it gives other arguments"
                 return f"it gives {self.event_text(refusal.rule.event, dict(enumerate(failure.given)))}"
+            case "whole":
+                return "all holds: why it was not given cannot be told"
             case "apart":
                 return f"it was over {say_duration(failure.by)} before the time asked for; all else holds"
             case _:
@@ -263,7 +276,7 @@ class Explainer:
         event = None if pattern is None else pattern.properties().event
         if pattern is None or event is None:
             return f"`{'' if pattern is None else self.pattern_text(pattern, {})}`"
-        return self.event_text(event, fixed_of(pattern, failure.values))
+        return self.event_text(event, fixed_of(pattern, failure.values), _twice(pattern))
 
     def _when(self, refusal: Refusal) -> str:
         if refusal.since == BEGINNING:
@@ -272,10 +285,14 @@ class Explainer:
 
     # --- words ---
 
-    def event_text(self, event: str, fixed: Mapping[int, Value]) -> str:
-        """`warning("EWR", _)`."""
+    def event_text(self, event: str, fixed: Mapping[int, Value], names: Mapping[int, str] | None = None) -> str:
+        """`warning("EWR", _)`. `names`: the variables of places that are told where no value is known."""
         schema = self.engine.plan.schemas[event]
-        each = [self.value_text((fixed[i], a.type)) if i in fixed else "_" for i, a in enumerate(schema.attributes)]
+        told = {} if names is None else names
+        each = [
+            self.value_text((fixed[i], a.type)) if i in fixed else told.get(i, "_")
+            for i, a in enumerate(schema.attributes)
+        ]
         if schema.fluent is not None:
             return fluents.fluent_text(schema, each, fixed.get(len(each) - 1))
         return f"{event}({', '.join(each)})" if each else event
@@ -291,7 +308,8 @@ class Explainer:
         event = pattern.properties().event
         if event is None:
             return self.excerpt(pattern.span)
-        return self.event_text(event, fixed_of(pattern, {name: value for name, (value, _) in bound.items()}))
+        fixed = fixed_of(pattern, {name: value for name, (value, _) in bound.items()})
+        return self.event_text(event, fixed, _twice(pattern))
 
     def excerpt(self, span: Span) -> str:
         """What is written there, on one line and without whole lines of comment."""
@@ -356,8 +374,20 @@ def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | N
     return Explainer(engine, facts).why(by_id(engine, id, event))
 
 
+def _twice(pattern: Pattern) -> dict[int, str]:
+    """The variables that stand at several places of an event: these have one value."""
+    names = [each.name if isinstance(each, Variable) else "_" for each in pattern.properties().arguments]
+    return {place: own_name(name) for place, name in enumerate(names) if name[0] != "_" and names.count(name) > 1}
+
+
+def own_name(name: str) -> str:
+    """The variable as it is written: those of a repetition are variables of their own each time."""
+    return name.partition("'")[0]
+
+
 def condition_text(condition: Condition) -> str:
     """A condition on one line."""
+    condition = rename_condition(condition, {each.name: own_name(each.name) for each in used_variables([condition])})
     if isinstance(condition, Predicate) and condition.graph is not None:
         text = on_one_line(condition.graph.text, longest=LONGEST)
         return f"not {text}" if condition.negated else text
