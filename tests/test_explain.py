@@ -256,6 +256,42 @@ def test_alerts_are_shown_and_belong_to_no_stage() -> None:
     assert "stage" not in explain(alone.plan) and warnings_of(alone, Path("x.cep")) == alone.warnings
 
 
+FLUENTS = """event b(k: string) TIME t.
+fluent q(k: string) START s END e.
+fluent g(k: string).
+fluent h(k: string) = v: int.
+fluent d(k: string).
+initiate g(K) <- b(K).
+terminate g(K) <- b(K) WHERE h(K) = 1.
+initiate h(K) = 1 <- b(K).
+terminate h(K) = _ <- b(K) WHERE g(K).
+q(K) WHILE ONCE(2 s, 3 s] b(K).
+d(K) WHILE q(K) AND NOT ONCE[2 s, inf) d(K) AND NOT (g(K) LASTING >= 4 s).
+x(K) <- b(K) WHERE g(K).
+"""
+
+
+def test_fluents_have_the_names_of_their_author() -> None:
+    page = explain(Engine.from_text(FLUENTS).plan)
+    assert not re.search(r"recorded|(records|times|transitions) of|@end|\(_\) <- ", page), page
+    flat = re.sub(r" +# lines? [\d, ]+", "", page)
+    for line in (
+        "7 rules, ",
+        "q(k: string) START s END e",
+        "initiate g(K) <- b(K)",
+        "terminate g(K) <- b(K) WHERE h(K) = 1",
+        "initiate h(K) = 1 <- b(K)",
+        "terminate h(K) = _ <- b(K) WHERE g(K)",
+        "q(K) WHILE ONCE(2 s, 3 s] (",
+        "ONCE[2 s, inf) (d(K))",
+        "(g(K)) LASTING >= 4 s",
+        "recursion of d: ",
+        "b by k",
+        "q by k",
+    ):
+        assert line in flat, (line, page)
+
+
 def test_answers_are_counted() -> None:
     text = (
         PREFIX

@@ -247,6 +247,28 @@ def test_aggregates_records_and_conditions_of_formulas_and_of_event_rules(folder
     assert 'near("p", "q") holds at 20:' in there
 
 
+def test_what_begins_with_an_event_that_lasts_is_no_choice_of_a_policy(tmp_path: Path) -> None:
+    (tmp_path / "p.cep").write_text(
+        "event a(k: string) TIME t.\nevent b(k: string) TIME t.\nfluent g(k: string).\n"
+        "initiate g(K) <- a(K) SEQ b(K).\nterminate g(K) <- b(K) SEQ b(K).\n"
+    )
+    records = [{"type": kind, "t": at, "k": "x"} for kind, at in (("a", 1), ("b", 3), ("b", 5))]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, records)))
+    text = explained(tmp_path, "@/p.cep", "--not", "g(x)", "--at", "3", "-i", "@/in.jsonl")
+    assert "all holds at 3: it begins, and holds from just after it" in text and "policy" not in text
+    text = explained(tmp_path, "@/p.cep", "--not", "g(x)", "--at", "6", "-i", "@/in.jsonl")
+    assert "it ended at 5" in text and "policy" not in text
+
+
+def test_records_of_what_formulas_define_are_told_as_records(tmp_path: Path) -> None:
+    (tmp_path / "p.dmtl").write_text("Q(X) :- Boxminus[0,4]Diamondminus[0,2]S(X)\n")
+    (tmp_path / "in.facts").write_text("S(a)@1\nS(a)@3\nQ(a)@[8,9)\n")
+    text = explained(tmp_path, "@/p.dmtl", "Q(a)", "-i", "@/in.facts", "--events", "2")
+    assert "in.facts:3" in text and "recorded" not in text
+    text = explained(tmp_path, "@/p.dmtl", "--not", "Q(a)", "--at", "10", "-i", "@/in.facts")
+    assert 'no record says that Q("a") holds at 1970-01-01T00:00:10Z' in text and "recorded" not in text
+
+
 def test_what_is_asked_wrongly(folder: Path) -> None:
     for asked, told in [
         ("status(x, y, z)", "`status` has 2 arguments, here 3"),

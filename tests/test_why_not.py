@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
@@ -81,6 +82,19 @@ def test_the_nearest_attempt_missed_by_least(
     assert answer in nearest(f"{events}e(S) <- a(S) {rule}.", "e(x)", at, a=a, b=b)
 
 
+def test_a_variable_that_stands_twice_is_told_and_no_choice_of_a_policy(nearest: Callable[..., str]) -> None:
+    events = "event a(s: string) TIME time. event b(s: string) TIME time. "
+    told = nearest(events + 'pair(S, "y") <- b(S). e(S) <- a(S) SEQ pair(Z, Z).', "e(x)", "07:00", a="00:00", b="03:00")
+    assert "but there is no pair(Z, Z)" in told and told.endswith('but it gives pair("x", "y")'), told
+
+
+def test_variables_of_a_repetition_have_the_names_of_their_author(nearest: Callable[..., str]) -> None:
+    events = "event a(s: string) TIME time. event b(s: string) TIME time. "
+    rule = "e(S) <- (a(S) WHERE D = duration(), D < 1 s) TIMES 2 WITHIN 1 h."
+    told = nearest(events + rule, "e(x)", "07:00", a="00:00 07:00", b="")
+    assert told.count("D = duration(): 0 s") == 2 and "'" not in told, told
+
+
 def test_absence_between_two_and_a_time_point_are_told_likewise(nearest: Callable[..., str]) -> None:
     events = "event a(s: string) TIME time. event b(s: string) TIME time. "
     between = nearest(events + "e(S) <- NOT(b(S)).[a(S), a(S)].", "e(x)", "07:00", a="00:00 07:00", b="03:00")
@@ -117,6 +131,43 @@ def test_what_is_no_event_is_refused(asked: str, message: str) -> None:
     with pytest.raises(CepError) as error:
         read_question(asked, engine)
     assert message in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "typed"),
+    [
+        ("burn(user-profile)", 'burn("user-profile")'),
+        ("burn(7b)", 'burn("7b")'),
+        ("burn(Jörg Müller)", 'burn("Jörg Müller")'),
+        ("burn(k: a/b)", 'burn(k: "a/b")'),
+        ("burn(12:30)", 'burn("12:30")'),
+        ("burn(2024-05-01)", 'burn("2024-05-01")'),
+        ("burn(3 h)", 'burn("3 h")'),
+        ("burn(1+2)", 'burn("1+2")'),
+        ("burn(O'Neil)", 'burn("O\'Neil")'),
+        ('burn(say "a")', 'burn("say \\"a\\"")'),
+        ("two(x, b-c)", 'two(x, "b-c")'),
+        ("at_place(Jörg Müller) = Café X", 'at_place("Jörg Müller") = "Café X"'),
+        ("burn(a-b) at 3", 'burn("a-b") at 3'),
+        ("burn(", None),
+        ("burn(x, )", None),
+        ("burn(a) SEQ burn(b)", None),
+    ],
+)
+def test_what_has_to_stand_in_quotes_is_shown_in_quotes(asked: str, typed: str | None) -> None:
+    engine = Engine.from_text(
+        "event x(k: string) TIME t. burn(K) <- x(K). two(K, K) <- x(K). fluent at_place(k: string) = p: string. "
+        "initiate at_place(K) = K <- x(K).",
+        remember=EVER,
+    )
+    with pytest.raises(CepError) as error:
+        read_question(asked, engine)
+    told = error.value.hint or ""
+    assert ("double quotes" in told) == (typed is not None), told
+    if typed is not None:
+        assert f"`{typed}`, in a shell `{shlex.quote(typed)}`" in told
+        if " at " not in typed:
+            read_question(typed, engine)
 
 
 def test_times_are_read() -> None:

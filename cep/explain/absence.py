@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from cep.events import Value
 from cep.explain.fluent_absence import FluentAbsences
 from cep.explain.heads import unified
-from cep.explain.judging import Judge
+from cep.explain.judging import Judge, TypedValue
 from cep.explain.matching import Attempt, Failure, Matcher
 from cep.explain.nodes import AnswerRefusal, Turn
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import BEGINNING, EventQuestion
 from cep.explain.refusal import Refusal, fixed_of
 from cep.plan.algebra import Rule
-from cep.plan.pattern import patterns
+from cep.plan.pattern import Pattern, patterns
 from cep.rules.terms import PolicyChoice, Variable, expression_variables
 
 DAY = 86_400_000_000
@@ -103,7 +103,9 @@ class _Refusing:
             end = self.until if failure.kind != "unheld" else attempt.end if failure.at is None else failure.at
             none = self.fluents.of_table(event, fixed_of(failure.pattern, failure.values), 2 * end, path)
             return Refusal(rule, since, attempt, failure, none.before, none.after, none.refusals, none.ended)
-        asked = EventQuestion(event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
+        asked = EventQuestion(
+            event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until, _twice(failure.pattern)
+        )
         before = self.memory.find(asked.event, asked.fixed, BEGINNING, self.until, 1)
         because: list[Refusal] = []
         if asked.event in self.memory.engine.plan.derived and asked.event not in path and len(path) <= DEEPEST:
@@ -115,38 +117,28 @@ class _Refusing:
         """What is wrong with an attempt at which all holds: it gave another event, or was over before the time asked
         for, or was not chosen: what touches that time and was chosen is there."""
         if not self.gives(rule, attempt, wanted):
-            return Failure("head", rule.body, given=self.arguments(rule, attempt))
+            args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
+            return Failure("head", rule.body, given=args)
         before = _before(attempt, wanted)
-        if not before and (given := self.given(rule, attempt)):  # of a variable that is twice in what is asked for
-            return Failure("head", rule.body, given=given)
         chosen = any(choice.name != "unrestricted" for choice in _policies(rule))
         return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)
-
-    def arguments(self, rule: Rule, attempt: Attempt) -> tuple[Value, ...]:
-        """What an attempt at which all holds gives."""
-        return tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
-
-    def given(self, rule: Rule, attempt: Attempt) -> tuple[Value, ...]:
-        """The arguments that an attempt gives, if such an event was given at its end; else none. It is none where the
-        rule begins or ends a fluent."""
-        if self.memory.schemas[rule.event].fluent is not None:
-            return ()
-        args = self.arguments(rule, attempt)
-        return args if self.memory.find(rule.event, dict(enumerate(args)), attempt.end, attempt.end, 1) else ()
 
     def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
         """Whether an attempt gives the arguments asked for, as far as it has come."""
         for place, value in wanted.fixed.items():
-            argument = rule.arguments[place]
-            if isinstance(argument, Variable):
-                known = attempt.bound.get(argument.name)
-            elif all(name in attempt.bound for name in expression_variables(argument)):
-                known = self.judge.value(argument, attempt.bound)
-            else:
-                continue
+            known = self.known(rule, attempt, place)
             if known is not None and not same(known[0], value):
                 return False
-        return True
+        pairs = [[self.known(rule, attempt, place) for place in places] for places in wanted.same]
+        return all(one is None or other is None or same(one[0], other[0]) for one, other in pairs)
+
+    def known(self, rule: Rule, attempt: Attempt, place: int) -> TypedValue | None:
+        """The argument that an attempt gives, if it has come that far."""
+        argument = rule.arguments[place]
+        if isinstance(argument, Variable):
+            return attempt.bound.get(argument.name)
+        known = all(name in attempt.bound for name in expression_variables(argument))
+        return self.judge.value(argument, attempt.bound) if known else None
 
     def since(self, rule: Rule, wanted: EventQuestion) -> int:
         if wanted.since == BEGINNING:
@@ -154,6 +146,14 @@ class _Refusing:
         lengths = [part.within or 0 for part in patterns(rule.body)]
         lengths += [part.properties().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
+
+
+def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
+    """Places of an event at which the same variable stands."""
+    arguments = pattern.properties().arguments
+    names = [each.name if isinstance(each, Variable) else "_" for each in arguments]
+    again = [place for place, name in enumerate(names) if name[0] != "_" and name in names[:place]]
+    return tuple((names.index(names[place]), place) for place in again)
 
 
 def _policies(rule: Rule) -> list[PolicyChoice]:

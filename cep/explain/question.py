@@ -13,7 +13,8 @@ from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.explain.occurrences import Memory, Occurrence
 from cep.language.dialects.lars.relations import at_ticks
-from cep.language.question import AskedEvent, asked_event
+from cep.language.question import AskedEvent, asked_event, quoted, to_type
+from cep.rules.printing import print_expression
 from cep.rules.terms import Call, Constant, Expression, Variable
 
 BEGINNING, END = -(2**62), 2**62
@@ -22,12 +23,13 @@ BEGINNING, END = -(2**62), 2**62
 @dataclass(frozen=True, slots=True)
 class EventQuestion:
     """An event or a fluent, the arguments asked for by their place, and the closed interval that it is to touch. The
-    value of a fluent is its last argument."""
+    value of a fluent is its last argument. `same`: pairs of places whose arguments are to be equal."""
 
     event: str
     fixed: Mapping[int, Value]
     since: int = BEGINNING
     until: int = END
+    same: tuple[tuple[int, int], ...] = ()
 
     def touches(self, occurrence: Occurrence) -> bool:
         first, last = occurrence.codes
@@ -88,7 +90,11 @@ def read_question(text: str, engine: Engine, at: str | None = None) -> EventQues
         if isinstance(argument, Variable) and argument.name.startswith("_"):
             continue
         attribute = schema.attributes[place]
-        fixed[place] = _value(argument, attribute.name, attribute.type)
+        try:
+            fixed[place] = _value(argument, attribute.name, attribute.type)
+        except CepError as error:
+            better = quoted(text, list(given).index(place)) if attribute.type == "string" else None
+            raise error if better is None else CepError(error.message, hint=to_type(better), code="option") from None
     return EventQuestion(pattern.name, fixed, since, until)
 
 
@@ -130,4 +136,5 @@ def _value(argument: Expression, name: str, type: str) -> Value:
         return str(value).lower() if kind == "bool" else str(value)
     if type == "unknown":
         return value
-    raise CepError(f"`{name}` is of type {type}, `{value}` is not", code="option")
+    told = value if kind == "string" else print_expression(argument)
+    raise CepError(f"`{name}` is of type {type}, `{told}` is not", code="option")

@@ -4,12 +4,14 @@ LARS also an atom at a tick, `used(EWR) at 3`."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cep.core.errors import CepError
 from cep.language.syntax.ast import EventPattern, EventRule
 from cep.language.syntax.parser import parse
+from cep.rules.printing import print_string
 from cep.rules.terms import Expression
 
 
@@ -28,6 +30,10 @@ class AskedEvent:
 
 _AT_TICK = re.compile(r"(?P<name>[^\s(]+)\s*(?P<arguments>\(.*\))?\s+at\b\s*(?P<rest>.*)", re.DOTALL)
 """`used(EWR) at 3`, `used at`; and `used at(EWR, 3)`, as it is written where it is told."""
+_PARTS = re.compile(r"(?P<name>[^(]+)\((?P<arguments>.*)\)(?P<value>\s*=\s*)?(?(value)(?P<of>.+))", re.DOTALL)
+"""`location(P) = X`."""
+_ARGUMENT = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])+')
+_NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*\s*:\s)?\s*(?P<value>.*?)\s*", re.DOTALL)
 
 
 def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
@@ -42,7 +48,12 @@ def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     name, arguments, rest = at["name"], at["arguments"] or "", at["rest"].strip()
     if rest.startswith("("):
         arguments, rest = arguments + rest, ""
-    atom = _plain_event(f"{name}{arguments}", prefixes)
+    try:
+        atom = _plain_event(f"{name}{arguments}", prefixes)
+    except CepError as error:
+        better = quoted(f"{name}{arguments}")
+        hint = error.hint if better is None else to_type(f"{better} at {rest}")
+        raise CepError(error.message, hint=hint, code="option") from None
     try:
         ticks = _plain_event(f"tick({rest})", prefixes).arguments if rest else (None,)
     except CepError:
@@ -61,10 +72,47 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     try:
         statement = parse(f"{declared}asked <- {body}.", "event").statements[-1]
     except CepError as error:
+        better = quoted(text)
         hint = "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
+        hint = hint if better is None else to_type(better)
         raise CepError(f"`{text}` is no event: {error.message}", hint=hint, code="option") from None
     if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
         hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
         raise CepError(f"`{text}` is no event", hint=hint, code="option")
     asked = statement.body
     return AskedEvent(name if capital else asked.name, asked.arguments, asked.names, asked.value)
+
+
+def quoted(text: str, place: int | None = None) -> str | None:
+    """The event with all arguments in quotes that are no values as they stand, or the one at a `place`; None: that does
+    not make it an event."""
+    found = _PARTS.fullmatch(text.strip().removesuffix("."))
+    if found is None:
+        return None
+    arguments = _ARGUMENT.findall(found["arguments"])
+    made = [_as_value(each, place == at) for at, each in enumerate(arguments)]
+    value = "" if found["of"] is None else " = " + _as_value(found["of"], place == len(arguments))
+    better = f"{found['name']}({', '.join(made)}){value}"
+    return better if better != text and _parses(better) else None
+
+
+def to_type(event: str) -> str:
+    """What to type where an argument was not in quotes."""
+    return f"text that is not one word stands in double quotes: `{event}`, in a shell `{shlex.quote(event)}`"
+
+
+def _as_value(argument: str, always: bool) -> str:
+    found = _NAMED.fullmatch(argument)
+    assert found is not None, "it fits everything"
+    value = found["value"]
+    if not value or value.startswith('"') or (_parses(f"asked({value})") and not always):
+        return argument.strip()
+    return (found["name"] or "") + print_string(value)
+
+
+def _parses(event: str) -> bool:
+    try:
+        parse(f"asked <- {event[:1].lower()}{event[1:]}.", "event")
+    except CepError:
+        return False
+    return True

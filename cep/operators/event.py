@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.fluents import EDGES, author_name
+from cep.core.fluents import EDGES, RECORDED, author_name
 from cep.operators.where import bounded_by, decided
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import used_variables
@@ -162,7 +162,7 @@ class Scan(Node):
         for first, second in self.equal:
             arguments[second] = arguments[first]
         if schema.fluent is not None and schema.fluent.part == EDGES:
-            return pattern_text.changing(author_name(schema.fluent.name), arguments, schema.fluent.valued)
+            return pattern_text.changing(schema.fluent.name.removesuffix(RECORDED), arguments, schema.fluent.valued)
         there = [i for i, each in enumerate(arguments) if each != Variable("_")]
         if not schema.declared or not there or len(arguments) - len(there) < 3:
             return pattern_text.event(self.event, arguments)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cep.core.errors import Source
-from cep.core.fluents import ENDED_ALL, INITIATED, TRANSITIONS, author_name
+from cep.core.fluents import ENDED_ALL, INITIATED, RECORDED, TRANSITIONS
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
 from cep.plan.names import author_names, numbered, used_variables
@@ -85,7 +85,7 @@ class Rendering:
         if fluent is not None and fluent.part == TRANSITIONS:
             *own, what = arguments[:-1] if fluent.defined else arguments  # which rule gives it
             value = own.pop() if fluent.valued else None
-            made = pattern_text.held(author_name(fluent.name), own, value)
+            made = pattern_text.held(fluent.name.removesuffix(RECORDED), own, value)
             if fluent.defined:
                 arrow = "WHILE"
             elif isinstance(what, Constant) and what.value == ENDED_ALL:
@@ -161,7 +161,7 @@ class Rendering:
 
 def shown_name(schema: Schema) -> str:
     """The event, or the fluent that a table is of."""
-    return schema.name if schema.fluent is None else author_name(schema.fluent.name)
+    return schema.name if schema.fluent is None else schema.fluent.name.removesuffix(RECORDED)
 
 
 def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]) -> Text:
