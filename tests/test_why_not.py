@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
+from cep.events import Event
 from cep.explain.question import EventQuestion, interval, read_question
+from connectors.why.lines import refusals
+from connectors.why.text import Explainer
 from tests.why_checks import EVER, cep, written
 
 
@@ -93,6 +96,15 @@ def test_variables_of_a_repetition_have_the_names_of_their_author(nearest: Calla
     rule = "e(S) <- (a(S) WHERE D = duration(), D < 1 s) TIMES 2 WITHIN 1 h."
     told = nearest(events + rule, "e(x)", "07:00", a="00:00 07:00", b="")
     assert told.count("D = duration(): 0 s") == 2 and "'" not in told, told
+
+
+def test_a_variable_of_two_types_in_an_or_is_judged_with_either() -> None:
+    program = "event c(k: int, x: float) TIME t. e(Z) <- (c(Z, _) OR c(_, Z)) WHERE Z > 2, Z <= 5."
+    engine = Engine.from_text(program, lateness=None, remember=EVER)
+    engine.receive([Event("c", (1, 0.5), 1_000_000, 1_000_000)])
+    engine.close()
+    found = Explainer(engine, calendar=False).why_not(EventQuestion("e", {}, 1_000_000, 1_000_000))
+    assert "`Z > 2` does not hold" in "\n".join(refusals(found))
 
 
 def test_absence_between_two_and_a_time_point_are_told_likewise(nearest: Callable[..., str]) -> None:

@@ -130,8 +130,12 @@ class Judge:
         ends its case, since others may need its values; all others are judged even if one before fails."""
         made: list[Case] = []
         for places in self._together(cases):
+            alike: dict[tuple[tuple[str, str], ...], list[Case]] = {}
+            for place in places:  # the sides of an OR may bind a variable to values of other types
+                types = tuple((name, type) for name, (_, type) in cases[place].items())
+                alike.setdefault(types, []).append(Case(place, dict(cases[place])))
             with self._then(cases[places[0]]):
-                made += self._judged(conditions, [Case(place, dict(cases[place])) for place in places])
+                made += [case for live in alike.values() for case in self._judged(conditions, live)]
         return sorted(made, key=lambda case: case.origin)
 
     def versions(self) -> list[tuple[int, int, BoundValues]]:

@@ -398,7 +398,7 @@ class Temporal(Node):
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         never = self.by is not None and self.by.high == INFINITE
-        reached = self.least if self.by is None else self.by.high // 2
+        reached = self.least if self.by is None else (self.by.high + 1) // 2
         return [
             ("key", ", ".join(rendering.names[number][:-1]) or "none: there is one"),
             ("remembers", "what follows of it later"),

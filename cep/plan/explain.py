@@ -267,6 +267,7 @@ class _Listing:
         self.noted(lines, note)
 
     def item(self, label: str, text: str, indent: int = ITEM, note: str = "") -> None:
+        text = _ANONYMOUS.sub("_", text)
         lines = _wrapped(text, self.width, indent + LABEL, indent + LABEL + 2)
         lines[0] = " " * indent + label.ljust(LABEL) + lines[0][indent + LABEL :]
         self.noted(lines, note)
@@ -300,6 +301,7 @@ def _open(asked: Triples) -> list[str]:
 _WHOLE = re.compile(
     r'"(?:[^"\\]|\\.)*"|\b\d+ (?:ms|s|min|h|d|EVENTS)\b|\b(?:WITHIN|TIMES|LAST|BY|OVER|FROM|TIME|in) |\w: '
 )
+_ANONYMOUS = re.compile(r"\b(?:_|any)'\d+\b")
 _UNSPOKEN = re.compile(r"\b\w+'(?=[,)])|\b(?:_|any)'\d+\b")
 _CLAUSE = re.compile(rf" (?=(?:{'|'.join((*OPERATORS, *POSTFIXES))})[ \0\[])")
 
