@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 
 from cep.core import kernels
@@ -69,6 +71,51 @@ def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(copy: Pat
     numbers.write_text(numbers.read_text().replace("return (-value if negative else value), GOOD", "return 7, GOOD", 1))
     assert [read(copy), read(copy)] == [[7, 0], [7, 1]]
     assert {path.parent.name for path in kept(copy)} == {"__pycache__"}
+
+
+class Runs:
+    """Runs a text where it is unpickled."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, (self.text,)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_kernels_are_not_taken_from_a_folder_that_others_may_write_to(copy: Path, tmp_path: Path, named: bool) -> None:
+    """What is kept is unpickled, so whoever can write it runs code."""
+    folder, ran = copy / "connectors" / "__pycache__", tmp_path / "ran"
+    env = {**os.environ, "PYTHONPATH": str(copy), "SEMCEP_KERNELS": "compiled"}
+    if named:
+        folder = tmp_path / "named"
+        env["NUMBA_CACHE_DIR"] = str(folder)
+    else:
+        (copy / "pyproject.toml").touch()  # as a clone
+    folder.mkdir()
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", READS], cwd=tmp_path, env=env, capture_output=True, text=True)
+
+    def write() -> None:
+        for index in folder.rglob("*.nbi"):
+            index.write_bytes(pickle.dumps(numba.__version__) + pickle.dumps(Runs(f"open({str(ran)!r}, 'w')")))
+
+    assert run().stdout == "41 0\n" and kept(folder)
+    write()
+    assert run().returncode == 0 and ran.exists(), "who may write there runs code"
+    for place in {folder, next(iter(kept(folder))).parent}:
+        ran.unlink(missing_ok=True)
+        write()
+        place.chmod(0o757)
+        done = run()
+        assert not ran.exists()
+        if named:
+            assert done.returncode and "others than you may write to" in done.stderr
+        else:
+            assert done.stdout.startswith("41 ") and kept(tmp_path / "cache")
+        place.chmod(0o755)
 
 
 def read_again() -> None:

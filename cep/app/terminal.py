@@ -55,8 +55,10 @@ def reporting_errors(log: Log = plain) -> Iterator[None]:
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
-        hint = "name one that may be written to: NUMBA_CACHE_DIR=/var/cache/semcep"
-        complain(CepError("there is no folder to keep the compiled kernels in", hint=hint))
+        hint = "name one that you alone may write to: NUMBA_CACHE_DIR=/var/cache/semcep"
+        _, _, why = str(error).rpartition("no locator available: ")
+        why = f": {why}" if why.startswith("others") else ""
+        complain(CepError(f"there is no folder to keep the compiled kernels in{why}", hint=hint))
         raise typer.Exit(REFUSED) from None
     except KeyboardInterrupt:
         raise typer.Exit(stops.code) from None

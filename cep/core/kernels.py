@@ -3,7 +3,7 @@
 Numba would keep them beside their sources, where `pip uninstall` leaves them, and would look only at the file that
 holds a kernel. But a kernel holds those it calls, and constants of other modules. So each is kept with a hash of all of
 them: in a clone still beside its source, of an installed package in the user's cache, and where there is a
-`NUMBA_CACHE_DIR`, there.
+`NUMBA_CACHE_DIR`, there. Numba unpickles what is kept, so a folder that others may write to is not used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from numba.core import config, types
 from numba.core.caching import CacheImpl, _CacheLocator
 
 from cep.core.kernel_files import keep_whole
+from cep.core.private_files import others_may_write
 from cep.core.tiers import Tiered
 from cep.core.user_cache import asked_cache, own_cache
 
@@ -81,15 +83,23 @@ class Locator(_CacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Locator | None:
-        """None: it is not ours, or there is no place for it; then numba looks for one."""
+        """None: it is not ours, or there is no place for it; then numba looks for one. RuntimeError: others may write
+        to the places that there are."""
         path = Path(py_file).resolve()
         if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in _OURS:
             return None
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         subpath: str = _CacheLocator.get_suitable_cache_subpath(str(path))  # type: ignore[no-untyped-call]
-        with suppress(OSError, RuntimeError):  # sources that are no files, a user without a home
+        shared = None
+        with suppress(OSError):  # sources that are no files
             made_of(module)
-            return cls(module, _writable(_place(path.parent, subpath)))
+            for place in _places(path.parent, subpath):
+                with suppress(OSError):
+                    if _is_own(place):
+                        return cls(module, place)
+                    shared = place
+        if shared is not None:  # where numba would look next there might be the same
+            raise RuntimeError(f"no locator available: others than you may write to {shared}")
         return None
 
 
@@ -124,12 +134,15 @@ def _read(module: str) -> tuple[str, list[str]]:
     return text, imported
 
 
-def _place(source: Path, subpath: str) -> Path:
+def _places(source: Path, subpath: str) -> Iterator[Path]:
+    """The folders for the kernels of a file, the best first."""
     if given := getattr(config, "CACHE_DIR", None):
-        return Path(given, subpath)
+        yield Path(given, subpath)
+        return
     if (ROOT / "pyproject.toml").is_file():  # a clone
-        return source / "__pycache__"
-    return _kept() / subpath
+        yield source / "__pycache__"
+    with suppress(RuntimeError):  # a user without a home
+        yield _kept() / subpath
 
 
 @cache
@@ -149,11 +162,13 @@ def _kept() -> Path:
 
 
 @cache
-def _writable(folder: Path) -> Path:
-    """The same, there. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _is_own(folder: Path) -> bool:
+    """Make a folder, and return False if others may write to it who cannot write our sources. OSError: we cannot."""
+    for place in (*reversed(folder.parents), folder):
+        if not place.is_dir():
+            place.mkdir(0o755, exist_ok=True)
     tempfile.TemporaryFile(dir=folder).close()
-    return folder
+    return not others_may_write(folder, ROOT.stat().st_uid)
 
 
 CacheImpl._locator_classes.insert(0, Locator)

@@ -1,10 +1,13 @@
-"""Files and folders that their owner alone may read: 0600 and 0700, whatever the umask."""
+"""Files and folders that their owner alone may read (0600 and 0700 whatever the umask), or may write."""
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 
@@ -22,6 +25,28 @@ def private_opener(path: str, flags: int) -> int:
 def private_file(path: Path | str) -> None:
     """Make an empty file for others to fill, unless it exists. OSError: it cannot be made."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def others_may_write(folder: Path, trusted: int = 0) -> bool:
+    """Return True if anyone but this user, root and the user `trusted` may change what is in a folder, or put another
+    in its place. The group that has a user's name and no other member is the user. OSError: it cannot be seen."""
+    for place in (folder := folder.resolve(), *folder.parents):
+        status = place.stat()
+        if status.st_uid not in (0, os.geteuid(), trusted):
+            return True
+        writers = stat.S_IWOTH | (0 if _is_own_group(status.st_gid) else stat.S_IWGRP)
+        if status.st_mode & writers and not (place != folder and status.st_mode & stat.S_ISVTX):
+            return True
+    return False
+
+
+@cache
+def _is_own_group(number: int) -> bool:
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and user.pw_gid == number and not {*group.gr_mem} - {user.pw_name}
 
 
 def make_private(folder: Path) -> None:

@@ -7,15 +7,19 @@ task that is done again finds its claim.
 
 from __future__ import annotations
 
-import pickle
+import json
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from cep.core import checksum
 from cep.spark.disk import writing_to
-from cep.spark.handed_blocks import lost_file
-from cep.spark.tasks import TaskInput
+from cep.spark.handed_blocks import HandedBlocks, lost_file
+from cep.spark.tasks import BucketInput, TaskInput
+
+_LENGTH = struct.Struct("<Q")
 
 Keeps = Callable[[int, int], int | None]
 """The version of the engine that this worker has of a bucket of a stage; None: it has none."""
@@ -37,7 +41,7 @@ class Claims:
         with writing_to("--checkpoint", Path(folder)):
             for number, one in enumerate(inputs):
                 name = f"{job}-{number}"
-                Path(folder, name).write_bytes(checksum.seal(pickle.dumps(one), of=job.encode()))
+                Path(folder, name).write_bytes(checksum.seal(_written(one), of=job.encode()))
         wants = [(one.stage, tuple((bucket, each.version) for bucket, each in one.buckets.items())) for one in inputs]
         return cls(folder, job, wants)
 
@@ -58,8 +62,34 @@ class Claims:
 
     def _read(self, path: Path) -> TaskInput:
         try:
-            content = checksum.content(path.read_bytes(), of=self.job.encode())
-        except checksum.Broken:
+            return _task_input(checksum.content(path.read_bytes(), of=self.job.encode()))
+        except (ValueError, TypeError, LookupError, RecursionError, struct.error):  # Broken is one of these
             raise lost_file(str(path)) from None
-        found: TaskInput = pickle.loads(content)
-        return found
+
+
+def _written(one: TaskInput) -> bytes:
+    """A task input as the length of a head in JSON, the head, and the bytes of its blocks."""
+    blocks, body = list[Any](), list[bytes]()
+    for some in (one.world, *(each.blocks for each in one.buckets.values())):
+        held = some if isinstance(some, HandedBlocks) else HandedBlocks.of(some)
+        described, content = held.written()
+        blocks.append(described)
+        body += content
+    versions = [(bucket, each.version) for bucket, each in one.buckets.items()]
+    head = json.dumps([one.number, one.batch, one.stage, one.watermark, one.writes, versions, blocks]).encode()
+    return b"".join([_LENGTH.pack(len(head)), head, *body])
+
+
+def _task_input(content: memoryview) -> TaskInput:
+    """The task input that was written so. ValueError, TypeError, LookupError, RecursionError, struct.error:
+    there is none."""
+    (length,), start = _LENGTH.unpack_from(content), _LENGTH.size
+    number, batch, stage, watermark, writes, versions, blocks = json.loads(bytes(content[start : start + length]))
+    body, found = content[start + length :], list[HandedBlocks]()
+    for described in blocks:
+        some, size = HandedBlocks.read(described, body)
+        body = body[size:]
+        found.append(some)
+    world, *each = found
+    buckets = {bucket: BucketInput(version, some) for (bucket, version), some in zip(versions, each, strict=True)}
+    return TaskInput(number, batch, stage, watermark, buckets, world, writes)

@@ -34,6 +34,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from cep.core.logs import Log
+from cep.core.private_files import others_may_write
 from cep.core.signals import stops
 from cep.core.user_cache import asked_cache, own_cache
 from cep.spark.working_folder import own_folder
@@ -168,7 +169,7 @@ def _folder(installed: Path) -> Path | None:
                 if not os.path.isdir(other.read_text(encoding="utf-8")):  # here: it may be there on another machine
                     for archive in other.parent.glob(f"*{_ARCHIVE}"):
                         archive.unlink(missing_ok=True)
-        return folder
+        return None if others_may_write(folder, installed.stat().st_uid) else folder  # Java runs what is there
     return None
 
 

@@ -1,0 +1,113 @@
+"""Nothing that is read back from a disk or a store is unpickled: whoever could write there would run code."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+from pathlib import Path
+
+import pytest
+
+from cep.core import checksum
+from cep.core.errors import CepError
+from cep.spark.claims import Claims
+from cep.spark.handed_blocks import FilePart, HandedBlock, HandedBlocks
+from cep.spark.tasks import BucketInput, TaskInput
+
+ROOT = Path(__file__).parent.parent
+PICKLING = frozenset(("pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "multiprocessing"))
+RUNNING = frozenset(("eval", "exec", "compile", "__import__"))
+MESSAGES = {
+    "cep/app/spark_query.py": "the knowledge, to be sent to workers",
+    "cep/core/kernel_files.py": "numba's cache, in a folder that its owner alone may write (`cep.core.kernels`)",
+    "cep/spark/handed_blocks.py": "blocks that Spark has brought from a task",
+    "cep/spark/handover.py": "blocks that Spark brings from a task",
+    "cep/spark/program.py": "the knowledge, which Spark has brought to a worker",
+    "cep/spark/settling.py": "a program that Spark broadcasts",
+    "cep/spark/shuffled_batch.py": "blocks that Spark brings from a task to another",
+    "cep/spark/source/data_source.py": "a program that is in the plan of a query",
+    "cep/spark/source/kafka_connector.py": "a program that is in the plan of a query",
+    "cep/spark/tasks.py": "the work of a query that Spark broadcasts",
+    "cep/workers/messages.py": "messages between a process and its workers, over a pair of sockets",
+    "connectors/rdf/query_process.py": "the answer of a fork, through a pipe",
+    "connectors/rdf/store_process.py": "messages to the process of the store, over a pair of sockets",
+    "connectors/rdf/store_worker.py": "messages to the process that began it, over a pair of sockets",
+    "demos/beside.py": "messages to a process of the demo, through a pipe",
+}
+"""The modules that may pickle, and what: messages between processes of one run."""
+
+
+def found_in(path: Path) -> set[str]:
+    """The names in a module by which something may be unpickled, or run."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names} & PICKLING
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {str(node.module).partition(".")[0]} & PICKLING
+        elif isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            found |= {name} & RUNNING | {attribute} & {"read_pickle", "import_module", "pickleFile"}
+            if any(each.arg == "allow_pickle" and ast.unparse(each.value) != "False" for each in node.keywords):
+                found.add("allow_pickle")
+            if attribute == "load" and ast.unparse(node.func) in ("np.load", "numpy.load"):
+                found |= set() if any(each.arg == "allow_pickle" for each in node.keywords) else {"np.load"}
+    return found
+
+
+def test_only_messages_between_processes_are_pickled() -> None:
+    paths = [path for package in ("cep", "connectors", "demos", "knowledge") for path in (ROOT / package).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)): names for path in paths if (names := found_in(path))}
+    assert {name: found[name] for name in found.keys() - MESSAGES.keys()} == {}
+    assert MESSAGES.keys() <= found.keys(), "they still do"
+
+
+class Runs:
+    """Runs a text where it is unpickled."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, (self.text,)
+
+
+def taken(claims: Claims) -> TaskInput | None:
+    return claims.claim(3, lambda stage, bucket: None)
+
+
+def test_what_a_task_is_to_do_runs_no_code(tmp_path: Path) -> None:
+    """Whatever is in the folder, with a checksum that fits: it is damaged, and that is all."""
+    claims, ran = Claims.put(str(tmp_path), [TaskInput(0, 7, 1, 99, {})]), tmp_path / "ran"
+    path, claimed = tmp_path / f"{claims.job}-0", tmp_path / f"{claims.job}.3"
+    blocks = "[[0, [], []]]"
+    heads = ["", "{}", "[]", "7", "[0]", f"[0,7,1,99,false,[[0,5]],{blocks}]", f"[0,7,1,99,false,[7],{blocks}]"]
+    heads += [f"[0,7,1,99,false,[],{each}]" for each in ("[[9,[],[]]]", '[["a",[],[]]]', "[[0,[],[9]]]", "[" * 99999)]
+    contents = [pickle.dumps(Runs(f"open({str(ran)!r}, 'w')")), b"", bytes(4)]
+    contents += [len(head).to_bytes(8, "little") + head.encode() for head in heads]
+    for content in contents:
+        path.write_bytes(checksum.seal(content, of=claims.job.encode()))
+        with pytest.raises(CepError, match="which one task handed to another, is missing or damaged"):
+            taken(claims)
+        claimed.unlink()
+    assert not ran.exists()
+
+
+def test_what_a_task_is_to_do_comes_as_it_was(tmp_path: Path) -> None:
+    blocks = [
+        HandedBlock(1, 0, "e", 7, "f", b"rows"),
+        HandedBlock(1, 2, "Kälte", 1 << 40, None, b""),
+        HandedBlock(0, 2, "e", 7, None, FilePart("/a/b", 5, 1 << 33, 1 << 31)),
+        HandedBlock(-1, 0, "", 0, "f", FilePart("/a/b", 6, 7, 8)),
+    ]
+    every = HandedBlocks.of(blocks)
+    for world, some in ((blocks, every), (every[1:3], ()), ((), blocks[:1])):
+        asked = TaskInput(4, 7, 1, 99, {0: BucketInput(5, some), 3: BucketInput(0, ())}, world, True)
+        found = taken(Claims.put(str(tmp_path), [asked]))
+        assert found is not None and [*found.world] == [*world]
+        assert {bucket: (one.version, [*one.blocks]) for bucket, one in found.buckets.items()} == {
+            bucket: (one.version, [*one.blocks]) for bucket, one in asked.buckets.items()
+        }
+        assert (found.number, found.batch, found.stage, found.watermark, found.writes) == (4, 7, 1, 99, True)
+        (tmp_path / next(path.name for path in tmp_path.iterdir())).unlink()
