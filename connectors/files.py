@@ -146,6 +146,8 @@ def _read(
     for one, size in zip(found, known):
         if one in feeds:
             continue
+        if one.address is not None and sources is not None:
+            sources.is_now(one.path, None)
         folded = FoldedTables(schemas)
         units = SmallUnits.of_points(schemas if one.format == "influx" else {})
         for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle, readers):

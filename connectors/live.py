@@ -132,6 +132,7 @@ def listen(
             with stops.breaking():
                 source = opened_source(one.address, {} if rest is None else rest.place(name), sources.lasting)
             sources.begin(one.path)
+            sources.is_now(one.path, source.lost)
             opened.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
         silence = IdleTimer(idle)
         while opened and not (rest is not None and rest.over):

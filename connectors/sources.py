@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from cep.core.errors import CepError
@@ -29,12 +29,14 @@ def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
 
 
 class Sources:
-    """The live inputs of a run, for any thread. `lost`: by the name of each that is, why. `lasting`: a connection that
+    """The live inputs of a run, for any thread. `lost`: by the name of each that is, why. `awaited`: those that have
+    not been there once since the start. `lasting`: a connection that
     the other side closes is lost, and not the end of its input, unless its address says otherwise."""
 
     def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False) -> None:
         self.lasting = lasting
         self.lost: Mapping[str, str] = {}
+        self.awaited: frozenset[str] = frozenset()
         self.losses: Mapping[str, int] = {}
         self._tell = tell
         self._listeners: list[Callable[[], None]] = []
@@ -43,12 +45,18 @@ class Sources:
         """Call it when a source is lost, or back, in the thread that reads."""
         self._listeners.append(listener)
 
+    def expect(self, names: Iterable[str]) -> None:
+        """These will be opened; until each has been there once, what is sent to it may be lost."""
+        self.awaited |= frozenset(names)
+
     def begin(self, name: str) -> None:
-        """A source that is there."""
+        """A source that is opened."""
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
         """Note why a source is lost, None: it is there; listeners are notified of a change."""
+        if reason is None and name in self.awaited:
+            self.awaited -= {name}
         before = self.lost.get(name)
         if (before is None) is (reason is None):
             return

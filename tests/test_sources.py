@@ -248,6 +248,28 @@ def test_a_server_says_source_lost_not_resolved(tmp_path: Path) -> None:
     assert "the other side has closed the connection" in reported[0]["text"]
 
 
+def test_a_server_is_ready_when_each_source_has_been_there_once(tmp_path: Path) -> None:
+    """Then what is sent is heard. A later loss is only told."""
+    door, port = Door(), free_port()
+    late = f"tcp://127.0.0.1:{port}"
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    server = Server(
+        str(tmp_path / "pairs.cep"), "--input", f"reading={door.place}", "--input", f"reading={late}", "--idle", "never"
+    )
+    with door.opened():
+        until(lambda: late in httpx.get(server.url + "/ready").json().get("lost", {}), "one of them is there")
+        answer = httpx.get(server.url + "/ready")
+        assert (answer.status_code, answer.json()["status"]) == (503, f"waiting for {late}")
+        assert httpx.get(server.url + "/health").status_code == 200
+        with socket.create_server(("127.0.0.1", port)) as listening:
+            listening.settimeout(120)
+            with listening.accept()[0]:
+                assert server.look("/ready", bool) == {"status": "ok"}
+        lost = server.look("/ready", lambda reported: reported.get("lost"))
+        assert lost["status"] == "ok" and list(lost["lost"]) == [late]
+    assert server.end(2) == 0
+
+
 def test_a_server_waits_for_sources_that_are_not_there_yet() -> None:
     """A machine that begins starts its services in any order; a run in a terminal fails at once instead."""
     port = free_port()

@@ -145,7 +145,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         Limits(token, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
         title=f"semcep: {options.name}",
         failed=lambda: run.failed,
-        trouble=partial(_trouble, run, history, store),
+        trouble=partial(_trouble, run, history, store, program.sources),
         lost=lambda: program.sources.lost,
         ahead=lambda: stats.dead["ahead"],
         registry=registry,
@@ -222,6 +222,8 @@ def _unstored(program: ServedProgram, text: str) -> CepError:
     return CepError(f"{program.folder}/events: {text}", hint=f"{hint}, and start again", code="failed")
 
 
-def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess) -> str | None:
-    """Why requests cannot be answered; None: they can."""
-    return run.failed or history.trouble or (None if store.alive else "the store is being opened again")
+def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess, sources: Sources) -> str | None:
+    """Why the server is not ready, None: it is. It is not until each source has been there once: what is sent before
+    may be lost."""
+    awaited = f"waiting for {', '.join(sorted(sources.awaited))}" if sources.awaited else None
+    return run.failed or history.trouble or (awaited if store.alive else "the store is being opened again")

@@ -92,6 +92,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
     )
     sources = Sources(source_log(options.log), lasting=True)
+    sources.expect(one.path for one in found if one.address is not None)
     origins = Origins(MOST if options.retention.explain else 0, engine.position)
     batches = (
         origins.noted(_batches(options, engine, silence, rest, journal, sources))

@@ -95,9 +95,9 @@ def _own(
 
     @made.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
     async def ready() -> Response:
-        """Questions are answered, and the program has not failed. `lost`: sources of the input that are, with the
-        reason; what is known without them is served all the same. `ahead`: so many records were refused since their
-        time was ahead of the clock."""
+        """Questions are answered, the program has not failed, and each live source has been there once. `lost`:
+        sources of the input that are, with the reason; what is known without them is served all the same. `ahead`: so
+        many records were refused since their time was ahead of the clock."""
         found, away, early = trouble(), dict(lost()), ahead()
         body = {"status": found or "ok", **({"lost": away} if away else {}), **({"ahead": early} if early else {})}
         return JSONResponse(body, 200 if found is None else 503)
