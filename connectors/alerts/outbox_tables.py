@@ -143,7 +143,7 @@ def _columns(base: sqlite3.Connection, table: str) -> set[str]:
 
 
 def row_hash(*values: object) -> bytes:
-    """The hash of a row: of its values as JSON, `json.dumps(values, ensure_ascii=False)`, made in a part of the time."""
+    """The hash of a row: of its values as JSON, `json.dumps(values, ensure_ascii=False)`, made in half of the time."""
     parts = [
         encode_basestring(value) if type(value) is str else str(value) if type(value) is int else json.dumps(value)
         for value in values
