@@ -267,6 +267,10 @@ def test_records_of_what_formulas_define_are_told_as_records(tmp_path: Path) -> 
     assert "in.facts:3" in text and "recorded" not in text
     text = explained(tmp_path, "@/p.dmtl", "--not", "Q(a)", "--at", "10", "-i", "@/in.facts")
     assert 'no record says that Q("a") holds at 1970-01-01T00:00:10Z' in text and "recorded" not in text
+    (tmp_path / "p.dmtl").write_text("Q(X) :- Boxplus[0,2]S(X)\n")
+    page = CliRunner().invoke(app, ["plan", f"{tmp_path}/p.dmtl"]).output
+    assert 'Q(x: string) START start END end FORMAT facts(tick: "1 s")' in page and "\n1.  g1(X) <-" in page
+    assert page.count("Q(X) WHILE") == page.count(" WHILE ") == 1 and "recorded" not in page, page
 
 
 def test_what_is_asked_wrongly(folder: Path) -> None:

@@ -15,7 +15,6 @@ from cep.core.fluents import (
     ENDING,
     ENDS,
     INITIATED,
-    RECORDED,
     RECORDS,
     SINCE_EVER,
     TERMINATED,
@@ -32,6 +31,7 @@ from cep.explain.nodes import AnswerNode, DerivationNode, FormulaNode, LiteralNo
 from cep.explain.occurrences import LATEST, Memory, Occurrence, same
 from cep.explain.reducts import Reducts
 from cep.plan.algebra import Rule
+from cep.plan.goal_names import says_records
 from cep.plan.pattern import FluentDeadline
 
 SHOWN = 6
@@ -75,11 +75,6 @@ class FluentFacts:
         if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
             name += UNCONSTRAINED
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])
-
-    def of_records(self, rule: Rule) -> bool:
-        """Return True if a rule only says that a fluent holds where its records say so."""
-        schema = self.memory.schemas.get(rule.body.properties().event or "")
-        return schema is not None and schema.fluent is not None and schema.fluent.name.endswith(RECORDED)
 
     def initial(self, rule: Rule) -> bool:
         """Whether a rule says what holds initially."""
@@ -258,7 +253,7 @@ class FluentNodes:
         first, last = one.codes
         made = []
         for rule in self.facts.rules_of(one.event):
-            if self.facts.of_records(rule):  # its records are told as they are
+            if says_records(rule):  # its records are told as they are
                 continue
             bound = unified(rule, dict(enumerate(one.args)), self.memory.engine)
             for extent in [] if bound is None else self.reader.extents(rule.body, bound):

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cep.core.fluents import EDGES, HOLDS, RECORDED, RECORDS
-from cep.core.literals import say_duration
+from cep.core.fluents import EDGES, HOLDS, RECORDS
+from cep.core.literals import say_duration, write_duration
 from cep.core.schema import Schema
 from cep.plan.algebra import Head, Triples
-from cep.plan.goal_names import is_written, labels, rules, units
+from cep.plan.goal_names import is_written, labels, rules, says_records, units
 from cep.plan.horizon import horizon
 from cep.plan.node import Meeting, Node
 from cep.plan.order import Group, by_stretches
@@ -116,11 +116,6 @@ class _Listing:
         fluent = self.plan.schemas[event].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
-    def of_records(self, number: int) -> bool:
-        """Whether a rule only says that a fluent holds where its records say so."""
-        schema = self.plan.schemas.get(self.plan.rules.rules[number].body.properties().event or "")
-        return schema is not None and schema.fluent is not None and schema.fluent.name.endswith(RECORDED)
-
     def group(self, mark: str, group: Group) -> None:
         if group.recursive:
             events = [unit for unit in group.units if isinstance(unit, str)]
@@ -132,7 +127,7 @@ class _Listing:
                 if self.made_of_changes(unit):
                     continue
                 for number, head in enumerate(self.plan.heads):
-                    if head.event == unit and not self.of_records(number):
+                    if head.event == unit and not says_records(self.plan.rules.rules[number]):
                         self.rule(mark, number, head)
                         mark = ""
             elif unit in self.written.labels:
@@ -289,8 +284,12 @@ def _declared(schema: Schema) -> str:
     if schema.fluent is not None and schema.fluent.part == RECORDS:
         *attributes, last, _, _ = attributes  # beside its own their end, bounds and start
         time, start, end = None, schema.time, last.source
-    records = schema.clock, schema.format, None, schema.records
-    return declaration(shown_name(schema), attributes, schema.iri, time, start, end, *records).removesuffix("()")
+    records = schema.records
+    if records is not None:  # a dialect's, in microseconds
+        options = [(key, write_duration(int(v)) if key == "tick" else v) for key, v in records.options]
+        records = replace(records, options=tuple(options))
+    how = schema.clock, schema.format, None, records
+    return declaration(shown_name(schema), attributes, schema.iri, time, start, end, *how).removesuffix("()")
 
 
 def _open(asked: Triples) -> list[str]:

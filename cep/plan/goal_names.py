@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cep.core.errors import NOWHERE
-from cep.core.fluents import EDGES, HOLDS
+from cep.core.fluents import EDGES, HOLDS, RECORDED
+from cep.plan.algebra import Rule
 from cep.plan.order import Group, PlanUnit
+from cep.plan.pattern import events
 from cep.plan.plan import Plan
 
 
@@ -16,6 +18,12 @@ def is_written(plan: Plan, number: int) -> bool:
     """Return True if an author wrote a rule, and False if it only makes of what rules say of a fluent when it holds."""
     fluent = plan.schemas[plan.heads[number].event].fluent
     return plan.rules.rules[number].span != NOWHERE and (fluent is None or fluent.part not in (HOLDS, EDGES))
+
+
+def says_records(rule: Rule) -> bool:
+    """Return True if a rule only says that a fluent holds where its records say so."""
+    asked = list(events(rule.body))
+    return rule.span == NOWHERE and len(asked) == 1 and asked[0].endswith(RECORDED)
 
 
 def labels(plan: Plan) -> dict[int, str]:
