@@ -74,6 +74,7 @@ def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert "32 hexadecimal" in refused("/why/warm", 404)
         assert "text/plain" in refused(f"/why/{id}", 406, accept="image/png")
         assert "text/turtle" not in refused("/why-not?event=hot&at=0", 406, accept="text/turtle")
+        assert '`hot("user-profile")`, in a shell' in refused("/why-not?event=hot(user-profile)&at=0", 400)
         assert "there is no event `hut`" in refused("/why-not?event=hut&at=2024-05-01", 400)
         assert refused("/why-not?event=hot&at=noon", 400).startswith("at: ")
         assert "is no duration" in refused("/why-not?event=hot&at=2024-05-01&back=long", 400)
