@@ -33,6 +33,13 @@ _CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in line
 _CHANGE, _AT = CHANGE.encode(), CHANGE[:1].encode()
 
 
+def says_change(text: bytes) -> bool:
+    """Return True if records of a text may have `@change`."""
+    if _AT not in text or _CHANGE not in text:  # one byte is soon looked for
+        return False
+    return any(each in text for each in _CHANGES)
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Where a run of `count` records, numbered from `first`, stands in a file.
@@ -61,9 +68,7 @@ class Block:
     @property
     def says_changes(self) -> bool:
         """Whether a record, as it is written, may have `@change`."""
-        if self.said or self.data is None or _AT not in self.data or _CHANGE not in self.data:  # soon seen of one byte
-            return self.said
-        return any(each in self.data for each in _CHANGES)
+        return self.said or (self.data is not None and says_change(self.data))
 
     def at(self, order: int) -> tuple[str, int, str | None]:
         """(file, line, text) of the record of that number."""

@@ -1,4 +1,7 @@
-"""Lines of the dialects to batches: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and RTEC's, `go_to|9|9|chris|work`."""
+"""Lines of the dialects to batches: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and RTEC's, `go_to|9|9|chris|work`.
+
+A line behind a `-` withdraws the same line: `-P(a,b)@[0,1.5)`, `-go_to|9|9|chris|work`.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.fluents import RECORD_COLUMNS
 from cep.core.literals import SECOND, read_string
-from cep.core.schema import ARRIVAL, Schema
+from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.ticks import INFINITE, ticks
 from cep.events import Value
 from connectors.batch import Block, DeadLetter, dead_record
 from connectors.clause_columns import BLANKS, ClauseColumns, PlainLines
 from connectors.records import closest, series
+from connectors.revised import UNREVISED, without_changes
 from connectors.values import Unreadable, text_value
 
+WITHDRAWS = "-"
+"""The mark before a line that withdraws the same line without it."""
 FACT = "a fact is written `P(a,b)@[0,1.5)` or `P(a)@3`"
 _FACT = re.compile(r"([^\W\d]\w*)\s*(?:\((.*)\))?\s*@\s*(.+?)\s*\.?")
 _TERM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^",()]+?)\s*(?:,|$)')
@@ -35,7 +42,8 @@ class ClauseReader:
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
         """CepError: the program is of another dialect."""
-        self.schemas = schemas
+        self.schemas = without_changes(schemas)
+        self._revises = any(each.attributes[-1:] and each.attributes[-1].name == CHANGE for each in schemas.values())
         self.facts = format == "facts"
         found = {
             each.records.option("tick") for each in schemas.values() if each.records and each.records.name == format
@@ -67,11 +75,16 @@ class ClauseReader:
         try:
             every = pl.Series(data.decode("utf-8").split("\n")[: len(lengths)], dtype=pl.String).str.strip_chars(BLANKS)
             filled = ((every != "") & ~every.str.contains("^[#%]")).to_numpy()
-            plain = self._plain(every.filter(filled))
+            every = every.filter(filled)
+            marked = every.str.starts_with(WITHDRAWS)
+            if marked.any():
+                every = every.zip_with(~marked, every.str.slice(1).str.strip_chars_start(BLANKS))
+            plain, gone = self._plain(every), marked.to_numpy()
             filled = np.flatnonzero(filled)
         except UnicodeDecodeError:
             lines = [data[start : start + size].strip() for start, size in zip(starts.tolist(), lengths.tolist())]
             filled = np.flatnonzero([bool(each) and not each.startswith((b"#", b"%")) for each in lines])
+            gone = np.array([lines[at].startswith(WITHDRAWS.encode()) for at in filled.tolist()], np.bool_)
             plain = PlainLines({}, np.zeros(len(filled), np.bool_))
         if len(filled) == len(lengths):
             block = Block(file, first, len(filled), line, None, starts, position, data)
@@ -85,6 +98,7 @@ class ClauseReader:
             number, at = first + which, int(filled[which])
             try:
                 text = data[starts[at] : starts[at] + lengths[at]].decode("utf-8").strip()
+                text = text[1:].lstrip() if gone[which] else text
                 name, time, values = self._fact(text) if self.facts else self._row(text)
                 rows.setdefault(name, []).append((time, number, values))
             except UnicodeDecodeError:
@@ -100,7 +114,19 @@ class ClauseReader:
         made = {
             name: each[0] if len(each) == 1 else pl.concat(each).sort(ARRIVAL) for name, each in sorted(tables.items())
         }
-        return dict(sorted(made.items(), key=lambda each: each[1][ARRIVAL][0])), dead, block
+        made = {name: self._signed(table, gone, block, dead) for name, table in made.items()}
+        return dict(sorted(made.items(), key=lambda each: each[1].head(1)[ARRIVAL].to_list())), dead, block
+
+    def _signed(
+        self, table: pl.DataFrame, gone: NDArray[np.bool_], block: Block, dead: list[DeadLetter]
+    ) -> pl.DataFrame:
+        """Add `@change` to records; where none is withdrawn, make those that withdraw others dead letters."""
+        withdraws = pl.Series(gone[table[ARRIVAL].to_numpy() - block.first])
+        if self._revises:
+            return table.with_columns(pl.when(withdraws).then(-1).otherwise(1).cast(pl.Int8).alias(CHANGE))
+        numbers = table[ARRIVAL].filter(withdraws).to_list()
+        dead += [dead_record(block, number, "change", UNREVISED) for number in numbers]
+        return table.filter(~withdraws)
 
     def _plain(self, lines: pl.Series) -> PlainLines:
         """The lines that are read as columns."""

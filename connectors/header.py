@@ -19,19 +19,24 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     CepError: a column is missing, or a wanted one is there twice.
     """
     bound = _timed(file, schema, columns)
-    last = bound.attributes[-1] if bound.attributes else None
-    if last is not None and last.name in (RECORD_BOUNDS, CHANGE) and source_of(last) not in columns:
-        schema = bound = replace(bound, attributes=bound.attributes[:-1])  # records need not say it
-    elif last is not None and last.name == CHANGE and schema.key is not None:  # a withdrawal needs no more than its KEY
-        named = [each for each in bound.attributes if not each.optional or source_of(each) in columns]
-        schema = bound = replace(bound, attributes=tuple(named))
+    by_key = schema.key is not None and any(each.name == CHANGE == source_of(each) for each in bound.attributes)
+    by_key = by_key and CHANGE in columns  # a withdrawal needs no more than its KEY
+    bound = replace(
+        bound,
+        attributes=tuple(
+            each
+            for each in bound.attributes
+            if source_of(each) in columns
+            or not (each.name in (RECORD_BOUNDS, CHANGE) or (by_key and each.optional))  # records need not say these
+        ),
+    )
     if CHANGE in columns and CHANGE not in map(source_of, bound.attributes):
         ways = "`--revise 6h`, in Python `revise=`, reads it" if schema.declared else f"declare `{schema.name}`"
         message = f"{file}: the column `{CHANGE}` says what is withdrawn, and here all would come"
         raise CepError(message, hint=f'{ways}; an attribute of it is `change: string FROM "{CHANGE}"`', code="input")
     wanted = [key for key in (bound.time, bound.clock, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
-    for attribute in schema.attributes:
+    for attribute in bound.attributes:
         key = source_of(attribute)
         wanted.append(key)
         if key not in columns:

@@ -10,14 +10,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.schema import Schema
-from connectors.batch import Batch, Block, DeadLetter
+from connectors.batch import Batch, Block, DeadLetter, says_change
 from connectors.clauses import ClauseReader
 from connectors.influx import PointReader
 from connectors.inputs import CLAUSES, PACKS, RDF, Input
 from connectors.jsonl import LineReader
 from connectors.packs import DocumentLines, PackReader
 from connectors.paths import KEY, from_message, level, source_of
-from connectors.sosa import Documents
+from connectors.sosa import Documents, invalidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class Inbox:
         else:
             self._read = LineReader(schemas, input.type, input.bound)
         wanted = (source_of(attribute) for schema in schemas.values() for attribute in schema.attributes)
+        self._says_changes = invalidates if input.format in RDF else says_change
         self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
 
     def batch(self, messages: Messages, first: int) -> Batch:
@@ -138,7 +139,10 @@ class Inbox:
             rows = np.arange(len(messages)) if block.lines is None else block.lines
             times = block.times or ""
         lines = np.asarray(messages.numbers, np.int64)[rows]
-        block = Received(self.path, first, len(rows), 0, lines, times=times or None, messages=messages, rows=rows)
+        said = any(map(self._says_changes, messages.payloads))
+        block = Received(
+            self.path, first, len(rows), 0, lines, times=times or None, said=said, messages=messages, rows=rows
+        )
         return tables, dead, block
 
     def _packs(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cep.core.fluents import RECORD_END
 from cep.core.schema import Schema, TimeFormat
 from connectors.paths import from_message, source_of
 from connectors.records import Record, decode, envelope_value, read_times
@@ -79,12 +80,15 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """The schema with its time: the timestamp, where the declaration names none, as a count of its precision."""
+    """The schema with its times: the timestamp, where the declaration names none. What begins or ends at the timestamp
+    has both of its times as counts of the timestamp's precision."""
     if schema.time is None and schema.start is None and schema.end is None:
         schema = replace(schema, time=TIME)
-    if schema.time == TIME and (schema.format is None or schema.format.unit is None):
+    if TIME in (schema.time, schema.start, schema.end) and (schema.format is None or schema.format.unit is None):
         precision = schema.records.option("precision") if _own(schema) and schema.records is not None else None
-        schema = replace(schema, format=TimeFormat(unit=precision or "ns"))
+        format = TimeFormat(unit=precision or "ns")
+        ends = (replace(each, format=format) if each.name == RECORD_END else each for each in schema.attributes)
+        schema = replace(schema, format=format, attributes=tuple(ends))
     return schema
 
 

@@ -15,6 +15,8 @@ from cep.runtime.held import clipped
 from connectors.batch import Batch, DeadLetter
 
 ADD, WITHDRAW = "add", "withdraw"
+UNREVISED = "withdraws a record, which it can with `--revise`"
+"""The reason of a dead letter where nothing is revised."""
 VERSION = "@version"
 """The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added
 again."""
@@ -32,6 +34,14 @@ def _with_change(schema: Schema) -> Schema:
     if schema.key is not None:
         own = tuple(each if each.name in schema.key else replace(each, optional=True) for each in own)
     return replace(schema, attributes=(*own, Attribute(CHANGE, "any", optional=True)))
+
+
+def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Return events without the attribute `@change`, for formats that say it outside of a record's values."""
+    return {
+        name: replace(each, attributes=tuple(own for own in each.attributes if own.name != CHANGE))
+        for name, each in schemas.items()
+    }
 
 
 def says_changes(batch: Batch) -> bool:
@@ -100,8 +110,7 @@ def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
                 gone = (table[CHANGE] < 0).to_numpy()
                 for row in np.flatnonzero(gone).tolist():
                     file, line, text = batch.origin(event, row)
-                    reason = "withdraws a record, which it can with `--revise`"
-                    dead.append(DeadLetter(file, line, reason, "change", text, event))
+                    dead.append(DeadLetter(file, line, UNREVISED, "change", text, event))
                 table = table.filter(~gone).drop(CHANGE)
             tables[event] = table
         yield replace(batch, tables=tables, dead=dead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from cep.core.errors import CepError
-from cep.core.schema import Schema
+from cep.core.fluents import RECORD_END
+from cep.core.schema import CHANGE, Schema
 from connectors.numbers import ESCAPED, FALSE, NUMBER, STRING, TRUE
 from connectors.packscan import resolve
 from connectors.paths import from_message, source_of
@@ -59,7 +61,11 @@ class Packs:
     labels = (*_OWN, *_BASE)
 
     def __init__(self, schema: Schema) -> None:
-        """CepError: the event wants what no record of SenML has."""
+        """CepError: the event wants what no record of SenML has, or it is a fluent."""
+        if any(each.name == RECORD_END for each in schema.attributes):
+            message = f"{schema.name}: a record of SenML has one time, and one of a fluent a start and an end"
+            hint = f"read an event, whose rules `initiate` and `terminate` the fluent: {_EXAMPLE}"
+            raise CepError(message, hint=hint, code="input")
         if schema.time is None and schema.start is None and schema.end is None:
             schema = replace(schema, time=TIME)
         self.schema = schema
@@ -69,12 +75,13 @@ class Packs:
         self._wanted: list[tuple[str, str]] = []
         for source in wanted:
             label = LONG.get(source, source)
-            if label in _OWN or label == "value":
+            if label in (*_OWN, "value", CHANGE):
                 self._wanted.append((quoted(source), label))
             elif not from_message(source):
                 message = f"{schema.name}: a record of SenML has no `{source}`"
                 hint = f"fields are `n` (or `name`), `u` (`unit`), `v` `vs` `vb` `vd` (`value`), `s`, `t`: {_EXAMPLE}"
                 raise CepError(message, hint=hint, code="input")
+        self._revises = any(label == CHANGE for _, label in self._wanted)
         self._names: set[str] = set()
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
@@ -139,13 +146,16 @@ class Packs:
         for label, value in record.items():
             if label in _OWN:
                 found[label] = _written(label, value)
+        if self._revises and record.get(CHANGE) is not None:
+            found[CHANGE] = json.dumps(record[CHANGE])
         values = [label for label in VALUES if label in found]
         if not values and "s" not in found:
             if not found and record and record.keys() <= set(_BASE):
                 return None
             if not found:
                 raise Unreadable("senml", _no_record(record))
-            if "bv" not in base and "bs" not in base:
+            by_key = CHANGE in found and self.schema.key is not None
+            if "bv" not in base and "bs" not in base and not by_key:
                 raise Unreadable("senml", "the record has no value: one of `v`, `vs`, `vb`, `vd`, or the sum `s`")
         if len(values) > 1:
             raise Unreadable("senml", f"a record has one value, this has `{values[0]}` and `{values[1]}`")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cep.core.fluents import RECORD_COLUMNS, RECORD_END
 from cep.core.schema import Schema
 from connectors.numbers import ESCAPED, NESTED, NULL, NUMBER, STRING
 from connectors.packscan import halves, identify
@@ -23,6 +24,8 @@ TIME = "phenomenonTime"
 START, END = f"start of {TIME}", f"end of {TIME}"
 LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
+_OPEN = ("", "..")
+"""The end of an interval that is still open, of what holds (ISO 8601-2)."""
 _ARRAY = "dataArray"
 _PLACES = tuple(name for name, _ in LINKED.values())
 _KEY = re.compile(r"\(([^()]+)\)$")
@@ -36,8 +39,13 @@ class Pages:
     labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
 
     def __init__(self, schema: Schema) -> None:
+        self._fluent = any(each.name == RECORD_END for each in schema.attributes)
         self._interval = schema.time is None and schema.start is None and schema.end is None
-        self.schema = replace(schema, start=START, end=END) if self._interval else schema
+        if self._fluent and schema.time in (TIME, RECORD_COLUMNS[0]):
+            ends = (replace(each, source=END) if each.name == RECORD_END else each for each in schema.attributes)
+            self._interval, self.schema = True, replace(schema, time=START, attributes=tuple(ends))
+        else:
+            self.schema = replace(schema, start=START, end=END) if self._interval else schema
         types = {source_of(attribute): attribute.type for attribute in schema.attributes}
         wanted = {*types, *time_keys(self.schema)}
         self._ids = [(name, types.get(name) in ("string", "iri")) for name in ("id", *LINKED) if name in wanted]
@@ -62,6 +70,8 @@ class Pages:
         slash = halves(buffer, first, length)
         if self._interval:
             good &= records.there(TIME, STRING)
+            if self._fluent:
+                good &= ~np.isin(buffer[first + np.maximum(length, 1) - 1], np.frombuffer(b"./", np.uint8))
             size = np.where(slash < 0, length, slash - first - 1)
             columns.append((f'"{START}": ', (first, size, every)))
             last = np.where(slash < 0, first, slash)
@@ -120,7 +130,8 @@ class Pages:
             raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
         start, slash, end = time.partition("/")
         first = quoted(start)
-        return f'"{START}": {first}, "{END}": {quoted(end) if slash else first}, '
+        last = "null" if self._fluent and slash and end in _OPEN else quoted(end) if slash else first
+        return f'"{START}": {first}, "{END}": {last}, '
 
 
 def rows(one: Mapping[str, Any]) -> list[Any] | None:

@@ -11,10 +11,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
-from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.core.fluents import RECORD_BOUNDS
+from cep.core.schema import ARRIVAL, CHANGE, Attribute, Schema
 from cep.events import Value
 from connectors.batch import Block, DeadLetter
+from connectors.paths import source_of
 from connectors.records import Record, series
+from connectors.revised import ADD, WITHDRAW
 from connectors.streams import ByteStream, whole_lines
 from connectors.times import shown
 from connectors.values import Unreadable, text_time, text_value
@@ -27,8 +30,11 @@ from knowledge.observations import (
     lines_of_json,
     observations,
 )
+from knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
+INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
+"""The properties that make an observation withdraw the one with its values, as they do in what is written."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
 _HINT = (
     "say it as `temp: float AS sosa:hasSimpleResult`, or by a path, `temp: float FROM sosa:hasResult/qudt:numericValue`"
@@ -43,7 +49,8 @@ class Documents:
 
     def __init__(self, schema: Schema, format: str) -> None:
         """CepError: an attribute has neither."""
-        self.schema = schema
+        bounded = tuple(each for each in schema.attributes if each.name != RECORD_BOUNDS or _path(source_of(each)))
+        self.schema = schema = replace(schema, attributes=bounded)
         self._format = format
         times = (schema.time,) if schema.start is None and schema.end is None else (schema.start, schema.end)
         self._times = [_path(time or f"<{SOSA}resultTime>") for time in times]
@@ -51,12 +58,15 @@ class Documents:
             message = f"{schema.name}: `{next(time for time in times if time)}` is no property in RDF"
             raise CepError(message, hint="e.g. `TIME sosa:resultTime`, with `PREFIX sosa: <...>`", code="input")
         self._paths: list[PropertyPath] = [path for path in self._times if path is not None]
-        for attribute in schema.attributes:
+        own = [each for each in schema.attributes if each.name != CHANGE]
+        for attribute in own:
             path = _path(attribute.source or "") or ((attribute.iri,) if attribute.iri else None)
             if path is None:
                 message = f"{schema.name}: it is not said which property in RDF `{attribute.name}` is"
                 raise CepError(message, hint=_HINT, code="input")
             self._paths.append(path)
+        self._revises = len(own) < len(schema.attributes)
+        self._paths += [(each,) for each in INVALIDATED if self._revises]
         self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
     def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
@@ -84,7 +94,10 @@ class Documents:
         count = len(self._times)
         keys = ("TIME",) if count == 1 else ("START", "END")
         times = [text_time(key, _time(key, terms), self.schema.format) for key, terms in zip(keys, found.values)]
-        values = tuple(_value(*each) for each in zip(self.schema.attributes, found.values[count:]))
+        own = self.schema.attributes[:-1] if self._revises else self.schema.attributes
+        values = tuple(_value(*each) for each in zip(own, found.values[count:]))
+        if self._revises:
+            values = *values, WITHDRAW if any(found.values[-len(INVALIDATED) :]) else ADD
         return Record(self.schema.name, times[0], times[-1], values)
 
     def _table(
@@ -125,7 +138,7 @@ def read_observations(
             rows = data.split(b"\n")
             table, dead, places = documents.read([row.strip() for row in rows], first)
             lines = places + line
-            block = Block(file, first, len(lines), line, lines, times="iso")
+            block = Block(file, first, len(lines), line, lines, times="iso", said=invalidates(data))
             yield table, [replace(one, file=file, line=one.line + line) for one in dead], block
             first = block.beyond
             line += data.count(b"\n")
@@ -133,7 +146,12 @@ def read_observations(
             return
     text = b"".join(data for data, _, _ in blocks if data)
     table, dead, lines = documents.one(file, text, first)
-    yield table, dead, Block(file, first, len(lines), 1, lines, times="iso")
+    yield table, dead, Block(file, first, len(lines), 1, lines, times="iso", said=invalidates(text))
+
+
+def invalidates(text: bytes) -> bool:
+    """Return True if observations of a text may be invalidated; prefixes may stand before the names."""
+    return any(each.removeprefix(PROV).encode() in text for each in INVALIDATED)
 
 
 def _path(text: str) -> PropertyPath | None:

@@ -171,6 +171,18 @@ def led(engine: Engine, records: list[tuple[str, int]], again: bool = False) -> 
     return made.rules() + text
 
 
+def test_what_holds_as_a_record_says_comes_from_that_before_it_has_ended() -> None:
+    """As a server has it, which is told when a fluent begins."""
+    text = "event a(x: string) TIME time.\nfluent up(x: string) START s END e.\nb(X) <- a(X)."
+    engine = Engine.from_text(text, explain=True, begins=True)
+    engine.set_lineage_columns(CONSTITUENTS)
+    made = Derivations(engine.plan, engine.meanings(), EventVocabulary(), frozenset(engine.outputs))
+    engine.push([Event("up", ("p",), 1_000_000, 5_000_000)])
+    table = engine.push([Event("a", ("p",), 3_000_000, 3_000_000)])["up"]
+    told = made.events(identified(table, engine.outputs["up"], engine.meanings()["up"]), engine.outputs["up"])
+    assert "/up/1> ." in told and table["end"].to_list() == [None]
+
+
 def test_an_event_comes_from_what_it_was_made_of_at_once_by_the_rules_that_made_it(tmp_path: Path) -> None:
     """The same whatever is kept or cut, in the store, in files and from `cep explain`."""
     engine = Engine.from_text(LED, policy="unrestricted", explain=True)

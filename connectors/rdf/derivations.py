@@ -104,7 +104,7 @@ class Derivations:
         every = self.rules_of(event)
         for id, text in zip(table[ID].to_list(), table[CONSTITUENTS].to_list()):
             rules, parts = json.loads(text)
-            if event in self._statements:  # which of its statements began and ended it `cep explain` says
+            if schemas[event].fluent is not None:  # which statements begin and end it `cep explain` says
                 rules = every if len(every) == 1 else []
             one = f"<{vocabulary.event(id)}> <{PROV}"
             if rules or event in self._statements:
