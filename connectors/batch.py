@@ -46,8 +46,8 @@ class Block:
 
     `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
     and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
-    from `position` on, None where they are to be read again. `times`: how the first record that was read writes its
-    times, `iso` or `seconds`; None: none was. `rows`: which of the texts each record is of, None: each its own.
+    from `position` on, None where they are to be read again. `times`: the form of the times of the first record that
+    was read (`connectors.times`), None: none was. `rows`: which of the texts each record is of, None: each its own.
     `plain`: the file holds the bytes as they are, neither compressed nor of another encoding. `said`: the text had
     `@change`, where it is not there any more.
     """
@@ -164,7 +164,7 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """How times are written in the input, `iso` or `seconds`; None: not seen."""
+        """The form of the times of the input (`connectors.times`); None: not seen."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property

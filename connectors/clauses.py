@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,7 @@ from connectors.batch import Block, DeadLetter, dead_record
 from connectors.clause_columns import BLANKS, ClauseColumns, PlainLines
 from connectors.records import closest, series
 from connectors.revised import UNREVISED, without_changes
+from connectors.times import form_of_ticks
 from connectors.values import Unreadable, text_value
 
 WITHDRAWS = "-"
@@ -115,6 +117,7 @@ class ClauseReader:
             name: each[0] if len(each) == 1 else pl.concat(each).sort(ARRIVAL) for name, each in sorted(tables.items())
         }
         made = {name: self._signed(table, gone, block, dead) for name, table in made.items()}
+        block = replace(block, times=form_of_ticks(self.tick)) if made else block
         return dict(sorted(made.items(), key=lambda each: each[1].head(1)[ARRIVAL].to_list())), dead, block
 
     def _signed(

@@ -9,15 +9,15 @@ from typing import Any
 import polars as pl
 
 from cep.core.schema import Schema
-from connectors.times import FIRST, LAST, iso, seconds_text
+from connectors.times import FIRST, ISO, LAST, SECONDS, iso, time_text
 
 BECAUSE = "because"
 """The column of a derived event's lineage: JSON text, a list of input events."""
 
 
-def because(column: pl.Series, schemas: Mapping[str, Schema], calendar: bool) -> pl.Series:
-    """The engine's column, whose times are microseconds, for readers: ISO 8601 if `calendar`, else seconds; durations
-    as seconds. `schemas` are those of the input.
+def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
+    """The engine's column, whose times are microseconds, for readers: times in a form (`connectors.times`), durations
+    in seconds. `schemas` are those of the input.
     """
     ticks = {
         type: {"start": "time", "end": "time"}
@@ -27,19 +27,19 @@ def because(column: pl.Series, schemas: Mapping[str, Schema], calendar: bool) ->
 
     def written(event: dict[str, Any]) -> str:
         kinds = ticks[event["type"]]
-        fields = (f"{_text(key)}: {_value(value, kinds.get(key), calendar)}" for key, value in event.items())
+        fields = (f"{_text(key)}: {_value(value, kinds.get(key), times)}" for key, value in event.items())
         return f"{{{', '.join(fields)}}}"
 
     texts = [f"[{', '.join(map(written, json.loads(text)))}]" for text in column.to_list()]
     return pl.Series(column.name, texts, dtype=pl.String)
 
 
-def _value(value: Any, kind: str | None, calendar: bool) -> str:
+def _value(value: Any, kind: str | None, times: str) -> str:
     if kind is None or value is None:
         return _text(value)
-    if calendar and kind == "time" and FIRST <= value <= LAST:
+    if times == ISO and kind == "time" and FIRST <= value <= LAST:
         return f'"{iso(value)}"'
-    return seconds_text(value)
+    return time_text(value, times if kind == "time" else SECONDS)
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
-from connectors.times import FIRST, LAST, SECOND
+from connectors.times import DECIMALS, FIRST, LAST, SECOND, SECONDS, unit_of
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -30,10 +30,10 @@ class TextPieces:
         self.ends = ends
 
 
-def as_json(column: pl.Series, type: str, calendar: bool) -> TextPieces:
-    """The column's values as JSON, missing ones as null; times as ISO 8601 if `calendar`, else as seconds."""
+def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
+    """The column's values as JSON, missing ones as null; times in a form (`connectors.times`), durations in seconds."""
     if type in ("time", "duration"):
-        return as_ticks(column, calendar and type == "time")
+        return as_ticks(column, times if type == "time" else SECONDS)
     if column.dtype == pl.Object or isinstance(column.dtype, (pl.List, pl.Struct)):
         texts = [json.dumps(value, ensure_ascii=False, allow_nan=False) for value in column.to_list()]
         return as_is(pl.Series(texts, dtype=pl.String))
@@ -52,16 +52,16 @@ def as_is(column: pl.Series) -> TextPieces:
     return TextPieces(data, ends) if there.all() else TextPieces(*_nulls(data, ends, there))
 
 
-def as_ticks(column: pl.Series, calendar: bool) -> TextPieces:
-    """Microseconds as ISO 8601 in quotes, or as seconds."""
+def as_ticks(column: pl.Series, times: str) -> TextPieces:
+    """Microseconds as times of a form, ISO 8601 in quotes."""
     there = column.is_not_null().to_numpy()
-    return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, calendar, True))
+    return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), True))
 
 
-def ticks_text(column: pl.Series, calendar: bool) -> pl.Series:
-    """Microseconds as ISO 8601 without quotes, or as seconds; missing stays missing."""
+def ticks_text(column: pl.Series, times: str) -> pl.Series:
+    """Microseconds as times of a form, ISO 8601 without quotes; missing stays missing."""
     there = column.is_not_null().to_numpy()
-    data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, calendar, False)
+    data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), False)
     texts = as_texts(TextPieces(data, ends))
     return texts.set(~column.is_not_null(), None) if not there.all() else texts
 
@@ -205,11 +205,31 @@ def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
     return o
 
 
+@njit(cache=True)
+def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
+    """A point and the decimals of rest/size, at most twelve, without zeros at the end; `size` is below 2**59."""
+    point = o
+    out[o] = 46
+    o += 1
+    end = point
+    for _ in range(DECIMALS):
+        if rest == 0:
+            break
+        rest *= 10
+        out[o] = 48 + rest // size
+        rest %= size
+        o += 1
+        if out[o - 1] != 48:
+            end = o
+    return end
+
+
 @njit(linear=True, cache=True)
-def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
-    """The longest is `"9999-12-31T23:59:59.999999Z"`, 29 bytes; seconds have a sign, 13 digits and 7 bytes more."""
+def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
+    """`unit`, `zeros`: as `unit_of` has them. The longest has a sign, 19 digits, three zeros, a point and twelve
+    decimals, 36 bytes; `"9999-12-31T23:59:59.999999Z"` has 29."""
     n = len(values)
-    out = np.empty(32 * n, np.uint8)
+    out = np.empty(40 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
     for row in range(n):
         o = marks[row]
@@ -218,7 +238,7 @@ def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
                 for k in range(4):
                     out[o + k] = _NULL[k]
                 o += 4
-        elif calendar and FIRST <= values[row] <= LAST:
+        elif unit == 0 and FIRST <= values[row] <= LAST:
             second, micros = values[row] // SECOND, values[row] % SECOND
             days, second = second // 86_400, second % 86_400
             days += 719_468  # the calendar of years from March, in eras of 400 years
@@ -255,12 +275,17 @@ def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
                 out[o] = 45
                 o += 1
                 value = -value
-            whole = value // SECOND
+            size = unit if unit > 0 else SECOND
+            whole, rest = value // size, value % size
             width = 1
             while width < 19 and whole >= 10**width:
                 width += 1
             o = _digits(out, o, whole, width)
-            o = _decimals(out, o, value % SECOND)
+            if whole > 0:
+                for _ in range(zeros):
+                    out[o] = 48
+                    o += 1
+            o = _fraction(out, o, rest, size)
         marks[row + 1] = o
     return out[: marks[n]], marks
 

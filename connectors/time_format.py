@@ -1,4 +1,4 @@
-"""The format in which times are written: that of the input, ISO 8601 or numbers of seconds."""
+"""The form in which times are written: that of the input, ISO 8601 or counts of a unit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 from connectors.files import read_one
 from connectors.inputs import RDF, Input
-
-ISO = "iso"
-SECONDS = "seconds"
+from connectors.times import ISO
 
 _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 16  # of text or Parquet, and how often that much is read
 
 
 def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
-    """How the first record of the first file writes its times, `iso` or `seconds`; None: no file says it.
+    """The form of the times of the first record of the first file (`connectors.times`); None: no file says it.
 
     Only records count that can be read, and that stand at the beginning of a file (a mebibyte of text, 16 thousand
     rows); a file without one is passed over. A pipe is not looked at: it could not be read again.

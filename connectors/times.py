@@ -29,6 +29,12 @@ _SURE = "says which instant it is, and `FOLD order` is about times of which that
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """By unit the power of ten of microseconds."""
 
+ISO, SECONDS = "iso", "seconds"
+"""Forms of times that are given out, as `ms`, `us`, `ns` are, and `60000000 us`, counts of so many microseconds."""
+DECIMALS = 12
+"""How many decimals a count of a unit has at most."""
+_COUNTED = {SECONDS: SECOND, "ms": 1_000, "us": 1, "ns": 1}
+
 _SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
 _SIZES = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _WORDS_OF = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -180,10 +186,22 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """How times are given out where they come in a format: `iso`, or `seconds` where they come as seconds."""
-    if format is not None and (format.pattern is not None or format.unit is not None):
-        return "seconds" if format.unit == "s" else "iso"
-    return "seconds" if number else "iso"
+    """The form in which times are given out that come in a format: that of the input, ISO 8601 for a pattern."""
+    if format is not None and format.unit is not None:
+        return SECONDS if format.unit == "s" else format.unit
+    return SECONDS if number and (format is None or format.pattern is None) else ISO
+
+
+def form_of_ticks(tick: int) -> str:
+    """The form of times that come as counts of a tick (microseconds)."""
+    return next((name for name, size in _COUNTED.items() if size == tick), f"{tick} us")
+
+
+def unit_of(times: str) -> tuple[int, int]:
+    """The microseconds of a count of a form, 0 for ISO 8601, and the zeros behind it: of nanoseconds three."""
+    if times == ISO:
+        return 0, 0
+    return _COUNTED.get(times) or int(times.removesuffix(" us")), 3 if times == "ns" else 0
 
 
 def of_iso(text: str) -> int:
@@ -255,8 +273,19 @@ def iso(ticks: int) -> str:
 
 def seconds_text(ticks: int) -> str:
     """Seconds as an exact decimal, an integer where whole."""
-    whole, rest = divmod(abs(ticks), SECOND)
-    text = f"{whole}.{rest:06}".rstrip("0") if rest else str(whole)
+    return time_text(ticks, SECONDS)
+
+
+def time_text(ticks: int, times: str) -> str:
+    """A time in a form; a count as a decimal, an integer where whole, of which the decimals are cut off where they do
+    not end."""
+    if times == ISO:
+        return iso(ticks)
+    unit, zeros = unit_of(times)
+    whole, rest = divmod(abs(ticks), unit)
+    text = f"{whole}{'0' * zeros if whole else ''}"
+    if decimals := f"{rest * 10**DECIMALS // unit:0{DECIMALS}}".rstrip("0"):
+        text = f"{text}.{decimals}"
     return "-" + text if ticks < 0 else text
 
 

@@ -26,7 +26,7 @@ from connectors.parquet_groups import ParquetGroups
 from connectors.revised import WITHDRAW
 from connectors.sending import Sending, with_ids
 from connectors.sinks import Sink
-from connectors.times import SECOND
+from connectors.times import ISO, SECOND, SECONDS
 from connectors.written import WrittenRows
 from connectors.written import in_order as texts_in_order
 
@@ -53,7 +53,7 @@ class Writer:
     JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type:
     where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or the
     path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types that
-    do not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write (in
+    do not occur. `times` is the form of times (`connectors.times`); it may be set until the first write (in
     Parquet they are timestamps, and the `id`s of messages do not depend on it). A missing value is null, in CSV empty.
     Durations are seconds. In CSV and Parquet, values of type `any` are text; durations in Parquet are exact below 2**33
     seconds. `inputs`: the events read, where tables hold the lineage of their rows, which is written then. `opening` is
@@ -65,7 +65,7 @@ class Writer:
         path: str,
         schemas: Mapping[str, Schema],
         *,
-        times: str = "iso",
+        times: str = ISO,
         format: str | None = None,
         inputs: Mapping[str, Schema] | None = None,
         opening: Callable[[str], None] | None = None,
@@ -109,8 +109,8 @@ class Writer:
                     sink.write(piece)
                 return sum(table.height for table in tables.values())
             written = self._lines(tables)
-            if live(place) and self.times != "iso":
-                written = with_ids(written, self._lines(tables, "iso"))
+            if live(place) and self.times != ISO:
+                written = with_ids(written, self._lines(tables, ISO))
             sink.write(written)
         elif self.format == "parquet":
             for type, table in tables.items():
@@ -179,9 +179,8 @@ class Writer:
         return {type: f"{stem}.{type}{suffix}" for type in self._schemas}
 
     def _lines(self, tables: Mapping[str, pl.DataFrame], times: str | None = None) -> bytes:
-        calendar = (times or self.times) == "iso"
         timed = {type: self._timed(table, times) for type, table in tables.items()}
-        return json_lines(timed, self._schemas, calendar, self._inputs is not None)
+        return json_lines(timed, self._schemas, times or self.times, self._inputs is not None)
 
     def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
         """The lines of tables without lineage some of whose rows are written, in their order, piece by piece."""
@@ -190,7 +189,7 @@ class Writer:
             if isinstance(table, WrittenRows):
                 each.append((table.parts, table.order))
             else:
-                made = _json_rows(type, table, self._schemas[type], self.times == "iso", False)
+                made = _json_rows(type, table, self._schemas[type], self.times, False)
                 each.append(([made], np.arange(table.height)))
         return texts_in_order(each, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
 
@@ -198,15 +197,13 @@ class Writer:
         """The table, with what its rows come from as text."""
         if self._inputs is None:
             return table
-        return table.with_columns(because(table[BECAUSE], self._inputs, (times or self.times) == "iso"))
+        return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
         """The rows as text fields; of no table the header."""
         schema = self._schemas[type]
         if table is not None:
-            return _delimited_rows(
-                self._timed(table), schema, self.format, self.times == "iso", self._inputs is not None
-            )
+            return _delimited_rows(self._timed(table), schema, self.format, self.times, self._inputs is not None)
         keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
         keys += [BECAUSE] if self._inputs is not None else []
         return _as_csv(
@@ -222,12 +219,12 @@ class Writer:
         return made if self._inputs is None else made.with_columns(table[BECAUSE])
 
 
-def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, calendar: bool) -> TextPieces:
+def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, times: str) -> TextPieces:
     """Rows of an event without lineage as a writer writes them, each with its end of a line (`WrittenRows`);
     `format`: `jsonl`, `csv` or `tsv`."""
     if format == "jsonl":
-        return _json_rows(type, table, schema, calendar, False)
-    text = _delimited_rows(table, schema, format, calendar, False)
+        return _json_rows(type, table, schema, times, False)
+    text = _delimited_rows(table, schema, format, times, False)
     data = np.frombuffer(text, np.uint8)
     breaks = data == ord("\n")
     if b'"' in text:  # lines may end within quotes
@@ -236,9 +233,9 @@ def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, ca
     return TextPieces(data, np.concatenate([[0], ends]))
 
 
-def _delimited_rows(table: pl.DataFrame, schema: Schema, format: str, calendar: bool, lineage: bool) -> bytes:
-    columns = [_first_field(table[key], calendar) for key in time_columns(schema)]
-    columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
+def _delimited_rows(table: pl.DataFrame, schema: Schema, format: str, times: str, lineage: bool) -> bytes:
+    columns = [_first_field(table[key], times) for key in time_columns(schema)]
+    columns += [_field(table[one.name], one, times) for one in schema.attributes]
     columns += [table[key] for key in _more(schema)] + ([table[BECAUSE]] if lineage else [])
     return _as_csv(pl.DataFrame(columns), format, False)
 
@@ -249,23 +246,21 @@ def _as_csv(table: pl.DataFrame, format: str, header: bool) -> bytes:
     return out.getvalue()
 
 
-def _json_rows(type: str, table: pl.DataFrame, schema: Schema, calendar: bool, lineage: bool) -> TextPieces:
+def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, lineage: bool) -> TextPieces:
     keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
-    columns = [as_json(table[key], "string" if key == EDGE else "time", calendar) for key in time_columns(schema)]
-    columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
-    columns += [as_json(table[key], "string", calendar) for key in _more(schema)]
+    columns = [as_json(table[key], "string" if key == EDGE else "time", times) for key in time_columns(schema)]
+    columns += [as_json(table[one.name], one.type, times) for one in schema.attributes]
+    columns += [as_json(table[key], "string", times) for key in _more(schema)]
     if lineage:
         keys.append(BECAUSE)
         columns.append(as_is(table[BECAUSE]))
     return lines(keys, type, columns)
 
 
-def json_lines(
-    tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], calendar: bool, lineage: bool
-) -> bytes:
+def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], times: str, lineage: bool) -> bytes:
     """Tables of derived events (not none) as lines of JSON, by (end, start, type); what is withdrawn comes first.
-    `calendar`: times are ISO 8601, else seconds; `lineage`: they have it."""
-    parts = [_json_rows(type, table, schemas[type], calendar, lineage) for type, table in tables.items()]
+    `times`: their form; `lineage`: they have it."""
+    parts = [_json_rows(type, table, schemas[type], times, lineage) for type, table in tables.items()]
     return merged(parts, _line_order(tables, schemas))
 
 
@@ -318,7 +313,7 @@ def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
             exact = column.cast(pl.Float64).to_numpy() / SECOND  # polars multiplies by the reciprocal
             column = pl.Series(attribute.name, exact).fill_nan(None)
         elif attribute.type == "any":
-            column = _field(column, attribute, True)
+            column = _field(column, attribute, ISO)
         columns.append(column)
     return pl.DataFrame([*columns, *(table[key] for key in _more(schema))])
 
@@ -338,14 +333,14 @@ def _format(path: str) -> str:
     return format
 
 
-def _first_field(column: pl.Series, calendar: bool) -> pl.Series:
-    return column if column.name == EDGE else ticks_text(column, calendar).alias(column.name)
+def _first_field(column: pl.Series, times: str) -> pl.Series:
+    return column if column.name == EDGE else ticks_text(column, times).alias(column.name)
 
 
-def _field(column: pl.Series, attribute: Attribute, calendar: bool) -> pl.Series:
+def _field(column: pl.Series, attribute: Attribute, times: str) -> pl.Series:
     """The column as it stands in a text field."""
     if attribute.type in ("time", "duration"):
-        return ticks_text(column, calendar and attribute.type == "time").alias(attribute.name)
+        return ticks_text(column, times if attribute.type == "time" else SECONDS).alias(attribute.name)
     if column.dtype == pl.Object:
         texts = [value if value is None or isinstance(value, str) else _plain(value) for value in column.to_list()]
         return pl.Series(attribute.name, texts, dtype=pl.String)

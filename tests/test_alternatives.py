@@ -82,7 +82,7 @@ def test_why_tells_the_alternative_that_held() -> None:
     engine.push([Event("a", (1,), SECOND, SECOND)])
     engine.close()
     found = read_question("e(1)", engine).found(Memory(engine))[-1]
-    one, other = Explainer(engine, calendar=False).why(found)["conditions"]
+    one, other = Explainer(engine, times="seconds").why(found)["conditions"]
     assert one["text"] == "(X > 5 or near(X, Y), Y > 8)"
     assert [(each["text"], each["holds"]) for each in one["because"]] == [("near(X, Y)", True), ("Y > 8", True)]
     assert other["told"] == "1 < 7"
@@ -92,7 +92,7 @@ def test_why_not_tells_what_failed_in_each_alternative() -> None:
     engine = Engine.from_text("e(X) <- a(X) WHERE (X > 5 or X < 2).", remember=1_000 * SECOND)
     engine.push([Event("a", (3,), SECOND, SECOND)])
     engine.close()
-    (rule,) = Explainer(engine, calendar=False).why_not(read_question("e(3)", engine))["rules"]
+    (rule,) = Explainer(engine, times="seconds").why_not(read_question("e(3)", engine))["rules"]
     (failed,) = rule["failure"]["conditions"]
     assert not failed["holds"]
     assert [each["told"] for each in failed["because"]] == ["3 > 5", "3 < 2"]

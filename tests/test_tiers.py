@@ -27,6 +27,7 @@ from cep.operators.goals.pairs.pairing import pair
 from connectors.cells import copy, numbers, read_ticks
 from connectors.lines import _escape, _ticks
 from connectors.numbers import NUMBER, STRING
+from connectors.times import unit_of
 from tests.programs import Program, contests, iterations, loops, programs, recursions, windows
 from tests.test_equivalence import examples, in_order, push, rows, types
 
@@ -135,9 +136,13 @@ def test_text_is_read_the_same(texts: list[str], calendar: bool) -> None:
     same(_escape, buffer[: ends[-1]], ends, np.array([bool(i % 4) for i in range(len(data))]))
 
 
-@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=6), st.booleans(), st.booleans())
-def test_times_are_written_the_same(ticks: list[int], calendar: bool, json: bool) -> None:
-    same(_ticks, np.array(ticks), np.array([i % 3 != 1 for i in range(len(ticks))]), calendar, json)
+@given(
+    st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=6),
+    st.sampled_from(("iso", "seconds", "ms", "us", "ns", "7 us", "60000000 us")),
+    st.booleans(),
+)
+def test_times_are_written_the_same(ticks: list[int], times: str, json: bool) -> None:
+    same(_ticks, np.array(ticks), np.array([i % 3 != 1 for i in range(len(ticks))]), *unit_of(times), json)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=9), st.booleans())

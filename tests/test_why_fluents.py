@@ -74,7 +74,7 @@ def test_every_interval_has_a_tree_and_every_gap_a_reason(seed: int) -> None:
     case = random_case(rng, FEATURES, 3, 2)
     engine = remembered(case.program, case.events)
     memory, judge = Memory(engine), Judge(engine)
-    explainer = Explainer(engine, calendar=False)
+    explainer = Explainer(engine, times="seconds")
     every = held(memory)
     for one in rng.sample(every, min(6, len(every))):
         node = derivation(memory, judge, one, 100, 4)

@@ -33,14 +33,14 @@ def test_a_chain_of_readings_is_told_down_to_the_input() -> None:
     engine.push([Event("reading", ("EWR", 20.0, 1.0, 30.0), hour * HOUR, hour * HOUR) for hour in range(5)])
     engine.close()
     last = read_question("warning(EWR)", engine).found(Memory(engine))[-1]
-    tree = Explainer(engine, calendar=False).why(last)
+    tree = Explainer(engine, times="seconds").why(last)
     assert tree == why(engine, "warning", tree["id"]) | {"start": 0, "end": 14400} | {"parts": tree["parts"]}
     assert (tree["text"], tree["rule"]["line"], tree["variables"]) == ('warning("EWR", 5)', 15, {"S": "EWR", "C": 5})
     assert [each["told"] for each in tree["conditions"]] == ["5 >= 4", "4 h >= 3 h"]
     (settling,) = tree["parts"]
     assert [each["arguments"]["readings"] for each in settling["chain"]] == [4, 3, 2, 1]
     assert [each["parts"][0]["end"] for each in settling["chain"]] == [10800, 7200, 3600, 0]
-    short = Explainer(engine, calendar=False).why(last, most=4)
+    short = Explainer(engine, times="seconds").why(last, most=4)
     assert [each["text"] for each in short["parts"][0]["chain"]] == ['settling("EWR", 4)']
     assert short["parts"][0]["left_out"] == 1
 
@@ -121,7 +121,7 @@ def test_what_was_known_then_is_told(tmp_path: Path) -> None:
     degrees = {0: 4.0, 10: 8.0, 20: 10.0, 30: 12.0, 40: 12.0}
     engine.push([Event("reading", ("milk", each), at * minute, at * minute) for at, each in degrees.items()])
     engine.close()
-    asked = Explainer(engine, used, calendar=False)
+    asked = Explainer(engine, used, times="seconds")
 
     def limits(answer: dict[str, Any]) -> list[str]:
         facts = [fact for c in answer.get("conditions", ()) for b in c.get("because", ()) for fact in b["triples"]]
@@ -185,7 +185,7 @@ def test_every_event_is_explained_by_what_was_known_then(
     engine.push([Event("r", one, n * 1_000_000, n * 1_000_000) for n, one in enumerate(readings)])
     engine.close()
     memory = Memory(engine)
-    asked = Explainer(engine, Provenance(loaded), calendar=False)
+    asked = Explainer(engine, Provenance(loaded), times="seconds")
     for one in everything(memory):
         answer = asked.why(one)
         assert "rule" in answer, answer["text"]

@@ -285,7 +285,8 @@ def _run(engine: Engine, first: Engine | None, options: ExplainOptions, asked: s
     from connectors.files import read, replay
     from connectors.inputs import inputs as find
     from connectors.revised import changes_of, with_changes
-    from connectors.time_format import SECONDS, form
+    from connectors.time_format import form
+    from connectors.times import ISO
     from connectors.why.origins import Origins
     from connectors.why.text import Explainer
 
@@ -313,7 +314,7 @@ def _run(engine: Engine, first: Engine | None, options: ExplainOptions, asked: s
                 pass
     if interrupt.signal:
         raise typer.Exit(128 + interrupt.signal)
-    return Explainer(engine, None, origins, (times or origins.times) != SECONDS, revisions=revisions)
+    return Explainer(engine, None, origins, times or origins.times or ISO, revisions=revisions)
 
 
 def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:

@@ -78,7 +78,8 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from connectors.dead_letters import DeadLetters
     from connectors.revised import RowVersions, cut, worded
     from connectors.tables.writer import TableWriter
-    from connectors.time_format import ISO, form
+    from connectors.time_format import form
+    from connectors.times import ISO
     from connectors.writers import Writer
 
     stretch = options.sink.stretch()
@@ -104,7 +105,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         if isinstance(writer, Writer) and isinstance(engine, PartitionedEngine):
             writer.write_beside()
             if times is not None and source.rows is None and stretch == (None, None) and writer.of_rows is not None:
-                engine.write_rows(source.shown, writer.of_rows, writer.times == "iso")
+                engine.write_rows(source.shown, writer.of_rows, writer.times)
 
         schemas, versions = engine.outputs, RowVersions()
         meanings = engine.meanings() if engine.withdraws else {}

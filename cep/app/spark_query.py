@@ -41,7 +41,8 @@ from connectors.inputs import Input
 from connectors.live import reach
 from connectors.sending import Sending, is_topic, output_address
 from connectors.table_names import is_table, table_name
-from connectors.time_format import ISO, form
+from connectors.time_format import form
+from connectors.times import ISO
 from knowledge.growing_files import there
 
 BUCKETS = 16

@@ -119,12 +119,11 @@ def _record(text: str | None) -> object:
 
 def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: str) -> list[str]:
     """Rows as records again, a line of JSON each, in their order: where a stage runs, the text that was read is not
-    known. `declared`: what it was read as, which has the names of a record; `times`: how they are written, `iso` or
-    `seconds`."""
+    known. `declared`: what it was read as, which has the names of a record; `times`: the form of times."""
     if not table.height:
         return []
     plain = table.drop(CHANGE, strict=False)
-    written = json_lines({schema.name: plain}, {schema.name: schema}, times == "iso", False).decode().split("\n")
+    written = json_lines({schema.name: plain}, {schema.name: schema}, times, False).decode().split("\n")
     order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # as it is written
     withdraws = (table[CHANGE] < 0).to_list() if CHANGE in table.columns else [False] * table.height
     found = [""] * table.height

@@ -78,7 +78,7 @@ class GenerationStart:
 class StageWork:
     """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
     again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
-    stage; `beginning`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`; `stretch`: what
+    stage; `beginning`: with what the buckets begin; `times`: their form (`connectors.times`); `stretch`: what
     goes out lies there."""
 
     program: ShippedProgram

@@ -70,7 +70,7 @@ class WriteRows:
 
     schemas: Mapping[str, Schema]
     format: str
-    calendar: bool
+    times: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ class PartitionedEngine(Engine):
         for each in range(len(self._processes)):
             self._processes.tell(each, Lineage(columns))
 
-    def write_rows(self, schemas: Mapping[str, Schema], format: str, calendar: bool) -> None:
+    def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
         """From now on give rows of these events as they stand in the output (`connectors.writers.written_rows`), where
         nobody here asks for their attributes."""
         if self.explain or self.plan.changes or self.plan.begins:
@@ -221,7 +221,7 @@ class PartitionedEngine(Engine):
         asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))
         ready = {name: one for name, one in schemas.items() if name not in asked and one.fluent is None}
         for each in range(len(self._processes)):
-            self._processes.tell(each, WriteRows(ready, format, calendar))
+            self._processes.tell(each, WriteRows(ready, format, times))
 
     @wholly()
     def forget(self) -> None:

@@ -96,7 +96,7 @@ class Worker:
         if self.rows is None or event not in self.rows.schemas:
             return table if event in self.handed else table.drop(TIE)
         asked = self.rows
-        rows = written_rows(event, table, asked.schemas[event], asked.format, asked.calendar)
+        rows = written_rows(event, table, asked.schemas[event], asked.format, asked.times)
         made = PackedTable.of(table.select("start", "end", ARRIVAL))
         made.add_lines(rows)
         return made

@@ -30,7 +30,7 @@ from connectors.serving.fair_lock import FairLock
 from connectors.serving.negotiation import negotiated
 from connectors.serving.openapi import route_responses
 from connectors.serving.scene import Scene
-from connectors.times import iso, of_duration, of_iso
+from connectors.times import ISO, iso, of_duration, of_iso
 from connectors.why import revised
 from connectors.why.lines import refusals, tree, withdrawn
 from connectors.why.live_revisions import LiveRevisions
@@ -163,9 +163,9 @@ class Questions:
                 raise Unanswered(503, "the program is at work on a long batch; ask again")
             began = time.monotonic()
             try:
-                calendar = self.origins is None or self.origins.times != "seconds"
+                times = (self.origins and self.origins.times) or ISO
                 until, revisions = self.check_limit.until(), self.revisions
-                return question(Explainer(self.engine, self.facts, self._origin, calendar, until, revisions))
+                return question(Explainer(self.engine, self.facts, self._origin, times, until, revisions))
             finally:
                 self.lock.release()
                 self._next = 2 * time.monotonic() - began

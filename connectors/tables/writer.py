@@ -88,7 +88,7 @@ class TableWriter:
         columns = {name: found[name] for name in found.column_names}
         columns[TYPE] = pa.array([event] * table.height, pa.string())
         if self._inputs is not None:
-            columns[BECAUSE] = because(table[BECAUSE], self._inputs, True).to_arrow().cast(pa.string())
+            columns[BECAUSE] = because(table[BECAUSE], self._inputs, self.times).to_arrow().cast(pa.string())
         return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
 
     def __enter__(self) -> TableWriter:

@@ -44,7 +44,7 @@ from cep.rules.terms import (
     each_condition,
     rename_condition,
 )
-from connectors.times import iso, seconds_text
+from connectors.times import ISO, time_text
 from connectors.why import answers, fluents, revised
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
@@ -61,15 +61,15 @@ def _no_limit() -> None:
 class Explainer:
     """Explains what an engine with `remember` derived, between two of its steps.
 
-    `facts`: what the answers of graph patterns rest on (`knowledge.provenance`); `calendar`: times as ISO 8601, else
-    seconds; `check_limit` is called now and then, and raises where the time is over. `revisions`: what came late, was
+    `facts`: what the answers of graph patterns rest on (`knowledge.provenance`); `times`: the form
+    of times; `check_limit` is called now and then, and raises where the time is over. `revisions`: what came late, was
     corrected or withdrawn.
     """
 
     engine: Engine
     facts: SupportingTriples | None = None
     origin: RecordFinder | None = None
-    calendar: bool = True
+    times: str = ISO
     check_limit: Callable[[], None] = _no_limit
     revisions: Revisions | None = None
 
@@ -320,10 +320,10 @@ class Explainer:
         return " ".join(line.strip() for line in lines if not line.lstrip().startswith(("#", "%")))
 
     def time(self, ticks: int) -> Any:
-        if not self.calendar:
-            text = seconds_text(ticks)
-            return float(text) if "." in text else int(text)
-        return iso(ticks)
+        text = time_text(ticks, self.times)
+        if self.times == ISO:
+            return text
+        return float(text) if "." in text else int(text)
 
     def json_value(self, typed: TypedValue) -> Any:
         value, type = typed

@@ -56,7 +56,8 @@ _TYPE = "type="
 @dataclass(frozen=True, slots=True)
 class OutputFile:
     """A file of derived events: `size` in bytes, `changed` in milliseconds. `rows`: how many of each event; none in a
-    file that only has columns. `latest`: the last end among them; `hash`: of the content."""
+    file that only has columns. `latest`: the last end among them; `hash`: of the content; `times`: the form of times
+    that are counts of a unit other than seconds, which a reader could not tell."""
 
     path: str
     size: int
@@ -64,22 +65,25 @@ class OutputFile:
     rows: Mapping[str, int] = field(default_factory=dict)
     latest: int | None = None
     hash: str | None = None
+    times: str | None = None
 
     @classmethod
-    def of(cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None) -> OutputFile:
+    def of(
+        cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None, times: str | None = None
+    ) -> OutputFile:
         """A file that was written, and is on disk when this returns. `at`: where it is until it counts; `path`: where
         it will be."""
         with at.open("rb+") as file:
             sync(file)
         found = at.stat()
-        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at))
+        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at), times)
 
     def line(self, below: str | None = None) -> str:
         """Its line in Spark's log, with the last end and the hash added; `below`: the address that readers have of the
         folder of the log, with the name of the file in it, None: it is there."""
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
-        ours = {"latest": self.latest, "content": self.hash}
+        ours = {"latest": self.latest, "content": self.hash, "times": self.times}
         ours = {name: value for name, value in ours.items() if value is not None}
         return json.dumps({"path": below or Path(self.path).as_uri()} | known | rest | ours, separators=(",", ":"))
 

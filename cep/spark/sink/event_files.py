@@ -20,6 +20,7 @@ from connectors.layout import ParquetLayout
 from connectors.parquet_groups import encodings
 from connectors.revised import ADD, WITHDRAW
 from connectors.sending import with_ids
+from connectors.times import ISO, SECONDS
 from connectors.writers import json_lines
 
 if TYPE_CHECKING:  # which has tasks call this module
@@ -67,13 +68,13 @@ def _lines(
     with at.open("wb") as file:
         for event, tables in found.items():
             for table in tables:
-                written = json_lines({event: table}, options.schemas, options.times == "iso", False)
-                if options.passing and options.times != "iso":
-                    written = with_ids(written, json_lines({event: table}, options.schemas, True, False))
+                written = json_lines({event: table}, options.schemas, options.times, False)
+                if options.passing and options.times != ISO:
+                    written = with_ids(written, json_lines({event: table}, options.schemas, ISO, False))
                 file.write(written)
     rows = {event: sum(table.height for table in tables) for event, tables in found.items()}
     latest = _latest([table for tables in found.values() for table in tables])
-    yield OutputFile.of(at, log.files / name, rows, latest)
+    yield OutputFile.of(at, log.files / name, rows, latest, None if options.times in (ISO, SECONDS) else options.times)
 
 
 def _columns(

@@ -20,7 +20,7 @@ from cep.events import Value
 from connectors.batch import Block, DeadLetter
 from connectors.jsonl import ReadsLines
 from connectors.records import series
-from connectors.times import FIRST, LAST, iso
+from connectors.times import FIRST, ISO, LAST, time_text
 
 BOUNDS = "bounds"
 TIMES = ("start", "end", "time")
@@ -40,13 +40,15 @@ def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
 class OpenTimes:
     """Reads lines of JSON in which a time may be null. What reads records wants times: here they are very far."""
 
-    def __init__(self, lines: ReadsLines) -> None:
+    def __init__(self, lines: ReadsLines, times: str) -> None:
         self._lines = lines
+        quote = '"' if times == ISO else ""
+        self._far = {name: f'"{name}": {quote}{time_text(time, times)}{quote}'.encode() for name, time in _FAR.items()}
 
     def read(
         self, file: str, data: bytes, position: int, line: int, first: int
     ) -> tuple[Tables, list[DeadLetter], Block]:
-        data = _NULL.sub(lambda found: b'"%b": "%b"' % (found[1], iso(_FAR[found[1].decode()]).encode()), data)
+        data = _NULL.sub(lambda found: self._far[found[1].decode()], data)
         return self._lines.read(file, data, position, line, first)
 
 

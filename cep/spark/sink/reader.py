@@ -5,6 +5,7 @@ This needs neither Spark nor Java.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGE
-from cep.core.schema import CHANGE, Attribute, Schema
+from cep.core.schema import CHANGE, Attribute, Schema, TimeFormat
 from cep.spark.disk import SINK_LOG
 from cep.spark.sink.changelog import is_changelog
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
@@ -27,6 +28,7 @@ from connectors.files import CHUNK
 from connectors.jsonl import LineReader, ReadsLines, read_jsonl
 from connectors.parquet import columns_of, open_parquet, read_batches, read_parquet
 from connectors.streams import ByteStream
+from connectors.times import ISO, SHIFTS
 
 PAUSE = 0.5
 """Seconds between two looks at the log."""
@@ -55,8 +57,8 @@ class SinkReader:
             raise CepError(f"{path}: there is no log of a sink, `{SINK_LOG}`", hint=hint, code="input")
         fluents = {name: schema for name, schema in schemas.items() if schema.fluent is not None}
         self._held = HeldFluents(path, fluents, edges or {})
-        lines = LineReader({name: _as_written(schema, {}) for name, schema in schemas.items()}, None, False)
-        self._lines: ReadsLines = OpenTimes(lines) if fluents else lines
+        self._times: dict[str, str] = {}  # of files that say it
+        self._readers: dict[str | None, ReadsLines] = {None: self._reader(None)}
         self._last = -1
         self._seen: set[str] = set()
         self._rows = 0
@@ -94,6 +96,7 @@ class SinkReader:
         except FileNotFoundError:  # just compacted
             return None
         found = dict.fromkeys(map(file_name, entries))
+        self._times = {name: times for name, line in zip(found, entries) if (times := json.loads(line).get("times"))}
         files = [name for name in found if name not in self._seen]
         if path.suffix == ".compact":
             self._seen = set(found)  # what has left the log does not come again
@@ -137,7 +140,7 @@ class SinkReader:
                 if is_changelog(Path(path)):
                     raise self._changelog(path)
                 with closing(ByteStream(path)) as stream:
-                    for tables, dead, part in read_jsonl(path, stream, self._lines, CHUNK, self._rows):
+                    for tables, dead, part in read_jsonl(path, stream, self._lines_of(name), CHUNK, self._rows):
                         if part is not None:
                             yield tables, dead, part.without_data()
         except FileNotFoundError as error:
@@ -146,6 +149,25 @@ class SinkReader:
             return  # the job keeps files for a while, and this one's is over
         except OSError as error:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
+
+    def _lines_of(self, name: str) -> ReadsLines:
+        """What reads the lines of a file."""
+        times = self._times.get(name)
+        if times not in self._readers:
+            self._readers[times] = self._reader(times)
+        return self._readers[times]
+
+    def _reader(self, times: str | None) -> ReadsLines:
+        """What reads lines whose times have a form, None: ISO 8601 or seconds. CepError: they are counts of a tick."""
+        if times is not None and times not in SHIFTS:
+            message = f"{self.path}: its times are counts of a tick of {times}, which are not read again"
+            raise CepError(message, hint="`--output-format parquet` has timestamps", code="input")
+        schemas = {name: _as_written(schema, {}) for name, schema in self._schemas.items()}
+        if times is not None:
+            schemas = {name: _counted(schema, TimeFormat(unit=times)) for name, schema in schemas.items()}
+        lines = LineReader(schemas, None, False)
+        fluents = any(each.fluent is not None for each in self._schemas.values())
+        return OpenTimes(lines, times or ISO) if fluents else lines
 
     def _changelog(self, path: str) -> CepError:
         hint = "a job with `--final`, or without --revise; `--compact FOLDER` leaves the net result as plain files"
@@ -225,6 +247,12 @@ def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
     """The column of an attribute (`connectors.layout.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
+
+
+def _counted(schema: Schema, format: TimeFormat) -> Schema:
+    """An event whose times were written as counts of a unit."""
+    attributes = (replace(each, format=format) if each.type == "time" else each for each in schema.attributes)
+    return replace(schema, format=format, attributes=tuple(attributes))
 
 
 def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:

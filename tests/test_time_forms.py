@@ -1,0 +1,177 @@
+"""Times go out in the form in which they come in: ISO 8601, or counts of the unit or the tick of the input."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from cep.command import app
+from connectors.lines import as_json, ticks_text
+from connectors.times import FIRST, LAST, form_of_ticks, iso, time_text
+from tests import spark_runs
+from tests.long import examples
+
+FORMS = ("iso", "seconds", "ms", "us", "ns", "60000000 us", "7 us")
+ISO = "2024-05-01T09:00:00Z"
+SECONDS = 1_714_554_000
+HOT = "event a(k: string%s, v: float%s)%s.\nhot(K, V) <- a(K, V) WHERE V > 5.\n"
+SOSA = "PREFIX e: <http://e/>\nevent a(k: string AS e:k, v: float AS e:v) AS e:A TIME e:t.\n" + HOT.partition("\n")[2]
+DMTL = "hot(X) :- Diamondminus[0,1]a(X)\n"
+RTEC = "initiatedAt(hot(X)=true, T) :- happensAt(a(X), T).\nterminatedAt(hot(X)=true, T) :- happensAt(b(X), T).\n"
+
+INPUTS: dict[str, tuple[str, str, str, list[str], object]] = {
+    "json, ISO": (HOT % ("", "", ""), "a.jsonl", '{"type": "a", "time": "2024-05-01T11:00:00+02:00", "k": "p", "v": 6}', [], ISO),
+    "json, numbers": (HOT % ("", "", ""), "a.jsonl", '{"type": "a", "time": 1714554000, "k": "p", "v": 6}', [], SECONDS),
+    "json, a part of a second": (HOT % ("", "", ""), "a.jsonl", '{"type": "a", "time": 1714554000.25, "k": "p", "v": 6}', [], 1714554000.25),
+    "json, ms": (HOT % ("", "", " TIME t FORMAT epoch ms"), "a.jsonl", '{"type": "a", "t": 1714554000500, "k": "p", "v": 6}', [], 1714554000500),
+    "json, us in a text": (HOT % ("", "", " TIME t FORMAT epoch us"), "a.jsonl", '{"type": "a", "t": "1714554000000001", "k": "p", "v": 6}', [], 1714554000000001),
+    "json, a pattern": (HOT % ("", "", ' TIME t FORMAT "%d.%m.%Y %H:%M"'), "a.jsonl", '{"type": "a", "t": "01.05.2024 09:00", "k": "p", "v": 6}', [], ISO),
+    "csv, numbers": (HOT % ("", "", ""), "a.csv", "time,k,v\n1714554000,p,6\n", [], SECONDS),
+    "csv, ISO": (HOT % ("", "", ""), "a.csv", "time,k,v\n2024-05-01 09:00,p,6\n", [], ISO),
+    "tsv, ns": (HOT % ("", "", " TIME t FORMAT epoch ns"), "a.tsv", "t\tk\tv\n1714554000000000000\tp\t6\n", [], 1714554000000000000),
+    "senml": (HOT % (" FROM n", "", " FORMAT senml"), "a.senml", '[{"n": "p", "t": 1714554000, "v": 6}]', [], SECONDS),
+    "sensorthings": (HOT % (" FROM parameters.k", " FROM result", " FORMAT sensorthings"), "a.json", '{"phenomenonTime": "2024-05-01T09:00:00Z", "result": 6, "parameters": {"k": "p"}}', [], ISO),
+    "influx": (HOT % ("", "", " FORMAT influx"), "a.lp", "a,k=p v=6 1714554000000000000", [], 1714554000000000000),
+    "influx, ms": (HOT % ("", "", ' FORMAT influx(precision: "ms")'), "a.lp", "a,k=p v=6 1714554000000", [], 1714554000000),
+    "influx, s": (HOT % ("", "", ' FORMAT influx(precision: "s")'), "a.lp", "a,k=p v=6 1714554000", [], SECONDS),
+    "nquads": (SOSA, "a.nq", '_:x <http://e/t> "2024-05-01T09:00:00Z" .\n_:x <http://e/k> "p" .\n_:x <http://e/v> "6" .', [], ISO),
+    "jsonld": (SOSA, "a.jsonld", '{"http://e/t": "2024-05-01T09:00:00Z", "http://e/k": "p", "http://e/v": 6}', [], ISO),
+    "facts": (DMTL, "a.facts", "a(p)@3.5", [], 3.5),
+    "facts, ms": (DMTL, "a.facts", "a(p)@3", ["--tick", "1ms"], 3),
+    "facts, min": (DMTL, "a.facts", "a(p)@3.5", ["--tick", "1min"], 3.5),
+    "rtec": (RTEC, "a.csv", "a|9|9|p", ["--format", "rtec"], 9),
+    "rtec, 5 s": (RTEC, "a.csv", "a|9|9|p", ["--format", "rtec", "--tick", "5s"], 9),
+}  # fmt: skip
+"""Rules, a file, its text, options, and the time of its event as it goes out."""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def given_input(name: str) -> tuple[list[str], object]:
+    """The arguments of a run over an input, and the time that goes out."""
+    text, file, data, options, wanted = INPUTS[name]
+    rules = "rules" + {DMTL: ".dmtl", RTEC: ".prolog"}.get(text, ".cep")
+    Path(rules).write_text(text)
+    Path(file).write_text(data)
+    return [rules, "--input", file, *options], wanted
+
+
+def cep(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments), prog_name="cep")
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def start(rows: list[dict[str, Any]]) -> object:
+    return next(row["start"] for row in rows if row["type"] == "hot")
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_the_form_of_each_reader_is_that_of_each_writer(name: str) -> None:
+    arguments, wanted = given_input(name)
+    rows = [json.loads(line) for line in cep("run", *arguments).stdout.splitlines()]
+    assert start(rows) == wanted
+    cep("run", *arguments, "--only", "hot", "--output", "out.csv")
+    found = pl.read_csv("out.csv", infer_schema=False)["start"][0]
+    assert found == (wanted if isinstance(wanted, str) else json.dumps(wanted))
+    cep("run", *arguments, "--only", "hot", "--output", "out.parquet")
+    kind = pl.read_parquet("out.parquet").schema["start"]
+    assert kind == pl.Datetime("us", "UTC"), "which Parquet has for times, whatever comes in"
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_the_form_is_that_of_what_is_revised_and_of_what_led_to_it(name: str) -> None:
+    arguments, wanted = given_input(name)
+    rows = [json.loads(line) for line in cep("run", *arguments, "--revise", "1h", "--explain").stdout.splitlines()]
+    assert start(rows) == wanted and {row["@change"] for row in rows} == {"add"}
+    (because,) = next(row["because"] for row in rows if row["type"] == "hot")
+    assert because["start"] == wanted
+    asked = "hot" if "rules.cep" in arguments else "hot(p)"
+    options = ["--input-format" if each == "--format" else each for each in arguments[1:]]
+    told = json.loads(cep("explain", arguments[0], asked, *options, "--format", "json").stdout)
+    assert told[0]["start"] == wanted
+
+
+@pytest.mark.parametrize("name", ["json, ms", "influx", "facts, min", "rtec, 5 s"])
+def test_workers_and_rtec_s_clauses_count_likewise(name: str) -> None:
+    arguments, wanted = given_input(name)
+    rows = [json.loads(line) for line in cep("run", *arguments, "--workers", "2").stdout.splitlines()]
+    assert start(rows) == wanted
+    if "rtec" in arguments:
+        assert cep("run", *arguments, "--output-format", "rtec").stdout == "holdsFor(hot(p)=true, [(10,inf)]).\n"
+
+
+@pytest.mark.parametrize("name", ["json, ms", "facts, min"])
+def test_what_is_read_live_counts_likewise(name: str) -> None:
+    arguments, wanted = given_input(name)
+    text = INPUTS[name][2]
+    live = ["-" if each == INPUTS[name][1] else each for each in arguments]
+    format = ["--format", "facts"] if name.startswith("facts") else []
+    result = CliRunner().invoke(app, ["run", *live, *format], input=text, prog_name="cep")
+    assert start([json.loads(line) for line in result.stdout.splitlines()]) == wanted
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("spark")
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+@pytest.mark.parametrize("name", ["json, ms", "influx", "facts, min"])
+def test_spark_writes_and_reads_the_same_form(name: str, tmp_path: Path) -> None:
+    from cep.core.errors import CepError
+    from cep.engine import Engine
+    from cep.spark.sink.reader import SinkReader
+
+    arguments, wanted = given_input(name)
+    spark_runs.cep("run", *arguments, "--on", "spark", "--output", "out", "--checkpoint", "state",
+                   "--output-format", "jsonl")  # fmt: skip
+    rows = [json.loads(line) for path in Path("out").rglob("*.jsonl") for line in path.read_text().splitlines()]
+    assert start(rows) == wanted
+    dialect = "datalogmtl" if name.startswith("facts") else None
+    engine = Engine.from_text(INPUTS[name][0], dialect=dialect, tick=60_000_000 if dialect else 1_000_000)
+    reader = SinkReader("out", engine.outputs)
+    if dialect:
+        with pytest.raises(CepError, match="its times are counts of a tick of 60000000 us"):
+            list(reader.new())
+    else:
+        (batch,) = reader.new()
+        assert not batch.dead and batch.tables["hot"]["start"].to_list() == [
+            SECONDS * 1_000_000 + 500_000 * (name == "json, ms")
+        ]
+
+
+# --- single times ---
+
+
+@examples(300)
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=8), st.sampled_from(FORMS))
+def test_columns_are_written_as_single_times(ticks: list[int], times: str) -> None:
+    column = pl.Series("t", [*ticks, None], dtype=pl.Int64)
+    assert ticks_text(column, times).to_list() == [*(time_text(each, times) for each in ticks), None]
+    made = as_json(column, "time", times)
+    texts = [bytes(made.data[first:last]).decode() for first, last in zip(made.ends, made.ends[1:])]
+    quoted = times == "iso"
+    assert texts == [
+        *(f'"{iso(each)}"' if quoted and FIRST <= each <= LAST else time_text(each, times) for each in ticks),
+        "null",
+    ]
+
+
+def test_a_count_is_exact_where_its_decimals_end() -> None:
+    rng = random.Random(1)
+    for _ in range(1_000):
+        time = rng.choice((1, -1)) * rng.randrange(2 ** rng.randint(1, 62))
+        assert round(float(time_text(time, "ms")) * 1_000, -3) == pytest.approx(time, abs=abs(time) * 1e-15 + 1_000)
+    assert time_text(90_000_000, "60000000 us") == "1.5"
+    assert time_text(-20_000_000, "60000000 us") == "-0.333333333333"
+    assert time_text(0, "ns") == "0" and time_text(-3, "ns") == "-3000"
+    assert [form_of_ticks(tick) for tick in (1, 1_000, 1_000_000, 5)] == ["us", "ms", "seconds", "5 us"]
