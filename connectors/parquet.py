@@ -115,8 +115,9 @@ def read_batches(
             good[list(reasons)] = False
             table = table.filter(pl.Series(good))
         if table.height:
-            number = not day_and_clock and columns[keys[0]].dtype.is_numeric()
-            block = replace(block, times=form(schema.format, number))
+            kind = columns[keys[0]].dtype
+            number = not day_and_clock and kind.is_numeric()
+            block = replace(block, times=form(None if kind.is_temporal() else schema.format, number))
         dead = [
             DeadLetter(file, line + row if lines is None else int(lines[row]), reason, code, None)
             for row, (code, reason) in sorted(reasons.items())

@@ -50,7 +50,7 @@ class Sink:
             stem = f"part-{task:05}-{self.number:08x}-0000-4000-8000-000000000000-c000"
             if self.format == "jsonl" and parts:
                 place = self.path / f"{stem}.txt"
-                place.write_bytes(json_lines(parts, self.schemas, True, False))
+                place.write_bytes(json_lines(parts, self.schemas, "iso", False))
                 made.append(place)
             for event, part in parts.items() if self.format == "parquet" else ():
                 place = self.path / f"type={event}" / f"{stem}.snappy.parquet"

@@ -70,7 +70,7 @@ class Job:
             if parquet:
                 pq.write_table(layout.table(event, table), at)
             else:
-                at.write_bytes(json_lines({event: table}, self.schemas, self.number % 2 == 0, False))
+                at.write_bytes(json_lines({event: table}, self.schemas, ("iso", "seconds")[self.number % 2], False))
             files.append(OutputFile.of(at, self.folder / name, {event: table.height}))
         log.add(self.number, files)
         self.number += 1

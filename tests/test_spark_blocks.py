@@ -60,7 +60,7 @@ def distributed(text: str, files: list[str], folder: Path, buckets: int, **optio
                     blocks += made.blocks
                     for one in made.world:
                         table = one.table.drop(ARRIVAL, TIE, strict=False)
-                        lines += json_lines({one.event: table}, program.outputs, True, False).decode().splitlines()
+                        lines += json_lines({one.event: table}, program.outputs, "iso", False).decode().splitlines()
     letters = [json.loads(line) for file in folder.glob("dead-*") for line in file.read_text().splitlines()]
     return sorted(lines), letters
 
@@ -72,7 +72,7 @@ def alone(text: str, files: list[str], **options: Any) -> list[str]:
     for batch in replay(files, engine.inputs):
         engine.receive(batch.tables)
     made = {name: table for name, table in engine.close().items() if name in engine.outputs and table.height}
-    return sorted(json_lines(made, engine.outputs, True, False).decode().splitlines())
+    return sorted(json_lines(made, engine.outputs, "iso", False).decode().splitlines())
 
 
 DIALECT = """\

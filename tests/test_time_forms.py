@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +28,38 @@ SOSA = "PREFIX e: <http://e/>\nevent a(k: string AS e:k, v: float AS e:v) AS e:A
 DMTL = "hot(X) :- Diamondminus[0,1]a(X)\n"
 RTEC = "initiatedAt(hot(X)=true, T) :- happensAt(a(X), T).\nterminatedAt(hot(X)=true, T) :- happensAt(b(X), T).\n"
 
+A, T = '{"type": "a", "k": "p", "v": 6, "time": %s}', '{"type": "a", "k": "p", "v": 6, "t": %s}'
+QUADS = '_:x <http://e/t> "2024-05-01T09:00:00Z" .\n_:x <http://e/k> "p" .\n_:x <http://e/v> "6" .'
+JSON_LD = '{"http://e/t": "2024-05-01T09:00:00Z", "http://e/k": "p", "http://e/v": 6}'
+PAGE = '{"phenomenonTime": "2024-05-01T09:00:00Z", "result": 6, "parameters": {"k": "p"}}'
+OBSERVED = HOT % (" FROM parameters.k", " FROM result", " FORMAT sensorthings")
+COUNTED = HOT % ("", "", " TIME t FORMAT epoch {}")
+PLAIN = HOT % ("", "", "")
+LINES = HOT % ("", "", " FORMAT influx(precision: {!r})")
+
 INPUTS: dict[str, tuple[str, str, str, list[str], object]] = {
-    "json, ISO": (HOT % ("", "", ""), "a.jsonl", '{"type": "a", "time": "2024-05-01T11:00:00+02:00", "k": "p", "v": 6}', [], ISO),
-    "json, numbers": (HOT % ("", "", ""), "a.jsonl", '{"type": "a", "time": 1714554000, "k": "p", "v": 6}', [], SECONDS),
-    "json, a part of a second": (HOT % ("", "", ""), "a.jsonl", '{"type": "a", "time": 1714554000.25, "k": "p", "v": 6}', [], 1714554000.25),
-    "json, ms": (HOT % ("", "", " TIME t FORMAT epoch ms"), "a.jsonl", '{"type": "a", "t": 1714554000500, "k": "p", "v": 6}', [], 1714554000500),
-    "json, us in a text": (HOT % ("", "", " TIME t FORMAT epoch us"), "a.jsonl", '{"type": "a", "t": "1714554000000001", "k": "p", "v": 6}', [], 1714554000000001),
-    "json, a pattern": (HOT % ("", "", ' TIME t FORMAT "%d.%m.%Y %H:%M"'), "a.jsonl", '{"type": "a", "t": "01.05.2024 09:00", "k": "p", "v": 6}', [], ISO),
-    "csv, numbers": (HOT % ("", "", ""), "a.csv", "time,k,v\n1714554000,p,6\n", [], SECONDS),
-    "csv, ISO": (HOT % ("", "", ""), "a.csv", "time,k,v\n2024-05-01 09:00,p,6\n", [], ISO),
-    "tsv, ns": (HOT % ("", "", " TIME t FORMAT epoch ns"), "a.tsv", "t\tk\tv\n1714554000000000000\tp\t6\n", [], 1714554000000000000),
+    "json, ISO": (PLAIN, "a.jsonl", A % '"2024-05-01T11:00:00+02:00"', [], ISO),
+    "json, numbers": (PLAIN, "a.jsonl", A % 1714554000, [], SECONDS),
+    "json, a part of a second": (PLAIN, "a.jsonl", A % 1714554000.25, [], 1714554000.25),
+    "json, ms": (COUNTED.format("ms"), "a.jsonl", T % 1714554000500, [], 1714554000500),
+    "json, us in a text": (COUNTED.format("us"), "a.jsonl", T % '"1714554000000001"', [], 1714554000000001),
+    "json, a pattern": (HOT % ("", "", ' TIME t FORMAT "%d.%m.%Y %H"'), "a.jsonl", T % '"01.05.2024 09"', [], ISO),
+    "csv, numbers": (PLAIN, "a.csv", "time,k,v\n1714554000,p,6\n", [], SECONDS),
+    "csv, ISO": (PLAIN, "a.csv", "time,k,v\n2024-05-01 09:00,p,6\n", [], ISO),
+    "tsv, ns": (COUNTED.format("ns"), "a.tsv", "t\tk\tv\n1714554000000000000\tp\t6\n", [], 1714554000000000000),
     "senml": (HOT % (" FROM n", "", " FORMAT senml"), "a.senml", '[{"n": "p", "t": 1714554000, "v": 6}]', [], SECONDS),
-    "sensorthings": (HOT % (" FROM parameters.k", " FROM result", " FORMAT sensorthings"), "a.json", '{"phenomenonTime": "2024-05-01T09:00:00Z", "result": 6, "parameters": {"k": "p"}}', [], ISO),
+    "sensorthings": (OBSERVED, "a.json", PAGE, [], ISO),
     "influx": (HOT % ("", "", " FORMAT influx"), "a.lp", "a,k=p v=6 1714554000000000000", [], 1714554000000000000),
-    "influx, ms": (HOT % ("", "", ' FORMAT influx(precision: "ms")'), "a.lp", "a,k=p v=6 1714554000000", [], 1714554000000),
-    "influx, s": (HOT % ("", "", ' FORMAT influx(precision: "s")'), "a.lp", "a,k=p v=6 1714554000", [], SECONDS),
-    "nquads": (SOSA, "a.nq", '_:x <http://e/t> "2024-05-01T09:00:00Z" .\n_:x <http://e/k> "p" .\n_:x <http://e/v> "6" .', [], ISO),
-    "jsonld": (SOSA, "a.jsonld", '{"http://e/t": "2024-05-01T09:00:00Z", "http://e/k": "p", "http://e/v": 6}', [], ISO),
+    "influx, ms": (LINES.format("ms").replace("'", '"'), "a.lp", "a,k=p v=6 1714554000000", [], 1714554000000),
+    "influx, s": (LINES.format("s").replace("'", '"'), "a.lp", "a,k=p v=6 1714554000", [], SECONDS),
+    "nquads": (SOSA, "a.nq", QUADS, [], ISO),
+    "jsonld": (SOSA, "a.jsonld", JSON_LD, [], ISO),
     "facts": (DMTL, "a.facts", "a(p)@3.5", [], 3.5),
     "facts, ms": (DMTL, "a.facts", "a(p)@3", ["--tick", "1ms"], 3),
     "facts, min": (DMTL, "a.facts", "a(p)@3.5", ["--tick", "1min"], 3.5),
     "rtec": (RTEC, "a.csv", "a|9|9|p", ["--format", "rtec"], 9),
     "rtec, 5 s": (RTEC, "a.csv", "a|9|9|p", ["--format", "rtec", "--tick", "5s"], 9),
-}  # fmt: skip
+}
 """Rules, a file, its text, options, and the time of its event as it goes out."""
 
 
@@ -90,13 +100,24 @@ def test_the_form_of_each_reader_is_that_of_each_writer(name: str) -> None:
     assert kind == pl.Datetime("us", "UTC"), "which Parquet has for times, whatever comes in"
 
 
+@pytest.mark.parametrize(
+    "kind, wanted", [(pl.Datetime("ms"), ISO), (pl.Int64(), 1714554000000), (pl.String(), 1714554000000)]
+)
+def test_the_type_of_a_column_of_parquet_says_its_form(kind: pl.DataType, wanted: object) -> None:
+    Path("rules.cep").write_text(COUNTED.format("ms"))
+    times = pl.Series("t", [1714554000000]).cast(kind)
+    pl.DataFrame([times, pl.Series("k", ["p"]), pl.Series("v", [6.0])]).write_parquet("a.parquet")
+    rows = [json.loads(line) for line in cep("run", "rules.cep", "--input", "a.parquet").stdout.splitlines()]
+    assert start(rows) == wanted
+
+
 @pytest.mark.parametrize("name", INPUTS)
 def test_the_form_is_that_of_what_is_revised_and_of_what_led_to_it(name: str) -> None:
     arguments, wanted = given_input(name)
     rows = [json.loads(line) for line in cep("run", *arguments, "--revise", "1h", "--explain").stdout.splitlines()]
     assert start(rows) == wanted and {row["@change"] for row in rows} == {"add"}
-    (because,) = next(row["because"] for row in rows if row["type"] == "hot")
-    assert because["start"] == wanted
+    (because,) = next(row["because"] for row in rows if row["because"])
+    assert (because["type"], because["start"]) == ("a", wanted)
     asked = "hot" if "rules.cep" in arguments else "hot(p)"
     options = ["--input-format" if each == "--format" else each for each in arguments[1:]]
     told = json.loads(cep("explain", arguments[0], asked, *options, "--format", "json").stdout)
@@ -132,7 +153,7 @@ def test_spark_writes_and_reads_the_same_form(name: str, tmp_path: Path) -> None
     from cep.spark.sink.reader import SinkReader
 
     arguments, wanted = given_input(name)
-    spark_runs.cep("run", *arguments, "--on", "spark", "--output", "out", "--checkpoint", "state",
+    cep("run", *arguments, "--on", "spark", "--output", "out", "--checkpoint", "state",
                    "--output-format", "jsonl")  # fmt: skip
     rows = [json.loads(line) for path in Path("out").rglob("*.jsonl") for line in path.read_text().splitlines()]
     assert start(rows) == wanted
@@ -170,7 +191,8 @@ def test_a_count_is_exact_where_its_decimals_end() -> None:
     rng = random.Random(1)
     for _ in range(1_000):
         time = rng.choice((1, -1)) * rng.randrange(2 ** rng.randint(1, 62))
-        assert round(float(time_text(time, "ms")) * 1_000, -3) == pytest.approx(time, abs=abs(time) * 1e-15 + 1_000)
+        for times, unit in (("seconds", 1_000_000), ("ms", 1_000), ("us", 1), ("ns", Fraction(1, 1_000))):
+            assert Fraction(time_text(time, times)) * unit == time
     assert time_text(90_000_000, "60000000 us") == "1.5"
     assert time_text(-20_000_000, "60000000 us") == "-0.333333333333"
     assert time_text(0, "ns") == "0" and time_text(-3, "ns") == "-3000"

@@ -247,7 +247,7 @@ def test_rounds_of_many_batches_give_what_batches_give(seed: int, monkeypatch: p
     one, many = Engine.from_text(text, lateness=lateness), engine(text, count, lateness=lateness)
     many.run_ahead(random.randrange(1, 4))
     if random.random() < 0.5:
-        many.write_rows({"mean": one.outputs["mean"], "many": one.outputs["many"]}, "jsonl", True)
+        many.write_rows({"mean": one.outputs["mean"], "many": one.outputs["many"]}, "jsonl", "iso")
     written = [dict[str, list[Any]]() for _ in range(2)]
 
     def take(number: int, made: Frames) -> None:
@@ -256,7 +256,7 @@ def test_rounds_of_many_batches_give_what_batches_give(seed: int, monkeypatch: p
                 lines = b"".join(in_order([(table.parts, table.order)])).decode().splitlines(keepends=True)
                 found = [*zip(table["start"], table["end"], lines, strict=True)]
             elif number == 0 and name in ("mean", "many") and many_writes:
-                texts = written_rows(name, table, one.outputs[name], "jsonl", True)
+                texts = written_rows(name, table, one.outputs[name], "jsonl", "iso")
                 lines = b"".join(in_order([([texts], np.arange(table.height))])).decode().splitlines(keepends=True)
                 found = [*zip(table["start"], table["end"], lines, strict=True)]
             else:

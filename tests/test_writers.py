@@ -205,9 +205,9 @@ def test_compiled_times_are_those_of_the_library(pairs: list[tuple[int, int]]) -
     from connectors.lines import ticks_text
 
     near, far = pl.Series([near for near, _ in pairs]), pl.Series([far for _, far in pairs])
-    assert ticks_text(near, True).to_list() == [iso(value) for value, _ in pairs]
-    assert ticks_text(far, False).to_list() == [seconds_text(value) for _, value in pairs]
-    assert ticks_text(far, True).to_list() == [iso(value) for _, value in pairs]
+    assert ticks_text(near, "iso").to_list() == [iso(value) for value, _ in pairs]
+    assert ticks_text(far, "seconds").to_list() == [seconds_text(value) for _, value in pairs]
+    assert ticks_text(far, "iso").to_list() == [iso(value) for _, value in pairs]
 
 
 def test_infinite_floats_are_missing(tmp_path: Path) -> None:

@@ -80,9 +80,7 @@ def test_rows_written_before_are_those_of_the_writer(
                 if folder == "before":
                     chosen = {name: table for name, table in tables.items() if name != "b" or random.random() < 0.5}
                     tables |= {
-                        name: cut_and_mixed(
-                            random, table, written_rows(name, table, SCHEMAS[name], format, times == "iso")
-                        )
+                        name: cut_and_mixed(random, table, written_rows(name, table, SCHEMAS[name], format, times))
                         for name, table in chosen.items()
                     }
                 writer.write(tables)
