@@ -260,14 +260,7 @@ def test_a_program_and_facts_from_files(tmp_path: Path) -> None:
     code, out, _ = ran("run", program, "--input", facts, "--only", "Flag", "--dead-letter", dead)
     assert code == 0
     assert [json.loads(line) for line in out.splitlines()] == [
-        {
-            "type": "Flag",
-            "start": "1970-01-01T00:00:04Z",
-            "end": "1970-01-01T00:00:07Z",
-            "x": "n",
-            "z": "s1",
-            "bounds": "[]",
-        }
+        {"type": "Flag", "start": 4, "end": 7, "x": "n", "z": "s1", "bounds": "[]"}
     ]
     reasons = dead.read_text()
     assert "`(7,6]` ends before it begins" in reasons
@@ -283,12 +276,12 @@ def test_ends_of_facts_are_open_or_closed_as_written(tmp_path: Path) -> None:
     code, out, _ = ran("run", program, "--input", facts, "--only", "P", "--tick", "1ms")
     assert code == 0
     rows = [json.loads(line) for line in out.splitlines()]
-    found = {(row["x"], row["bounds"], row["start"][17:], row["end"][17:]) for row in rows}
+    found = {(row["x"], row["bounds"], row["start"], row["end"]) for row in rows}
     assert found == {
-        ("a", "[)", "00Z", "00.001Z"),
-        ("a", "(]", "00.001Z", "00.002Z"),
-        ("b", "()", "00Z", "00.002Z"),
-        ("c", "(]", "00.003Z", "00.005Z"),
+        ("a", "[)", 0, 1),
+        ("a", "(]", 1, 2),
+        ("b", "()", 0, 2),
+        ("c", "(]", 3, 5),
     }
 
 
