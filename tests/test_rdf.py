@@ -179,7 +179,7 @@ def test_what_holds_as_a_record_says_comes_from_that_before_it_has_ended() -> No
     made = Derivations(engine.plan, engine.meanings(), EventVocabulary(), frozenset(engine.outputs))
     engine.push([Event("up", ("p",), 1_000_000, 5_000_000)])
     table = engine.push([Event("a", ("p",), 3_000_000, 3_000_000)])["up"]
-    told = made.events(identified(table, engine.outputs["up"], engine.meanings()["up"]), engine.outputs["up"])
+    told = made.events({"up": identified(table, engine.outputs["up"], engine.meanings()["up"])}, engine.outputs)
     assert "/up/1> ." in told and table["end"].to_list() == [None]
 
 

@@ -211,10 +211,12 @@ def batches(way: str, form: Form, folder: Path, engine: Engine, changes: Sequenc
 
 
 def outcome(engine: Engine, pushes: Iterable[Mapping[str, object]]) -> tuple[Rows, Counter[str]]:
-    """What was added and not withdrawn, and the dead letters."""
+    """What was added and not withdrawn, and the dead letters. Records come in turn, as a run takes them."""
     net = Rows()
     for each in [*pushes, None]:
-        made = engine.close() if each is None else engine.push(each)  # type: ignore[arg-type]
+        if each is not None:
+            engine.receive(each, in_turn=True)  # type: ignore[arg-type]
+        made = engine.close() if each is None else engine.advance(engine.reached)
         net.subtract(rows(made, -1))
         net.update(rows(made, 1))
     return +net, Counter(row.code for row in engine.take_dead())
@@ -341,11 +343,16 @@ def told(format: str, folder: Path) -> tuple[Path, list[str], list[str]]:
     return folder / name, [*inputs, "--format", format], sorted(expected)
 
 
+def _seconds(time: int | str) -> int:
+    """Seconds of ISO 8601, of seconds, or of the nanoseconds of line protocol."""
+    return of_iso(time) // SECOND if isinstance(time, str) else time if time < 10**12 else time // 10**9
+
+
 def net(lines: Iterable[str]) -> list[str]:
     """What was added and not withdrawn: name, key, start and end."""
     found = Counter[str]()
     for row in map(json.loads, lines):
-        times = (row[key] if isinstance(row[key], int) else of_iso(row[key]) // SECOND for key in ("start", "end"))
+        times = (_seconds(row[key]) for key in ("start", "end"))
         key = next(row[name] for name in ("k", "x", "arg1") if name in row)
         text = f"{row['type']} {key} {' '.join(str(time - BEGIN // SECOND) for time in times)}"
         found[text] += {"add": 1, "withdraw": -1}[row["@change"]]
