@@ -103,7 +103,7 @@ def test_a_variable_of_two_types_in_an_or_is_judged_with_either() -> None:
     engine = Engine.from_text(program, lateness=None, remember=EVER)
     engine.receive([Event("c", (1, 0.5), 1_000_000, 1_000_000)])
     engine.close()
-    found = Explainer(engine, calendar=False).why_not(EventQuestion("e", {}, 1_000_000, 1_000_000))
+    found = Explainer(engine, times="seconds").why_not(EventQuestion("e", {}, 1_000_000, 1_000_000))
     assert "`Z > 2` does not hold" in "\n".join(refusals(found))
 
 
