@@ -180,9 +180,6 @@ def check(options: CheckOptions) -> int:
             lars = LarsCheck.of(source)
             if lars is not None:
                 lars.show_circles()
-                if lars.undeclared:
-                    lars.conclude(path, ())
-                    continue
             tables = facts_of(options.knowledge.facts, source.text, path, source.options)
             engine = source.knowing(tables, known).engine(alerts=True)
         except CepError as error:

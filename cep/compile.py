@@ -46,7 +46,8 @@ class CompileOptions:
 
     `dialect`: that of the text, by default what the suffix of its name says; `tick`: microseconds of the number 1 in a
     dialect. `models`: of several answer streams of LARS the nearest to that before (1), or all (0); `solve_limit`: for
-    how many microseconds one is searched for.
+    how many microseconds one is searched for; `first`: the tick at which a stream of LARS begins, if nothing comes
+    earlier.
 
     `files`: those that the text is put together of, each with its first line.
     """
@@ -60,17 +61,18 @@ class CompileOptions:
     tick: int | None = None
     models: int | None = None
     solve_limit: int | None = None
+    first: int | None = None
     files: Files = ()
 
     @property
     def answer_sets(self) -> AnswerSetOptions | None:
         """What is asked of answer sets. CepError: it is wrong."""
-        if self.models is None and self.solve_limit is None:
+        if self.models is None and self.solve_limit is None and self.first is None:
             return None
         if self.models not in (None, 0, 1):
             raise CepError(f"models: {self.models}", hint="1, the nearest to that before, or 0, all", code="option")
         seconds = None if self.solve_limit is None else self.solve_limit / SECOND
-        return AnswerSetOptions(1 if self.models is None else self.models, seconds)
+        return AnswerSetOptions(1 if self.models is None else self.models, seconds, self.first)
 
 
 class FactlessCompileKeywords(TypedDict, total=False):
@@ -84,6 +86,7 @@ class FactlessCompileKeywords(TypedDict, total=False):
     tick: int | None
     models: int | None
     solve_limit: int | None
+    first: int | None
     files: Files
 
 
@@ -292,6 +295,8 @@ def _fingerprint(program: ReadProgram, options: CompileOptions, source: Knowledg
     if files:
         said = " ".join(f"{first}:{each}" for (_, first), each in zip(files, written, strict=True))
         says = f"{said} {program.tick} {FACTS}\0"
+    if options.first is not None:
+        says += f"first {options.first}\0"
     return snapshot.program_fingerprint(
         says + text,
         options.policy,

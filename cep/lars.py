@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 
 import polars as pl
@@ -27,8 +28,8 @@ from cep.events import Iri, Value
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsAtom, LarsProgram, LarsRule
 from cep.language.dialects.lars.lowering import lowered
+from cep.language.dialects.lars.programs import program_of
 from cep.language.dialects.lars.reader import atom as read_atom
-from cep.language.dialects.lars.reader import read
 from cep.language.dialects.lars.relations import BEGINS, predicate_of
 from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.tokens import LarsCursor
@@ -36,6 +37,7 @@ from cep.language.syntax import ast
 from cep.plan.types import grown
 from cep.rules.printing import print_expression
 from cep.rules.terms import Constant
+from connectors.times import of_duration
 
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
@@ -43,6 +45,8 @@ Told = tuple[str | None, int | None]
 """An atom as text, and the number of the answer stream that has it, None: all; without an atom how many there are."""
 TICK = 1
 """Microseconds of a tick here: times are ticks."""
+_NOTATIONS = ("lars", "laser")
+_LASER = re.compile(r"\b(?:time_win|tuple_win|diamond|box)\s*\(")
 _SYMBOL = re.compile(r"[a-z][A-Za-z0-9_]*")
 _COLUMNS = {"int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean, "string": pl.String, "iri": pl.String}
 
@@ -56,6 +60,8 @@ def answers(
     last: int | None = None,
     models: int = 1,
     window: str = "n+1",
+    tick: str | timedelta = "1 s",
+    dialect: str | None = None,
 ) -> Iterator[tuple[int, list[frozenset[str]]]]:
     """Tick by tick the answer streams of a program: each the set of derived atoms, facts left out, as `q(1)` if true
     now and `q(1)@3` at another tick.
@@ -63,28 +69,57 @@ def answers(
     `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. `first`: the
     first tick of the stream, by default that of its first atoms; `last`: the last tick that is asked, by default that
     of its last. `models`: 1 gives of several answer streams the one nearest to that before, any other number so many at
-    most, 0 all, in sorted order. `window`: how many ticks a window of n ticks has, `n+1` or `n`. Raises CepError.
+    most, 0 all, in sorted order. `window`: how many ticks a window of n ticks has, `n+1` or `n`. `tick`: how long one
+    is, for windows with units, `[2 sec]`. `dialect`: `lars`, rules in the syntax of Ticker, or `laser`, the rule
+    strings of Laser; None: whichever the text is. Raises CepError.
     """
     if window not in ("n+1", "n"):
         raise CepError(f"window: `{window}` is no way to count", hint='`window="n"`, or "n+1", as it is', code="option")
-    return _Run(program, [] if facts is None else list(facts), stream, first, last, models, window == "n").answers()
+    read = _read(Source(program, "<program>"), dialect, _microseconds(tick), window == "n")
+    return _Run(read, program, [] if facts is None else list(facts), stream, first, last, models).answers()
+
+
+def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> LarsProgram:
+    """The program, whose times are ticks from here on. Raises CepError."""
+    if dialect not in (None, *_NOTATIONS):
+        raise CepError(f"dialect: `{dialect}` is none of LARS", hint='`dialect="lars"`, or "laser"', code="option")
+    try:
+        found = program_of(source, f"{dialect or 'lars'}{'/n' if counted else ''}", tick)
+    except CepError as error:
+        if dialect is not None:
+            raise
+        try:
+            found = program_of(source, f"laser{'/n' if counted else ''}", tick)
+        except CepError as other:
+            raise (other if _LASER.search(source.text) else error) from None
+    return replace(found, tick=TICK)
+
+
+def _microseconds(tick: str | timedelta) -> int:
+    try:
+        found = of_duration(tick) if isinstance(tick, str) else tick // timedelta(microseconds=1)
+    except ValueError:
+        found = 0
+    if found <= 0:
+        raise CepError(f"tick: `{tick}` is no duration of a tick", hint='`tick="1 s"`, `"100 ms"`', code="option")
+    return found
 
 
 class _Run:
     def __init__(
         self,
-        program: str,
+        read: LarsProgram,
+        text: str,
         facts: Sequence[str],
         stream: Stream,
         first: int | None,
         last: int | None,
         models: int,
-        counted: bool,
     ) -> None:
         self.read_atoms: dict[str, Atom] = {}
         self.models = models
-        source = Source(program, "<program>")
-        self.program = self._with_facts(read(source, TICK, counted=counted), [self.atom(each) for each in facts])
+        source = Source(text, "<program>")
+        self.program = self._with_facts(read, [self.atom(each) for each in facts])
         refuse_unsafe(self.program, source)
         given = [(tick, [self.atom(each) for each in atoms]) for tick, atoms in stream]
         self.first = given[0][0] if first is None and given else first
@@ -93,9 +128,9 @@ class _Run:
             return
         self.stream = [(tick, atoms) for tick, atoms in given if self.first <= tick <= self.last]
         self.types = self._types(given)
-        tree = lowered(self._declared(), source, True, AnswerSetOptions(models))
+        tree = lowered(self._declared(), source, AnswerSetOptions(models))
         options = CompileOptions(dialect="lars", tick=TICK)
-        compiled = ReadProgram(program, "<program>", "lars", TICK, tree).compiled(options)
+        compiled = ReadProgram(text, "<program>", "lars", TICK, tree).compiled(options)
         self.engine = Engine(compiled, lateness=None, until=self.last)
         self.arities = {
             rule.head.predicate: len(rule.head.arguments) for rule in self.program.rules if rule.head is not None

@@ -205,6 +205,14 @@ class DialectOptions:
             help="How many ticks a window of LARS of n ticks has: n+1, its own and n before it, or n.",
         ),
     ] = None
+    first: Annotated[
+        int | None,
+        Option(
+            metavar="TICK",
+            help="Of LARS: the number of the tick at which the stream begins, if no record is of an earlier one. By "
+            "default it begins with its first record.",
+        ),
+    ] = None
     models: Annotated[
         str | None,
         Option(

@@ -13,12 +13,13 @@ from cep.core.errors import Source, Warning
 from cep.language.dialects.lars.account import circles, comes_in, counted
 from cep.language.dialects.lars.advice import advice
 from cep.language.dialects.lars.ast import LarsProgram
+from cep.language.dialects.lars.undeclared import argument_types
 
 
 @dataclass(frozen=True, slots=True)
 class LarsCheck:
-    """A program as it is written. `undeclared`: what comes in of one that declares no events: it is not compiled.
-    `others`: how many rules files of another dialect have."""
+    """A program as it is written. `undeclared`: what comes in of one that declares no events. `others`: how many rules
+    files of another dialect have."""
 
     program: LarsProgram
     source: Source
@@ -54,6 +55,11 @@ class LarsCheck:
             complain(each)
             typer.echo(err=True)
 
+    def _called(self, name: str) -> str:
+        """A predicate with the types of its arguments."""
+        types = argument_types(self.program, name)
+        return f"{name}({', '.join(types)})" if types else name
+
     def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
         """The warnings, those of what was compiled too, and how much there is of what."""
         from cep.runtime.run_stats import count
@@ -66,11 +72,10 @@ class LarsCheck:
                 typer.echo(err=True)
             complain(warning)
         if self.undeclared:
-            names = ", ".join(f"`{each}`" for each in self.undeclared[:5]) + (
-                ", ..." if len(self.undeclared) > 5 else ""
-            )
-            hint = f"`event {self.undeclared[0]}(...).` would declare what its records hold"
-            typer.echo(f"{path}: not declared, so not compiled: {names}; {hint}", err=True)
+            names = ", ".join(f"`{self._called(each)}`" for each in self.undeclared[:5])
+            names += ", ..." if len(self.undeclared) > 5 else ""
+            hint = f"`event {self.undeclared[0]}(...).` declares what its records hold"
+            typer.echo(f"{path}: not declared, so with what the rules say: {names}; {hint}", err=True)
         beside = [f"{count(self.others, 'rule')} beside LARS"] if self.others else []
         counts = (*counted(self.program), *beside, count(0, "error"), count(len(warnings), "warning"))
         say(f"{path}: {', '.join(counts)}")

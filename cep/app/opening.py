@@ -62,6 +62,7 @@ class ProgramSource:
         if dialect is not None:
             models, limit = dialect.answer_sets
             options = replace(options, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit)
+            options = replace(options, first=dialect.first)
         return cls(name, text, options)
 
     def knowing(self, facts: Mapping[str, DataFrame], known: Knowledge | None) -> ProgramSource:

@@ -160,7 +160,7 @@ def read(
 
 def _no_answer_streams() -> CepError:
     hint = "a program of LARS has them: `--dialect lars`, or a file `.lars`"
-    return CepError("--models, --solve-limit: this program has no answer streams", hint=hint, code="option")
+    return CepError("--models, --solve-limit, --first: this program has no answer streams", hint=hint, code="option")
 
 
 def _no_ticks() -> CepError:

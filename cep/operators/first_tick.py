@@ -11,6 +11,7 @@ from cep.operators.either import Either
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaAtom
+from cep.operators.time_point import Point
 from cep.operators.where import decided
 from cep.plan.formula import WHOLE, FluentLateness, Formula, Lowering, Names, OverSeveral
 from cep.plan.node import Meeting, Node, NodeProperties
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FirstTickFormula(OverSeveral):
-    """From the tick `at` of the first of several events on. `tick`: microseconds."""
+    """From the tick `at` of the first of several events on, or from the tick `first`, if that is earlier. `tick`:
+    microseconds."""
 
     parts: tuple[Formula, ...]
     at: str
     tick: int
+    first: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
     def written(self) -> list[str]:
@@ -52,7 +55,10 @@ class FirstTickFormula(OverSeveral):
         return self.tick - 1
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        return FirstTickPattern(any_of(self.parts, self.span), self.at, self.tick, None, self.span)
+        events = any_of(self.parts, self.span)
+        if self.first is not None:
+            events = Either(events, Point(self.first * self.tick, None, self.span), None, self.span)
+        return FirstTickPattern(events, self.at, self.tick, None, self.span)
 
 
 def any_of(parts: Sequence[Formula], span: Span) -> Pattern:

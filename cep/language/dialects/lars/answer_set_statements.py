@@ -24,10 +24,11 @@ ASKS, GIVES = "what is asked", "what is given"
 @dataclass(frozen=True, slots=True)
 class AnswerSetOptions:
     """`models`: 1, of several answer streams the one nearest to the last; otherwise all. `seconds`: for how long a
-    search may go on, None: any."""
+    search may go on, None: any. `first`: the tick at which the stream begins, if nothing comes earlier."""
 
     models: int = 1
     seconds: float | None = None
+    first: int | None = None
 
     @property
     def every(self) -> bool:

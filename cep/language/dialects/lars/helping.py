@@ -13,8 +13,9 @@ from cep.operators.where import RestrictedFormula
 from cep.rules.terms import Call, Comparison, Constant, Variable
 
 
-def helping(relations: Relations) -> tuple[list[ast.Statement], list[str]]:
-    """What only helps to say what a program means, and its names."""
+def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.Statement], list[str]]:
+    """What only helps to say what a program means, and its names. `first`: the tick at which the stream begins, if
+    nothing comes earlier."""
     made: list[ast.Statement] = []
     number = ast.AttributeTree("number", "int")
     for name in relations.derived:
@@ -34,7 +35,7 @@ def helping(relations: Relations) -> tuple[list[ast.Statement], list[str]]:
             FormulaAtom(name, tuple(Variable("_") for _ in event.attributes))
             for name, event in relations.events.items()
         )
-        formula = FirstTickFormula(events, at.name, relations.tick)
+        formula = FirstTickFormula(events, at.name, relations.tick, first)
         made.append(ast.FluentDeclaration(FIRST_TICK, (number,)))
         made.append(ast.WhileRule(FIRST_TICK, (at,), None, (), formula))
     return made, names

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
+from cep.core.errors import Mistakes, Source, Span
 from cep.core.fluents import INCONSISTENT, beside
 from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions, AnswerSetStatements
-from cep.language.dialects.lars.ast import NOW, LarsAtom, LarsLiteral, LarsProgram, LarsRule
+from cep.language.dialects.lars.ast import NOW, LarsLiteral, LarsProgram, LarsRule
 from cep.language.dialects.lars.column_types import column_types, given_types, variable_types
 from cep.language.dialects.lars.components import components
 from cep.language.dialects.lars.helping import helping
@@ -40,12 +40,10 @@ from cep.rules.terms import (
 )
 
 
-def lowered(
-    program: LarsProgram, source: Source, absent: bool = False, options: AnswerSetOptions | None = None
-) -> ast.SyntaxTree:
-    """The program as a tree of fluents. `absent`: there may be predicates that nothing gives; `options`: of answer
-    sets. Raises CepError with all that is wrong."""
-    return _Lowering(program, source, options or AnswerSetOptions()).tree(absent)
+def lowered(program: LarsProgram, source: Source, options: AnswerSetOptions | None = None) -> ast.SyntaxTree:
+    """The program as a tree of fluents; there may be predicates that nothing gives. `options`: of answer sets. Raises
+    CepError with all that is wrong."""
+    return _Lowering(program, source, options or AnswerSetOptions()).tree()
 
 
 class _Lowering:
@@ -57,6 +55,7 @@ class _Lowering:
         self.written = program
         self.program = living(program, self.events)
         self.types = column_types(self.program, given)
+        self.first = options.first
         self.relations = Relations(self.program, self.events, self.types)
         self.made: list[ast.WhileRule] = []
         self.answer_sets: AnswerSetStatements | None = None
@@ -79,9 +78,7 @@ class _Lowering:
             self.types[name] = tuple("any" if each == UNKNOWN else each for each in self.types.get(name, ()))
         self.answer_sets = AnswerSetStatements(parts, self.types, self.relations, options, INCONSISTENT, timeline)
 
-    def tree(self, absent: bool) -> ast.SyntaxTree:
-        if not absent:
-            self.check()
+    def tree(self) -> ast.SyntaxTree:
         facts = [StaticRule(self.relations.facts_of(rule.head.predicate), rule.head.arguments, (), rule.span)
                  for rule in self.program.rules if rule.is_fact and rule.head is not None]  # fmt: skip
         for component in components(self.program):
@@ -93,7 +90,7 @@ class _Lowering:
         solved: list[ast.Statement] = []
         if self.answer_sets is not None:
             solved = [*self.answer_sets.statements(), *map(self.solved, self.answer_sets.fluents)]
-        helps, helpers = helping(self.relations)
+        helps, helpers = helping(self.relations, self.first)
         if self.answer_sets is not None:
             helpers += self.answer_sets.helpers
         if self.relations.constrained:
@@ -112,29 +109,6 @@ class _Lowering:
             *map(self.instants, self.own_declarations()), *facts, *derived, *self.made, *helps, *solved
         )  # fmt: skip
         return ast.SyntaxTree(statements, self.source, (), frozenset(helpers))
-
-    def check(self) -> None:
-        """Refuse predicates that nothing gives."""
-        known = self.relations.known | self.written.derived
-        for rule in self.written.rules:
-            for each in rule.body:
-                if isinstance(each, LarsLiteral) and each.atom.predicate not in known:
-                    self.undeclared(each.atom)
-        if self.errors:
-            raise CepErrors(self.errors)
-
-    def undeclared(self, atom: LarsAtom) -> None:
-        columns = ", ".join(f"x{at + 1}: int" for at in range(len(atom.arguments)))
-        name = f"{atom.predicate}({columns})"
-        self.errors.append(
-            CepError(
-                f"nothing gives `{atom.predicate}`: no rule has it as its head, and it is not declared",
-                self.source,
-                atom.span,
-                f"`event {name} TIME time.` declares what comes in; or a fact, or a rule",
-                "unknown",
-            )
-        )
 
     def own_declarations(self) -> list[ast.Statement]:
         """The declarations that no other file has."""

@@ -8,6 +8,7 @@ from cep.language.dialects.lars import laser, reader
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.lowering import lowered
+from cep.language.dialects.lars.undeclared import with_inputs
 from cep.language.syntax import ast
 
 
@@ -27,5 +28,6 @@ def parsed_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
 def lars_tree(
     dialect: str, source: Source, tick: int = SECOND, options: AnswerSetOptions | None = None
 ) -> ast.SyntaxTree:
-    """The same, lowered. `options`: of answer sets."""
-    return lowered(program_of(source, dialect, tick), source, options=options)
+    """The same, lowered; what comes in and is not declared is as the rules have it, where no event is declared.
+    `options`: of answer sets."""
+    return lowered(with_inputs(program_of(source, dialect, tick)), source, options=options)

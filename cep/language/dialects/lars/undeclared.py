@@ -1,0 +1,62 @@
+"""Predicates of a LARS program that come in and are not declared: what the rules say of their arguments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cep.language.dialects.lars.account import comes_in
+from cep.language.dialects.lars.ast import LarsProgram, LarsRule
+from cep.language.dialects.lars.safety import atoms
+from cep.language.syntax import ast
+from cep.plan.types import grown
+from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
+
+
+def with_inputs(program: LarsProgram) -> LarsProgram:
+    """The program with declarations of what comes in, where it declares no events: instants, with positional arguments
+    of the types that the rules say."""
+    made = [
+        ast.EventDeclaration(
+            name,
+            tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(argument_types(program, name))),
+            "time",
+        )
+        for name in comes_in(program)
+    ]
+    return replace(program, declarations=(*program.declarations, *made)) if made else program
+
+
+def argument_types(program: LarsProgram, name: str) -> list[str]:
+    """The types of the arguments of a predicate: those of the constants that stand there, or that its variables are
+    compared with; `any` where there are none, or of several kinds."""
+    found: list[str | None] = []
+    for rule in program.rules:
+        compared = _compared(rule)
+        for atom in (atom for atom, _ in atoms(replace(program, rules=(rule,))) if atom.predicate == name):
+            found += [None] * (len(atom.arguments) - len(found))
+            for at, argument in enumerate(atom.arguments):
+                type = argument.type if isinstance(argument, Constant) else None
+                if isinstance(argument, Variable):
+                    type = compared.get(argument.name)
+                before = found[at]
+                found[at] = before if type is None else type if before is None else grown(before, type)
+    return [each or "any" for each in found]
+
+
+def _compared(rule: LarsRule) -> dict[str, str]:
+    """The types of what variables of a rule are compared with, or calculated with."""
+    found: dict[str, str] = {}
+
+    def see(expression: Expression, type: str | None) -> None:
+        if isinstance(expression, Variable) and type is not None:
+            found[expression.name] = grown(found.get(expression.name, type), type)
+        elif isinstance(expression, Call):
+            inside = [each.type for each in expression.arguments if isinstance(each, Constant)]
+            for each in expression.arguments:
+                see(each, inside[0] if inside else type)
+
+    for each in rule.body:
+        if isinstance(each, Comparison):
+            for side, other in ((each.left, each.right), (each.right, each.left)):
+                see(side, other.type if isinstance(other, Constant) else None)
+    return found
