@@ -4,47 +4,51 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 Ranges = Sequence[tuple[int, int]]
 """Numbers of entries, from and to, both included."""
 
+MOST = 1000
+"""Ranges that are noted; what is beyond them is sent again after a start."""
+
 
 class Position:
-    """`cursor`: the receiver has all entries up to this number. `changed`: something was done since that was noted."""
+    """`changed`: something was done since that was noted. It holds what is not done, not what is: an entry that is
+    refused for long may have a million behind it."""
 
     def __init__(self, cursor: int, ahead: Ranges = ()) -> None:
-        """`ahead`: those beyond the cursor that it had at the last start."""
-        self.cursor, self.changed = cursor, False
+        """The receiver has all up to `cursor`, and at the last start had those in `ahead`."""
+        self.changed = False
+        self._last = cursor  # that was taken
+        self._waiting: dict[int, None] = {}  # taken and not done, in order
         self._before = deque(ahead)
-        self._taken: deque[int] = deque()
-        self._done: set[int] = set()
+
+    @property
+    def cursor(self) -> int:
+        """The receiver has all entries up to this number."""
+        return next(iter(self._waiting), self._last + 1) - 1
 
     def take(self, number: int) -> bool:
         """Take the next entry, in order; False: the receiver has it already."""
-        self._taken.append(number)
+        self._last = number
         while self._before and self._before[0][1] < number:
             self._before.popleft()
         if self._before and self._before[0][0] <= number:
-            self.done(number)
+            self.changed = True
             return False
+        self._waiting[number] = None
         return True
 
     def done(self, number: int) -> None:
         """The receiver has an entry that was taken, or it needs it no more."""
-        self._done.add(number)
+        del self._waiting[number]
         self.changed = True
-        while self._taken and self._taken[0] in self._done:
-            self.cursor = self._taken.popleft()
-            self._done.discard(self.cursor)
 
     def ahead(self) -> list[tuple[int, int]]:
-        """Those beyond the cursor that it has, also of the last start; entries between two numbers are all of them."""
-        found: list[tuple[int, int]] = []
-        together = False
-        for number in self._taken:
-            if number in self._done:
-                first = found.pop()[0] if together else number
-                found.append((first, number))
-            together = number in self._done
-        last = self._taken[-1] if self._taken else self.cursor
-        return [*found, *((max(low, last + 1), high) for low, high in self._before if high > last)]
+        """Those beyond the cursor that it has, also of the last start: what lies between two that wait."""
+        waiting = list(islice(self._waiting, MOST + 1))
+        ends = [*waiting[1:], *([self._last + 1] if len(waiting) <= MOST else [])]
+        between = [(low + 1, high - 1) for low, high in zip(waiting, ends) if high > low + 1]
+        beyond = [(max(low, self._last + 1), high) for low, high in self._before if high > self._last]
+        return [*between, *beyond] if len(waiting) <= MOST else between
