@@ -85,13 +85,16 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 
 
 def _window(options: EngineOptions) -> RevisionWindow:
-    """How long results are revised; without `revise` a record of an event with a KEY replaces one that still waits."""
+    """How long results are revised; without `revise` a record of an event with a KEY replaces one that still waits.
+
+    What is exactly `revise` older than the watermark is taken: the last that is final ends a microsecond before that.
+    """
     lateness = options.lateness or 0
     if options.revise is None:
         return RevisionWindow(0, lateness + 1, True)
     if options.final:
-        return RevisionWindow(0, lateness + options.revise, True)
-    return RevisionWindow(options.revise, lateness, False)
+        return RevisionWindow(0, lateness + options.revise + 1, True)
+    return RevisionWindow(options.revise + 1, lateness, False)
 
 
 class EngineView:

@@ -125,7 +125,7 @@ def test_the_time_goes_on_with_what_is_pushed() -> None:
     saved = engine.snapshot()
     assert engine.advance("2024-01-01T03:00:00Z") == FOUND[1:2]
     late = engine.push(FRAME[:1])
-    assert late == [] and late.dead.rows() == [("reading", 0, "late", "is late: the watermark has passed it")]
+    assert late == [] and late.dead.rows() == [("reading", 0, "late", "is late by 3 h: the watermark has passed it")]
     again = Engine.from_text(PROGRAM, lateness="1 h").restore(saved)
     assert [*again.advance(datetime(2024, 1, 1, 3)), *again.push(FRAME[4:]), *again.finish()] == FOUND[1:]
 

@@ -70,7 +70,7 @@ class Known:
     def take(self, position: int, change: Change, latest: int) -> str | None:
         """Why it is a dead letter, if it is one: `latest` is the time against which it is late."""
         event, sign = change
-        if event.end <= latest - self.length:
+        if event.end < latest - self.length:
             return "late"
         self.latest = max(self.latest, event.end)
         args = event.args[:1] if event.type in self.keys else event.args
@@ -219,10 +219,11 @@ def test_what_is_final_and_what_never_was_are_dead_letters() -> None:
     engine = Engine.from_text(READINGS, revise=100)
     pushed(engine, reading(1000, "a", 1, 31.0))
     assert pushed(engine, reading(901, "a", 2, 31.0)) == [(901, "a", 1)]
-    assert pushed(engine, reading(900, "a", 2, 31.0)) == []
+    assert pushed(engine, reading(900, "a", 2, 31.0)) == [(900, "a", 1)], "exactly so old is taken"
+    assert pushed(engine, reading(899, "a", 2, 31.0)) == []
     assert pushed(engine, reading(1000, "z", 2, 31.0), change=-1) == []
     assert [(row.code, row.reason) for row in engine.take_dead()] == [
-        ("late", "is late: what ended so long ago is final"),
+        ("late", "is late by 0.001 ms: what ended so long ago is final"),
         ("unknown-withdrawal", "withdraws a record that is not there"),
     ]
 

@@ -126,7 +126,7 @@ def test_what_is_final_or_never_was_has_its_reason() -> None:
     Path("in.jsonl").write_text("\n".join(json.dumps({"type": "reading"} | each) for each in lines))
     assert run("--input", "in.jsonl", "--revise", "1h") == [
         ("add", "hot"),
-        ("late", "is late: what ended so long ago is final"),
+        ("late", "is late by 1 h: what ended so long ago is final"),
         ("unknown-withdrawal", "withdraws a record that is not there"),
     ]
 

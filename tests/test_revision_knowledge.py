@@ -133,7 +133,7 @@ def check(
                 position += 1
         new = [each for each in piece if len(each) == 3]
         for each in [new] if new and rng.random() < 0.5 else [[one] for one in new]:
-            final = [update for update in each if update[0] <= watermark - length]
+            final = [update for update in each if update[0] < watermark - length]
             if final:
                 with pytest.raises(CepError, match=r"what it would change is final|has passed it"):
                     engine.updates(each)

@@ -104,7 +104,7 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     assert result.stderr == "3 records, 1 dead letter (1 late), 1 derived event: fire 1\n"
     assert lines("dead") == [
         {
-            "reason": "is late: the watermark has passed it",
+            "reason": "is late by 3 s: the watermark has passed it",
             "code": "late",
             "file": str(Path("days/2.jsonl").absolute()),
             "line": 2,

@@ -11,8 +11,8 @@ import polars as pl
 from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.schema import ARRIVAL, CHANGE, Schema
+from cep.core.values import Ints
 from cep.events import Event
-from cep.rules.conditions.relations import Mask
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import closing, may_close
@@ -45,21 +45,23 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = 
     parts.position = position
     for one in found.values():
         parts.dead += one.dead
-    for name, mask in _late(parts, {name: one.table for name, one in found.items()}, in_turn).items():
+    for name, by in _late(parts, {name: one.table for name, one in found.items()}, in_turn).items():
+        mask = by > 0
         if mask.any():
-            one, reason = found[name], "is late: the watermark has passed it"
-            parts.dead += [RefusedRow(name, int(row), "late", reason) for row in one.pushed(mask)]
+            one = found[name]
+            late = zip(one.pushed(mask).tolist(), by[mask].tolist())
+            parts.dead += [RefusedRow(name, row, "late", encode.late_reason(some, False)) for row, some in late]
             timely = np.ascontiguousarray(one.table[:, ~mask])
             found[name] = encode.Admitted(timely, one.pushed(~mask), [], one.first)
     return found
 
 
-def _late(parts: EngineParts, tables: Mapping[str, Table], in_turn: bool) -> dict[str, Mask]:
-    """Which rows come too late. A record of a fluent that closes an open one counts by its end."""
+def _late(parts: EngineParts, tables: Mapping[str, Table], in_turn: bool) -> dict[str, Ints]:
+    """By how much rows come too late. A record of a fluent that closes an open one counts by its end."""
     while True:
         late = encode.late(tables, parts.buffer.watermark, parts.buffer.lateness, in_turn)
         recorded = [name for name in late if may_close(parts.plan, name)]
-        if not any(closing(parts, name, tables[name], late[name]).any() for name in recorded):
+        if not any(closing(parts, name, tables[name], late[name] > 0).any() for name in recorded):
             return late
 
 

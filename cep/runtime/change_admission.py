@@ -141,12 +141,13 @@ def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pus
         return
     come = {name: each.table for name, each in pushed.items()}
     late = encode.late(come, revision.stable, length, in_turn)
-    for name, mask in late.items():
+    for name, by in late.items():
+        mask = by > 0
         if not mask.any():
             continue
         each = pushed[name]
-        reason = "is late: what ended so long ago is final"
-        parts.dead += [RefusedRow(name, row, "late", reason) for row in each.pushed(np.flatnonzero(mask))]
+        rows_late = zip(each.pushed(np.flatnonzero(mask)), by[mask].tolist())
+        parts.dead += [RefusedRow(name, row, "late", encode.late_reason(some, True)) for row, some in rows_late]
         kept = np.flatnonzero(~mask)
         pushed[name] = _Pushed(
             np.ascontiguousarray(each.table[:, kept]),

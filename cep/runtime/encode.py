@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.fluents import SINCE_EVER
-from cep.core.literals import LEAST, write_duration, write_time
+from cep.core.literals import LEAST, say_duration, write_duration, write_time
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.schema import ARRIVAL, CODED, Attribute, Schema
 from cep.core.time import FARTHEST
-from cep.core.values import MISSING, Pool
+from cep.core.values import MISSING, Ints, Pool
 from cep.events import Event, Iri
 from cep.operators.goals.keys import NAN
 from cep.rules.conditions.relations import Mask
@@ -377,12 +377,16 @@ def _a(type: str) -> str:
     return names.get(type, f"a {type}")
 
 
-def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Mask]:
-    """Mark the rows that end at or before the watermark, by table; tables without such rows may be left out. The
-    watermark is the one before the push; `in_turn`: each row moves it for the rows that came after it."""
+PASSED, FINAL = "the watermark has passed it", "what ended so long ago is final"
+
+
+def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Ints]:
+    """By how many microseconds each row is late, 0 or less where it is not, of tables that may have such: rows that end
+    at or before the watermark before the push; with `in_turn` each row moves it for the rows that came after
+    it."""
     if not in_turn or lateness is None:
         return {
-            name: table[END] <= watermark
+            name: watermark + 1 - table[END]
             for name, table in tables.items()
             if table.shape[1] and int(table[END].min()) <= watermark
         }
@@ -395,6 +399,12 @@ def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_t
     marks[order] = np.maximum(before, watermark)
     made, at = {}, 0
     for name, table in tables.items():
-        made[name] = table[END] <= marks[at : at + table.shape[1]]
+        made[name] = marks[at : at + table.shape[1]] + 1 - table[END]
         at += table.shape[1]
     return made
+
+
+def late_reason(by: int, final: bool) -> str:
+    """Why a row that is late by so many microseconds is refused; `final`: what it would change is. Whole milliseconds
+    are said, where it is as much as one."""
+    return f"is late by {say_duration(by - by % 1_000 if by > 1_000 else by)}: " + (FINAL if final else PASSED)

@@ -19,6 +19,7 @@ from cep.core.schema import ARRIVAL, TIE
 from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
+from cep.runtime.encode import late_reason
 from cep.runtime.fluent_records import as_intervals
 from cep.runtime.key_groups import gather_from_buckets, gather_groups
 from cep.runtime.report import Report
@@ -60,8 +61,6 @@ def drop_engine(run: str, stage: int, bucket: int) -> None:
     _engines.pop((run, stage, bucket), None)
 
 
-LATE = "is late: the watermark has passed it"
-FINAL = "is late: what ended so long ago is final"
 KNOWN = "the update is late: what it would change is final"
 
 
@@ -302,8 +301,10 @@ class StageTask:
                     if self.reports(row.event, bucket):
                         these = table.filter(late)
                         dead += [
-                            DeadLetter(row.source, line_of(order), self.late, "late", text, row.event)
-                            for order, text in zip(these[ARRIVAL].to_list(), self.records(these, row.event))
+                            DeadLetter(row.source, line_of(order), self.late(stable + 1 - end), "late", text, row.event)
+                            for order, end, text in zip(
+                                these[ARRIVAL].to_list(), these["end"].to_list(), self.records(these, row.event)
+                            )
                         ]
                     table = table.filter(~late)
             parts.setdefault(row.event, []).append(table)
@@ -313,10 +314,9 @@ class StageTask:
         }
         return {event: table for event, table in tables.items() if table.height}, dead
 
-    @property
-    def late(self) -> str:
-        """Why a row that is late is refused."""
-        return LATE if self.program.window is None else FINAL
+    def late(self, by: int) -> str:
+        """Why a row that is late by so many microseconds is refused."""
+        return late_reason(by, self.program.window is not None)
 
     def reports(self, event: str, bucket: int) -> bool:
         """Whether this bucket reports the rows of the event that are refused."""
