@@ -382,8 +382,7 @@ PASSED, FINAL = "the watermark has passed it", "what ended so long ago is final"
 
 def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Ints]:
     """By how many microseconds each row is late, 0 or less where it is not, of tables that may have such: rows that end
-    at or before the watermark before the push; with `in_turn` each row moves it for the rows that came after
-    it."""
+    at or before the watermark before the push; with `in_turn` each row moves it for those that came after it."""
     if not in_turn or lateness is None:
         return {
             name: watermark + 1 - table[END]
