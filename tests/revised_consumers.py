@@ -157,7 +157,7 @@ class _Keyed(Known):
 
     def take(self, position: int, change: tuple[Event, int]) -> None:
         event, sign = change
-        if event.end <= self.latest - self.length:
+        if event.end < self.latest - self.length:
             return
         self.latest = max(self.latest, event.end)
         key = (event.type, event.args[:2], event.start, event.end)

@@ -67,10 +67,10 @@ class Known:
         self.latest = -(2**62)
         self.there: dict[tuple[object, ...], tuple[int, Event]] = {}
 
-    def take(self, position: int, change: Change, latest: int) -> str | None:
-        """Why it is a dead letter, if it is one: `latest` is the time against which it is late."""
+    def take(self, position: int, change: Change, latest: int | None = None) -> str | None:
+        """Why it is a dead letter, if it is one: `latest` is that against which it is late, None: the latest so far."""
         event, sign = change
-        if event.end < latest - self.length:
+        if event.end < (self.latest if latest is None else latest) - self.length:
             return "late"
         self.latest = max(self.latest, event.end)
         args = event.args[:1] if event.type in self.keys else event.args

@@ -125,10 +125,10 @@ def check(
     looks = random.Random(text)
     while things:
         piece, things = things[: (count := rng.choice((1, 1, 2, 4)))], things[count:]
-        watermark, came = engine.watermark, []
+        watermark, latest, came = engine.watermark, known_.latest, []
         for each in piece:
             if len(each) == 2:
-                known_.take(position, each)
+                known_.take(position, each, latest)
                 came.append((position, each))
                 position += 1
         new = [each for each in piece if len(each) == 3]
