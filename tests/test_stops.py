@@ -174,3 +174,15 @@ def test_what_waits_for_input_is_woken(waiting: list[str], tmp_path: Path) -> No
         assert running.wait(300) == 130
         errors = running.stderr.read()
         assert b"Traceback" not in errors and b"stopped" in errors
+
+
+@pytest.mark.long
+def test_a_run_ends_while_one_line_of_gigabytes_is_read(tmp_path: Path) -> None:
+    """Also while it looks at the first record, to write times as the input does."""
+    (tmp_path / "rules.cep").write_text(RULES)
+    with (tmp_path / "one.jsonl").open("wb") as file:
+        file.truncate(64 << 30)  # it takes no room
+    command = begun(["run", "rules.cep", "-i", "reading=one.jsonl", "-o", "out.jsonl"], tmp_path)
+    pause(8)
+    command.send_signal(signal.SIGTERM)
+    assert command.wait(30) == 128 + signal.SIGTERM

@@ -304,7 +304,8 @@ def _run(engine: Engine, first: Engine | None, options: ExplainOptions, asked: s
             revisions.take(tables)
 
     with closing(DeadLetters(None)) as dead_letters, interrupt.listening():
-        times = form(find(records.inputs, engine.inputs, records.input_format), engine.inputs)
+        found = find(records.inputs, engine.inputs, records.input_format)
+        times = interrupt.next(form(found, engine.inputs) for _ in range(1))
         updates = knowledge_updates(first or engine, options.knowledge.updates, None)
         flow(first or engine, batches, RunStats(), take, dead_letters, interrupt, updates=updates)
         if revisions is not None:

@@ -100,7 +100,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         _compiling(options),  # outputs that cannot be written have been refused
         watch.watching(options.watch.metrics, options.sink.output == "-" and sys.stdout.isatty(), **begins),
     ):
-        times = form(source.found, engine.inputs)
+        times = interrupt.next(form(source.found, engine.inputs) for _ in range(1))  # a line may be of gigabytes
         writer.times = times or ISO
         if isinstance(writer, Writer) and isinstance(engine, PartitionedEngine):
             writer.write_beside()

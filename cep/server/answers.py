@@ -218,8 +218,12 @@ def _damaged(options: ServeOptions, error: CepError) -> None:
 
 def _unstored(program: ServedProgram, text: str) -> CepError:
     """The error for what the store has refused: answers would lack it, so the program ends."""
+    where = f"{program.folder}/events: {text}"
+    if "Corruption" in text:  # says RocksDB, of what is not what it has written
+        hint = "bring the whole folder back from a copy; or remove `events`, to go on without the events until now"
+        return CepError(where, hint=hint, code="store")
     hint = "make room there" if NO_ROOM in text else "see to the disk and the memory of the store's process"
-    return CepError(f"{program.folder}/events: {text}", hint=f"{hint}, and start again", code="failed")
+    return CepError(where, hint=f"{hint}, and start again", code="failed")
 
 
 def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess, sources: Sources) -> str | None:
