@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from cep.engine import Engine
 from cep.explain.occurrences import Occurrence
@@ -13,6 +15,7 @@ from connectors.inputs import inputs
 from connectors.messages import Inbox, Messages
 from connectors.rdf import store as event_store
 from connectors.rdf.store import EventStore
+from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.why.origins import Origins
 from tests.test_serve import PAIRS
@@ -53,6 +56,25 @@ def test_where_records_of_a_stream_came_from_takes_no_room() -> None:
     assert not kept.payloads and not kept.topics and not kept.keys and block.data is None
     gaps = inbox.batch(Messages([PLACE] * 2, [1, 5], list(both.payloads)), 0).blocks[0].without_text()
     assert np.array_equal(gaps.lines, [1, 5]) and gaps.place(1) == (PLACE, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_the_store_gives_back_what_it_has_written(tmp_path: Path) -> None:
+    """Its process keeps what one file of RocksDB takes, and not that of each of its threads."""
+
+    def used(process: int) -> int:
+        """Megabytes that are its own."""
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon"))
+
+    found: list[int] = []
+    with closing(StoreProcess(tmp_path / "events", EventVocabulary())) as store:
+        for turn in range(4):
+            for first in range(0, event_store._IN_MEMORY, 5_000):
+                lines = (f'<urn:s{turn}/{n}> <urn:p{n % 9}> "{n}" .\n' for n in range(first, first + 5_000))
+                store.add("".join(lines)).result()
+            found.append(used(store.process))
+    assert max(found) < 40, found
 
 
 def test_what_is_written_does_not_stay_in_memory(tmp_path: Path) -> None:

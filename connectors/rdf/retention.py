@@ -26,6 +26,7 @@ class Retention:
         self._store, self._spans = store, spans
         self._swept = ""
         self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # what else goes with instants
+        self.removed: Callable[[int], None] = lambda quads: None  # is notified of how many have gone
 
     def steps(self, until: str) -> Iterator[int]:
         """Drop the events that end in minutes that are over before `until`, an instant; how many, after each step."""
@@ -92,6 +93,7 @@ class Retention:
         for start in range(0, len(quads), MANY):
             text = " .\n".join(str(quad) for quad in quads[start : start + MANY])
             self._store.update(f"DELETE DATA {{ {text} }}")
+        self.removed(len(quads))
 
 
 def _named(term: Any) -> ox.NamedNode:

@@ -29,7 +29,7 @@ _BY, _PLAN = ox.NamedNode(PROV + "wasGeneratedBy"), ox.NamedNode(PROV + "hadPlan
 _ASSOCIATION = ox.NamedNode(PROV + "qualifiedAssociation")
 _GONE = 20_000  # events from which on a store is filled anew rather than rid of them
 _LOOKED = 4_000  # instants and what ends at them that are looked at for a page; where there are more, in smaller spans
-_IN_MEMORY = 50_000  # lines written, about 25 MB, after which those in memory go to files
+_IN_MEMORY = 50_000  # lines added or removed, about 25 MB, after which those in memory go to files
 _LOOSE = 1_000_000  # lines from which on files are merged, and half of all that was written
 _STAMPED = f"{STAMP} ".encode()
 
@@ -49,6 +49,7 @@ class EventStore:
         self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
         self._withdrawals = Withdrawals(self.store, vocabulary)
         self._forgetting.forgotten = self._withdrawals.forget
+        self._forgetting.removed = self._flush_after
         self._loose = self._lines = self._in_memory = 0
         self._elsewhere = f"{path}.stamps"  # there are instants of other ways to write them
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
@@ -155,8 +156,13 @@ class EventStore:
         load(text, ox.RdfFormat.N_TRIPLES, lenient=True)
         self._recent.grid.changed(text)
         self._loose, self._lines = self._loose + lines, self._lines + lines
+        self._flush_after(lines)
+
+    def _flush_after(self, lines: int) -> None:
+        """Write files when enough lines were added or removed: RocksDB by itself would wait for hundreds of
+        megabytes."""
         self._in_memory += lines
-        if self._in_memory >= _IN_MEMORY:  # RocksDB by itself would wait for hundreds of megabytes
+        if self._in_memory >= _IN_MEMORY:
             self._in_memory = 0
             self.store.flush()
 
