@@ -54,7 +54,8 @@ class _GuardedFile(io.RawIOBase):
             at += len(_DECLARATION)
         if at >= 0 and (not data or len(text) - at > _LOOKED_AT):
             raise self._refused(text, at)
-        done = at if at >= 0 else max(0, len(text) - len(_DECLARATION) + 1)
+        end = at if at >= 0 else max(0, len(text) - len(_DECLARATION) + 1)
+        done = max(text.rfind(b"\n", 0, end) + 1, end - _LOOKED_AT)  # from where a line is shown
         self._lines += text.count(b"\n", 0, done)
         self._rest = text[done:]
 
