@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import polars as pl
 import pyoxigraph as ox
 import pytest
 from typer.testing import CliRunner
@@ -209,6 +211,11 @@ ALERT calm ON calm(S) TITLE "{S}" FOR 2 s.
     assert [(change.state, change.time // SECOND) for change in found] == [
         ("firing", 1), ("updated", 5), ("resolved", 20)
     ]  # fmt: skip
+    before = [replace(found[1], holding=['["vie"]'])]  # as an outbox of before names it, by its arguments alone
+    lifecycle = AlertLifecycle(engine.alerts, schemas, (), engine.meanings(), before)
+    whole = {"start": [5 * SECOND], "end": [20 * SECOND], "s": ["vie"]}
+    ended = lifecycle.take({"alert calm ends": pl.DataFrame(whole)}, 20 * SECOND)
+    assert [(change.state, change.time // SECOND) for change in ended] == [("resolved", 20)]
 
 
 def test_alerts_on_fluents_of_formulas_fire_when_they_are_known() -> None:
