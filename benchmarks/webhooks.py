@@ -52,7 +52,7 @@ async def receive(seconds: float) -> None:
 
 
 def changes(count: int) -> list[AlertChange]:
-    """Of a thousand alerts, by turns."""
+    """Changes of a thousand alerts, in turn."""
     return [
         replace(FIRST, alert=f"{number % ALERTS:032x}", slot=str(number % ALERTS), revision=number // ALERTS)
         for number in range(count)

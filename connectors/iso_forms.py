@@ -29,7 +29,7 @@ _COMPILED = tuple((re.compile(pattern, re.ASCII), what, instead) for pattern, wh
 
 
 def unread_form(text: str) -> str | None:
-    """What is wrong with a text that is ISO 8601, though in a form that is not read, and what to write; else None."""
+    """Explain why a text in valid ISO 8601 is not read, and what to write instead; None for other texts."""
     if len(text) > 60:
         return None
     for pattern, what, instead in _COMPILED:

@@ -34,7 +34,7 @@ def without_order(one: Node, other: Node) -> str | None:
 
 
 def _kind(node: Node) -> tuple[str, bool]:
-    """What a value is, with its article, and whether values of this kind have an order."""
+    """Name the kind of a value, with its article, and say if values of this kind have an order."""
     if not isinstance(node, Literal):
         return ("a blank node", False) if isinstance(node, BNode) else ("an IRI", False)
     if node.language:

@@ -131,7 +131,7 @@ terminate band(S) = _ <- blip(S).
 
 
 def _told(asked: Callable[[int], bool]) -> Callable[..., Callable[[Reading], Iterable[Args]]]:
-    """Of readings whose level is asked for the arguments at some places."""
+    """The arguments at some places of readings with a level."""
 
     def at(*places: int) -> Callable[[Reading], Iterable[Args]]:
         def told(one: Reading) -> Iterable[Args]:

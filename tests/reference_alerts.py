@@ -55,7 +55,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of an alert at a time. `first`: the occurrence that it fired with: start, end (of a fluent none) and
+    """Follow an alert up to a time. `first`: the occurrence that it fired with: start, end (of a fluent none) and
     arguments."""
 
     name: str
@@ -74,12 +74,12 @@ class Change:
 
 
 Interval = tuple[int, int | None, Args]
-"""Of a fluent: the time of its beginning, of its end (None: it holds), arguments. What holds from before all time does
-not begin, so that it is none."""
+"""An interval of a fluent: its beginning, its end (None: it still holds), its arguments. An interval that holds from
+before all time does not begin, so it is left out."""
 
 
 def there(records: Iterable[Reading], window: int | None) -> tuple[list[Reading], int | None]:
-    """What is there after these came, and the latest time. `window`: what is older than it, is late (None: nothing)."""
+    """The records that stand after these arrived, and the latest time. `window`: the age beyond which one is late."""
     kept: list[Reading] = []
     latest: int | None = None
     for one in records:
@@ -110,7 +110,7 @@ class Simple:
     after: int | None = None
 
     def codes(self, records: Sequence[Reading], until: int) -> dict[Args, set[int]]:
-        """Where each tuple holds, up to just after `until`."""
+        """The intervals of each tuple, up to just after `until`."""
         held: dict[Args, set[int]] = {}
         now: dict[Args, tuple[Args, int | None]] = {self.key(each): (each, None) for each in self.initially}
         for key, (whole, _) in now.items():

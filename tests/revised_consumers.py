@@ -130,7 +130,7 @@ class Truth:
 
 
 def by_brute_force(some: Iterable[Record], window: int) -> list[Change]:
-    """What becomes of the alerts, of the records that are there in the end, by the oracle; `window` in seconds."""
+    """The oracle's alerts for the records that stand at the end; `window` in seconds."""
     came = [Reading("reading", (f, n, t), at, change, (f, n)) for at, f, n, t, change in some]
     records, latest = there(came, window)
     assert latest is not None

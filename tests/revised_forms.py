@@ -300,4 +300,4 @@ FORMS: Mapping[str, Form] = {
         replace(_FACTS, format="rtec", text=_rtec, suffix=".txt", key=NO_DECLARATION.format("rtec"), bounds=False),
     )
 }
-"""What each format can: all take records that are late and withdrawn."""
+"""The abilities of each format. All take records that are late or withdrawn."""

@@ -110,7 +110,7 @@ def test_spark_warns_at_once() -> None:
 
 
 def test_a_server_says_how_many(tmp_path: Path) -> None:
-    """What comes after a record of the year 2099 is not late."""
+    """Records after one of the year 2099 are not late."""
     (tmp_path / "pairs.cep").write_text(PAIRS)
     server = Server(str(tmp_path / "pairs.cep"), "--input", "-", "--idle", "never")
     server.say(0, "milk", 4.0)

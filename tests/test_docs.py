@@ -188,7 +188,7 @@ def test_program(example: Example) -> None:
 
 
 def test_every_program_is_marked_as_one() -> None:
-    """What reads like a program is run: no page shows one in a block without a kind, or in a comment of another."""
+    """No page shows a program in a block without a kind, or in a comment of another, where no test would run it."""
     tested = ("cep", "part", "prolog", "case", "formula", "lars", "laser", "ebnf", "turtle", "sparql", "python")
     for page in ALL_PAGES:
         for block in blocks(page):

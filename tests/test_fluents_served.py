@@ -190,7 +190,7 @@ def test_an_alert_on_a_fluent_with_values_goes_by_its_key(alert: str, expected: 
 
 
 def test_an_alert_outlasts_an_instant_at_which_its_fluent_does_not_hold() -> None:
-    """What begins when something of its key ends goes on with the alert, also where both are of the same arguments."""
+    """The alert goes on if an interval of its key begins when another ends, also one with the same arguments."""
     text = """event on(s: string) TIME time.
 event off(s: string) TIME time.
 event blip(s: string) TIME time.

@@ -92,7 +92,7 @@ NESTED: list[tuple[str, Callable[[int], str]]] = [
 
 @pytest.mark.parametrize("kind, text", NESTED)
 def test_what_is_nested_too_deeply_is_an_error(tmp_path: Path, kind: str, text: Callable[[int], str]) -> None:
-    """Where it reached the parser, the process ended with a signal."""
+    """The parser must not see the file: it ended the process with a signal."""
     path = tmp_path / f"known.{kind}"
     path.write_text(text(20_000))
     for load in (Knowledge.load, read_updates):

@@ -85,7 +85,7 @@ class Runs:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_kernels_are_not_taken_from_a_folder_that_others_may_write_to(copy: Path, tmp_path: Path, named: bool) -> None:
-    """What is kept is unpickled, so whoever can write it runs code."""
+    """Kept kernels are unpickled, so whoever can write them runs code."""
     folder, ran = copy / "connectors" / "__pycache__", tmp_path / "ran"
     env = {**os.environ, "PYTHONPATH": str(copy), "SEMCEP_KERNELS": "compiled"}
     if named:

@@ -1,4 +1,4 @@
-"""What a server keeps, its owner alone may read."""
+"""The files of a server are readable by their owner alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def everybody_may() -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What others may read, write or enter."""
+    """List the files that others may read, write or enter."""
     paths = (folder, *folder.rglob("*"))
     return sorted(str(path) for path in paths if path.exists() and stat.S_IMODE(path.lstat().st_mode) & 0o077)
 

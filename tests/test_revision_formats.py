@@ -211,7 +211,7 @@ def batches(way: str, form: Form, folder: Path, engine: Engine, changes: Sequenc
 
 
 def outcome(engine: Engine, pushes: Iterable[Mapping[str, object]]) -> tuple[Rows, Counter[str]]:
-    """What was added and not withdrawn, and the dead letters. Records come in turn, as a run takes them."""
+    """The rows that stand at the end, and the dead letters. Records come in turn, as a run takes them."""
     net = Rows()
     for each in [*pushes, None]:
         if each is not None:
@@ -225,7 +225,7 @@ def outcome(engine: Engine, pushes: Iterable[Mapping[str, object]]) -> tuple[Row
 @pytest.mark.parametrize("seed", seeds(24))
 @pytest.mark.parametrize("format", FORMS)
 def test_the_law_in_every_format(format: str, seed: int, tmp_path: Path) -> None:
-    """What readers make of a stream is what the engine makes of its events."""
+    """Reading a stream in each format gives the same as pushing its events."""
     rng, form = random.Random(f"{format} {seed}"), FORMS[format]
     try:
         text, options, events, keys = case(rng, form)
@@ -349,7 +349,7 @@ def _seconds(time: int | str) -> int:
 
 
 def net(lines: Iterable[str]) -> list[str]:
-    """What was added and not withdrawn: name, key, start and end."""
+    """The rows that stand at the end: name, key, start and end."""
     found = Counter[str]()
     for row in map(json.loads, lines):
         times = (_seconds(row[key]) for key in ("start", "end"))

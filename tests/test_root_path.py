@@ -22,7 +22,7 @@ from tests.waiting import turn, until
 
 
 def test_where_people_find_the_page() -> None:
-    """What an alert links to: where nobody has said it, by host and port."""
+    """An alert links to the public address, else to host and port."""
     for options, address in (
         (ServerOptions(), "http://127.0.0.1:8000/"),
         (ServerOptions(port=0), ""),

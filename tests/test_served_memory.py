@@ -1,4 +1,4 @@
-"""What a server with steady input keeps in memory does not grow with how long it has run."""
+"""The memory of a server with steady input does not grow with its running time."""
 
 from __future__ import annotations
 

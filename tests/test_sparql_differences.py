@@ -1,4 +1,4 @@
-"""What Oxigraph answers otherwise than SPARQL says: each example of docs/knowledge.md, so that the page stays true."""
+"""Answers of Oxigraph that differ from SPARQL: each example of docs/knowledge.md is run."""
 
 from __future__ import annotations
 

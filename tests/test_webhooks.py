@@ -254,8 +254,8 @@ def test_signatures_are_those_of_standard_webhooks() -> None:
 def test_after_trouble_an_alertmanager_is_sent_how_it_is(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it was told is over is never opened again, although it takes some of what it does not answer, and the server
-    is started anew; in the end it knows what is open."""
+    """An alert that was told to be over is never opened again, though the receiver takes some changes without an answer
+    and the server restarts. In the end the receiver knows the open alerts."""
     monkeypatch.setattr(sender, "_FIRST_WAIT", 0.005)
     monkeypatch.setattr(sender, "_LONGEST_WAIT", 0.02)
     chance, lock = random.Random(seed), threading.Lock()

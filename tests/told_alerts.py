@@ -36,7 +36,7 @@ class Told:
                 assert {**one, "id": 0, "revision": 0} != {**other, "id": 0, "revision": 0}, "none is told twice"
 
     def standing(self) -> dict[str, Document]:
-        """What each alert came to; one that is withdrawn never was."""
+        """The final state of each alert; one that is withdrawn never was."""
         last = {change["alert"]: change for change in self.changes}
         return {alert: change for alert, change in last.items() if not change["withdrawn"]}
 

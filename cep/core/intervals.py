@@ -99,7 +99,7 @@ class IntervalRelation:
         return self.implies(Bound(D, B, 0))
 
     def meets_again(self, side: int) -> bool:
-        """Whether every pair, in the place of this side of it (0: left, 1: right), has the relation to the other."""
+        """Return True if every pair has the relation when it takes the place of this side (0: left, 1: right)."""
         start, end = (A, B) if side == 0 else (C, D)
         for first in ((A, C), (C, A)):
             for last in ((B, D), (D, B)):  # the pair starts with first[0] and ends with last[1]

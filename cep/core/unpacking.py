@@ -26,7 +26,7 @@ def check_unpacked(unpacked: int, packed: int) -> None:
 
 
 class Unpacked(io.RawIOBase):
-    """What a decompressor reads, within the bound. `packed`: how many bytes it has taken."""
+    """Bytes of a decompressor, within the bound. `packed`: how many bytes it has taken."""
 
     def __init__(self, stream: Any, packed: Callable[[], int]) -> None:
         self._stream, self._packed, self._read = stream, packed, 0

@@ -56,7 +56,7 @@ class FormulaLowering:
 
     @property
     def waits(self) -> bool:
-        """Whether all that comes into a cycle waits for the end of the input, since some of it is known only then. The
+        """Return True if all inputs of a cycle wait for the end of the stream, since some are known only then. The
         cycle runs then alone, and on it nothing is late."""
         return bool(self.cycle) and self.late >= FOREVER
 
@@ -69,7 +69,7 @@ class FormulaLowering:
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:
-        """Whether a formula asks a fluent of the cycle, of one that lags at the same time."""
+        """Return True if a formula asks a fluent of the cycle; where the cycle lags, at the same time."""
         return _asks(asked_now(formula) if self.lagging else formulas(formula), self.now)
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:

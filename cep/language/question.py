@@ -97,7 +97,7 @@ def quoted(text: str, place: int | None = None) -> str | None:
 
 
 def to_type(event: str) -> str:
-    """What to type where an argument was not in quotes."""
+    """Say what to type where an argument was not in quotes."""
     return f"text that is not one word stands in double quotes: `{event}`, in a shell `{shlex.quote(event)}`"
 
 

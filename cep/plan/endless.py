@@ -99,7 +99,7 @@ def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[He
 
 
 def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list[PlanUnit]:
-    """What a unit reads of its own instant, and may read again and again."""
+    """Inputs of a unit at its own instant, which it may read again and again."""
     if isinstance(unit, str):
         return [head.child for head in heads if head.event == unit]
     own = nodes[unit].properties()

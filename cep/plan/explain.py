@@ -112,7 +112,7 @@ class _Listing:
             self.item("", f"(read as well, being declared: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
-        """Whether it is a fluent, which is given as it is made: rules say the rest."""
+        """Return True for a fluent that rules define directly."""
         fluent = self.plan.schemas[event].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 

@@ -143,7 +143,7 @@ class ServerOptions:
 
     @property
     def address(self) -> str:
-        """Where people find the page; nothing where that is not known. CepError: `--public-url` is no address."""
+        """The page's address for people, empty if unknown. CepError: `--public-url` is not a valid address."""
         if self.public_url is not None:
             return public_url(self.public_url)
         if not self.port:

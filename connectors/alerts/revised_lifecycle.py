@@ -287,7 +287,7 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """What was told last of the open alert of a key, if other intervals hold now, for a start without revision."""
+        """The last message about a key's open alert, if other intervals hold now, for a start without revision."""
         told = None if key is None or key.now is None else key.told.get(key.now.alert)
         if key is None or key.now is None or told is None or told.holding == key.now.holding:
             return None

@@ -39,7 +39,7 @@ class Publisher:
         return clean(self.program, 200)
 
     def page(self, change: AlertChange) -> str:
-        """Where people find an alert; nothing where that is not known."""
+        """The alert's address for people, empty if unknown."""
         return self.address and f"{self.address}#alert={change.alert}"
 
     @property

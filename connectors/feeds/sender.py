@@ -199,7 +199,7 @@ class Sender:
             self._behind = False
 
     def _leave_out(self) -> None:
-        """Of each alert only how it is: what the receiver may have already is not sent again after what came later."""
+        """Keep only the current state of each alert, so that no older state is sent after a newer one."""
         for key, queue in self._queues.items():
             last = {entry.change.slot: entry.number for entry in queue}
             self._queues[key] = deque(entry for entry in queue if entry.number == last[entry.change.slot])
@@ -233,7 +233,7 @@ class Sender:
         return self._lanes.busy < (1 if self._failing else self.delivery.lanes)
 
     def _look(self, now: float) -> None:
-        """What is to be done now and then: dead letters that are to be sent again, and what the delivery does."""
+        """Do periodic work: send dead letters again, and let the delivery do its own."""
         self._looked = now
         letter = None if self._repeating else self.outbox.next_retry(self.name)
         if letter is not None:
@@ -255,7 +255,7 @@ class Sender:
         self._lanes.begin(step, then)
 
     def _given(self, key: str, entries: Sequence[OutboxEntry], number: int, error: Exception | None) -> None:
-        """What comes of step `number`, in which the first entries of a key were given."""
+        """Take the result of step `number`, which sent the first entries of a key."""
         if error is None:
             self._answers(number)
             self._finish(key, len(entries))
@@ -403,5 +403,5 @@ class Sender:
 
 
 def _may_be_content(failed: Exception) -> bool:
-    """What went wrong may lie in what was sent."""
+    """Return True if the failure may be due to the content that was sent."""
     return isinstance(failed, ServerError) or not isinstance(failed, Unreachable)

@@ -200,7 +200,7 @@ _METADATA = frozenset(
         ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
     )
 )
-"""Where clouds have metadata and credentials besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (of machines and of
+"""Addresses of metadata and credentials in clouds besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (machines and
 pods) and Google."""
 
 _TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))

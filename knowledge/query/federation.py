@@ -1,8 +1,8 @@
 """Find federated queries: whether a query has a SERVICE clause is decided by Oxigraph's own parser.
 
-Where strings, names and IRIs begin and end only that parser knows (keywords need no space around them, and where the
-IRI of `x:SERVICE` is none, it reads `x:` and `SERVICE`). So the word is replaced by letters that are no keyword and
-stand wherever letters may: the query then parses if it named things so, and does not if it was the keyword.
+Only that parser knows where strings, names and IRIs begin and end: keywords need no space around them, and it reads
+`x:SERVICE` as `x:` and `SERVICE` where that is not a name. So the word is replaced by letters that are not a keyword.
+If the query still parses, the word was part of a name; if not, it was the keyword.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _EDGES = {
     **dict.fromkeys(("begin", "begins", "start", "starts", "entered"), "BEGIN"),
     **dict.fromkeys(("end", "ends", "stop", "stops", "left"), "END"),
 }
-"""What other languages call the beginning and the end of a fluent."""
+"""Names of other languages for the beginning and the end of a fluent."""
 
 
 def lower(

@@ -151,14 +151,14 @@ class SinkReader:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 
     def _lines_of(self, name: str) -> ReadsLines:
-        """What reads the lines of a file."""
+        """A reader for the lines of a file."""
         times = self._times.get(name)
         if times not in self._readers:
             self._readers[times] = self._reader(times)
         return self._readers[times]
 
     def _reader(self, times: str | None) -> ReadsLines:
-        """What reads lines whose times have a form, None: ISO 8601 or seconds. CepError: they are counts of a tick."""
+        """A reader for lines with times in a form; None: ISO 8601 or seconds. CepError: the times count ticks."""
         if times is not None and times not in SHIFTS:
             message = f"{self.path}: its times are counts of a tick of {times}, which are not read again"
             raise CepError(message, hint="`--output-format parquet` has timestamps", code="input")

@@ -14,7 +14,7 @@ from cep.rules.terms import Call, Comparison, Constant, Variable
 
 
 def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.Statement], list[str]]:
-    """What only helps to say what a program means, and its names. `first`: the tick at which the stream begins, if
+    """Names, and helpers to say what a program means. `first`: the tick at which the stream begins, if
     nothing comes earlier."""
     made: list[ast.Statement] = []
     number = ast.AttributeTree("number", "int")
