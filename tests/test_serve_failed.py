@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,3 +127,36 @@ def test_knowledge_that_cannot_be_loaded_is_reported(tmp_path: Path) -> None:
         one.history.begin(None)
         until(lambda: reported, "it is reported")
     assert reported[0].startswith("the knowledge was not stored: ") and one.history.trouble == reported[0]
+
+
+@pytest.mark.long
+def test_a_table_of_the_store_that_is_damaged_ends_the_server(tmp_path: Path) -> None:
+    """Also where nobody has asked for what is damaged; without the folder it goes on."""
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    state = tmp_path / "state"
+    arguments = [str(tmp_path / "pairs.cep"), "--input", "-", "--state", str(state), "--idle", "never"]
+    server = Server(*arguments)
+    for minute in range(4):
+        server.say(minute, "milk", 4.0 + minute)
+    assert server.rows(count=2) and server.end(signal.SIGTERM) == 0
+    command = [sys.executable, "-m", "cep", "serve", *arguments, "--port", "0"]
+    for table in sorted((state / "events").glob("*.sst"), key=lambda path: -path.stat().st_size):
+        trial = Path(shutil.copytree(state, tmp_path / "whole", dirs_exist_ok=True))
+        data = bytearray(table.read_bytes())
+        data[len(data) // 3] ^= 1
+        table.write_bytes(data)
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        assert ended.returncode == 2, "a restart does not help"
+        assert "Corruption" in ended.stderr and "or remove `events`" in ended.stderr
+        if f"{table.name} is not what was written" in ended.stderr:  # else RocksDB has read it
+            break
+        shutil.rmtree(state)
+        trial.rename(state)
+    else:
+        raise AssertionError("the server reads all tables")
+    shutil.rmtree(state / "events")
+    server = Server(*arguments)
+    server.say(4, "milk", 9.0)
+    server.say(5, "milk", 9.0)
+    assert server.rows(count=1)
+    assert server.end(signal.SIGTERM) == 0

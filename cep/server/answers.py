@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,7 @@ from connectors.feeds.document import Publisher
 from connectors.feeds.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
 from connectors.feeds.sse import Stream
 from connectors.rdf.history import StoreListener
-from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.store_process import StoreProcess, damaged, is_damage
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Relay, Round, Service
 from connectors.serving import feeds, ldes, page, sparql, subscribe, why
@@ -43,6 +44,8 @@ from connectors.sources import Sources
 from connectors.why.live_revisions import LiveRevisions
 from knowledge.provenance import Provenance
 from knowledge.report import prefixes
+
+_VERIFYING = 3.0  # seconds in which a store of some gigabytes is held against its hashes before it is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,10 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     store = stack.enter_context(
         closing(StoreProcess(program.folder / "events", vocabulary, options.queries.query_memory))
     )
+    verified = store.verify()
+    wait([verified], _VERIFYING)
+    if verified.done() and (error := verified.exception()) is not None:
+        raise _unstored(program, str(error))
     history = StoreListener(
         service, store, vocabulary, options.retention.keep_for, options.retention.readings,
         again=not program.live, keep_history=options.retention.keep_history,
@@ -116,6 +123,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         program.rest,
     )
     history.troubled = lambda text: run.fail(_unstored(program, text))
+    verified.add_done_callback(partial(_verified, run, program))
     history.begin(program.known)
     subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
     questions = (
@@ -216,12 +224,18 @@ def _damaged(options: ServeOptions, error: CepError) -> None:
     options.log("damaged", str(error), "error", code=error.code)
 
 
+def _verified(run: ProgramThread, program: ServedProgram, verified: Future[None]) -> None:
+    """End the program where a file of the store is damaged: answers would lack something, or be wrong."""
+    error = verified.exception()
+    if error is not None and is_damage(str(error)):  # else the server has ended before
+        run.fail(_unstored(program, str(error)))
+
+
 def _unstored(program: ServedProgram, text: str) -> CepError:
     """The error for what the store has refused: answers would lack it, so the program ends."""
     where = f"{program.folder}/events: {text}"
-    if "Corruption" in text:  # says RocksDB, of what is not what it has written
-        hint = "bring the whole folder back from a copy; or remove `events`, to go on without the events until now"
-        return CepError(where, hint=hint, code="store")
+    if is_damage(text):
+        return damaged(where)
     hint = "make room there" if NO_ROOM in text else "see to the disk and the memory of the store's process"
     return CepError(where, hint=f"{hint}, and start again", code="failed")
 

@@ -18,6 +18,7 @@ from connectors.rdf import knowledge_files
 from connectors.rdf.evaluation import evaluate
 from connectors.rdf.question import Answer, Page, QueryRefused, Question
 from connectors.rdf.retention import MANY, Retention
+from connectors.rdf.store_files import StoreFiles
 from connectors.rdf.time_index import TimeIndex
 from connectors.rdf.time_tree import BEGINNING, END, HERE, INSIDE, STAMP, TimeTree
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
@@ -39,6 +40,7 @@ class EventStore:
 
     def __init__(self, path: str, vocabulary: EventVocabulary) -> None:
         self.vocabulary = vocabulary
+        self.files = StoreFiles(path)
         self.store = ox.Store(path)
         self._mark, self._meaning = (
             ox.NamedNode(vocabulary.base + "knowledge"),
@@ -165,6 +167,7 @@ class EventStore:
         if self._in_memory >= _IN_MEMORY:
             self._in_memory = 0
             self.store.flush()
+            self.files.note()
 
     def revise(self, one: StoreRevision) -> None:
         """Take events out, and add triples, of which it is known when they came."""

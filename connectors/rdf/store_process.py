@@ -43,6 +43,17 @@ _STOPPING = "the server is stopping"
 _ENDING = 60.0  # seconds in which what was added is written when it closes
 
 
+def is_damage(text: str) -> bool:
+    """Return True if an error of the store means that its files are not what was written."""
+    return "Corruption" in text  # as RocksDB says
+
+
+def damaged(what: str) -> CepError:
+    """The error for that."""
+    hint = "bring the whole folder back from a copy; or remove `events`, to go on without the events until now"
+    return CepError(what, hint=hint, code="store")
+
+
 @dataclass(slots=True)
 class _Request:
     """A request to the process. Of a query: `seconds`, how long it may take; `until`, when that is over;
@@ -84,9 +95,11 @@ class StoreProcess:
         what is different is loaded. What it has learned since is gone. CepError: its notes of that are damaged."""
         try:
             self._command("unlearn").result()
+            known = self._command("knows", name).result()
         except QueryRefused as error:
-            raise CepError(f"--state: {str(error).removeprefix('Damaged: ')}", code="store") from None
-        if self._command("knows", name).result():
+            what = f"--state: {str(error).removeprefix('Damaged: ')}"
+            raise damaged(what) if is_damage(what) else CepError(what, code="store") from None
+        if known:
             return None
         path, before = Path(f"{self._arguments[0]}.new.nq"), f"{self._arguments[0]}.nq"
         private_file(path)
@@ -169,8 +182,13 @@ class StoreProcess:
         self._command("flush").result()
 
     def written(self) -> Future[None]:
-        """Done when all that was added until now is written."""
+        """Done when all that was added until now is written, and its files have hashes."""
         return self._command("flush")
+
+    def verify(self) -> Future[None]:
+        """Hold the files from before this start against their hashes; QueryRefused, for which `is_damage`: one is
+        damaged."""
+        return self._command("verify")
 
     def close(self) -> None:
         """What was added is written, then the process ends; in bounded time, also where it cannot be opened again."""
@@ -274,8 +292,9 @@ class StoreProcess:
             process.kill()
             process.wait()
             connection.close()
+            what = f"{self._arguments[0]}: the store cannot be opened: {trouble}"
             hint = "one server has it at a time; another `--state` is another store"
-            raise CepError(f"{self._arguments[0]}: the store cannot be opened: {trouble}", hint=hint, code="store")
+            raise damaged(what) if is_damage(trouble) else CepError(what, hint=hint, code="store")
         return process, connection
 
     def _read(self) -> None:

@@ -20,6 +20,7 @@ from connectors.rdf.fair_queue import PLACES
 from connectors.rdf.query_process import Gate, QueryProcess
 from connectors.rdf.question import Answer, QueryRefused, Question
 from connectors.rdf.store import EventStore
+from connectors.rdf.store_files import Corruption
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.rdf.withdrawals import StoreRevision
 
@@ -27,6 +28,7 @@ QUESTIONS = ("ask", "page", "hours")
 """What is only read, within some time."""
 
 _FILLS = ("know", "derive")  # what a store is filled by at the beginning
+_BESIDE = ("settle", "verify")  # what is done while others write
 _AT_ONCE = 1 << 24  # bytes, about, that are written together
 _STEP = 500  # lines written for which there is one step of forgetting, at least one after each writing
 _STACK = 1 << 24  # bytes, for what is nested deep
@@ -46,8 +48,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     connection = Connection(int(descriptor))
     try:
         store = EventStore(path, EventVocabulary(base))
-    except (OSError, RuntimeError) as error:  # of what is damaged Oxigraph says RuntimeError
-        connection.send(str(error))
+    except (OSError, RuntimeError, Corruption) as error:  # of what is damaged Oxigraph says RuntimeError
+        connection.send(f"Corruption: {error}" if isinstance(error, Corruption) else str(error))
         return
     connection.send("")
     _Worker(store, connection, int(memory)).work()
@@ -68,7 +70,8 @@ class _Worker:
             "revise": store.revise,
             "revised": store.revised,
             "settle": store.settle,
-            "flush": lambda: None,
+            "flush": store.files.note,
+            "verify": store.files.verify,
             "ask": self._query,
             "page": store.page,
             "hours": lambda *values: [hour.value for hour in store.hours(*values)],
@@ -102,11 +105,13 @@ class _Worker:
             else:
                 if name in _FILLS:
                     self._fill(1)
-                (self.settler if name == "settle" else self.writer).submit(self._do, [number], name, values)
+                (self.settler if name in _BESIDE else self.writer).submit(self._do, [number], name, values)
         for one in list(self.running.values()):
             one.end()
         self.writer.shutdown()
         self.store.store.flush()
+        with contextlib.suppress(OSError):  # there is no room: they are noted at the next start
+            self.store.files.note()
         os._exit(0)  # whatever is still being done
 
     def _next(self) -> Any:

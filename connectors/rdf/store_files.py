@@ -1,0 +1,172 @@
+"""Hashes of the files that RocksDB writes for a store: it looks at a block only when that is read, and takes what is
+damaged in a log as its end.
+
+They stand in a file beside the folder. A file that is complete never changes (`.sst`), or is only ever added to (logs
+and manifests), so that its beginning has a hash. Files without a hash are new: the process may have ended before it
+was noted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from cep.core import checksum
+from cep.core.append_log import RecordLog
+from cep.core.checksum import Broken
+from cep.core.private_files import private_folder
+
+_COMPLETE = struct.pack("<Q", 0x88E241B785F4CFF7)  # what RocksDB ends a table with
+_BLOCK, _HEADER = 1 << 15, struct.Struct("<IHBI")  # of a log: check sum, size, kind, number of the log
+_KINDS = range(5, 9)  # of the parts of records in a log that may be used again
+_READ = 1 << 20
+_NOTES = 5_000  # notes after which those that count are written anew
+
+Note: TypeAlias = tuple[int, str, str]
+"""Bytes from the beginning of a file, their hash, and the start of the machine for which it is certain ("" for any)."""
+
+
+class Corruption(Exception):
+    """A file of the store is not what was written."""
+
+
+class StoreFiles:
+    """The files in a folder. Raises Corruption where a log or a manifest is damaged: it has to be made before the store
+    is opened, which changes them."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._log = Path(folder), RecordLog(Path(f"{folder}.hashes"))
+        private_folder(self._folder)
+        self._growing: dict[str, tuple[int, blake2b]] = {}  # how far each was hashed
+        try:
+            self._notes: dict[str, Note] = {name.decode(): tuple(json.loads(note)) for name, note in self._log.unread()}
+        except Broken:
+            raise Corruption(f"{self._log.path} is damaged") from None
+        self._forget()
+        for name, (size, hash, boot) in self._notes.items():
+            if not name.endswith(".sst") and boot in ("", _boot()):
+                self._verify(name, size, hash)
+        self._tables = {name: note for name, note in self._notes.items() if name.endswith(".sst")}
+
+    def verify(self) -> None:
+        """Hold the tables that were noted before the start against their hashes; others may write meanwhile.
+        Corruption: one is damaged."""
+        for name, (size, hash, _) in self._tables.items():
+            self._verify(name, size, hash)
+
+    def note(self) -> None:
+        """Note what was written since the last time; nothing else is being written to logs. OSError: that cannot be
+        noted."""
+        new: dict[str, Note] = {}
+        for name in os.listdir(self._folder):
+            with suppress(FileNotFoundError):  # it was merged into another
+                if (note := self._new(name)) is not None:
+                    new[name] = note
+        if new:
+            self._notes |= new
+            self._log.append([_record(*each) for each in new.items()], sync=False)
+        if len(self._log) > _NOTES:
+            self._forget()
+
+    def _new(self, name: str) -> Note | None:
+        """What is to be noted of a file; None: nothing new."""
+        kind, path = os.path.splitext(name)[1], self._folder / name
+        if kind == ".sst":
+            if name in self._notes:
+                return None
+            with path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < len(_COMPLETE):
+                    return None
+                file.seek(-len(_COMPLETE), os.SEEK_END)
+                if file.read() != _COMPLETE:  # it is being written
+                    return None
+                file.seek(0)
+                size, found = _hashed(file, blake2b(digest_size=checksum.SIZE))
+            return size, found.hexdigest(), ""
+        if kind != ".log" and not name.startswith("MANIFEST-"):
+            return None
+        start, hashed = self._growing.get(name, (0, blake2b(digest_size=checksum.SIZE)))
+        with path.open("rb") as file:
+            stop = _end(file, start, int(path.stem)) if kind == ".log" else file.seek(0, os.SEEK_END)
+            if stop <= start:
+                return None
+            if kind != ".log":
+                os.fsync(file.fileno())
+            file.seek(start)
+            _, found = _hashed(file, hashed.copy(), stop - start)
+        self._growing[name] = stop, found
+        return stop, found.hexdigest(), _boot() if kind == ".log" else ""
+
+    def _verify(self, name: str, size: int, hash: str) -> None:
+        try:
+            with (self._folder / name).open("rb") as file:
+                count, found = _hashed(file, blake2b(digest_size=checksum.SIZE), size)
+        except FileNotFoundError:  # it was merged into another
+            return
+        except OSError as error:
+            raise Corruption(f"{name} cannot be read: {error}") from None
+        if count < size or found.hexdigest() != hash:
+            raise Corruption(f"{name} is not what was written")
+
+    def _forget(self) -> None:
+        """Drop the notes of files that are gone, so that others may have their names."""
+        here = set(os.listdir(self._folder))
+        self._notes = {name: note for name, note in self._notes.items() if name in here}
+        self._growing = {name: grown for name, grown in self._growing.items() if name in here}
+        self._log.close()
+        path, new = self._log.path, self._log.path.with_suffix(".hashes.new")
+        new.unlink(missing_ok=True)
+        self._log = RecordLog(new)
+        self._log.append([_record(*each) for each in self._notes.items()])
+        self._log.move(path)
+
+
+def _record(name: str, note: Note) -> tuple[bytes, bytes]:
+    return name.encode(), json.dumps(note).encode()
+
+
+def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[int, blake2b]:
+    """The bytes read, at most so many, and the hash with them."""
+    count = 0
+    while part := file.read(_READ if most is None else min(_READ, most - count)):
+        hashed.update(part)
+        count += len(part)
+    return count, hashed
+
+
+def _end(file: BinaryIO, start: int, number: int) -> int:
+    """Where the last record of a log ends; behind it may be what another log had there."""
+    stop = start
+    for place, size in _parts(file, start, number):
+        stop = place + size
+    return stop
+
+
+def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]:
+    """Places and sizes of the parts of records from a place on."""
+    size = file.seek(0, os.SEEK_END)
+    while place + _HEADER.size <= size:
+        if (left := _BLOCK - place % _BLOCK) < _HEADER.size:
+            place += left
+            continue
+        file.seek(place)
+        _, length, kind, log = _HEADER.unpack(file.read(_HEADER.size))
+        if kind not in _KINDS or log != number & 0xFFFFFFFF or place + _HEADER.size + length > size:
+            return
+        yield place, _HEADER.size + length
+        place += _HEADER.size + length
+
+
+@cache
+def _boot() -> str:
+    """The start of the machine: what a process has written to a log outlives that, and not the end of the machine."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "unknown"
