@@ -16,6 +16,7 @@ from cep.rules.static.formatted_facts import number_texts
 from connectors.columnar import Reasons
 from connectors.columns import text_cells, ticks
 from connectors.numbers import BAD, GOOD
+from connectors.paths import told_name
 from connectors.times import (
     FAR,
     FIRST,
@@ -81,7 +82,7 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
     far = ((ticks < FIRST) | (ticks > LAST)).fill_null(False)
     for row in np.flatnonzero(far.to_numpy()).tolist():
         meant = meant_unit(int(column[row])) if column.dtype.is_numeric() else ""
-        reasons.setdefault(row, (code, f"{attribute.name}: {OUTSIDE}{meant}"))
+        reasons.setdefault(row, (code, f"{told_name(attribute)}: {OUTSIDE}{meant}"))
     return without(ticks, far)
 
 
@@ -106,7 +107,7 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
         try:
             found[row], states[row] = _single(texts[row], attribute, format), GOOD
         except ValueError as error:
-            reasons.setdefault(row, (code, f"{attribute.name}: {error}"))
+            reasons.setdefault(row, (code, f"{told_name(attribute)}: {error}"))
     return pl.Series(column.name, found).set(pl.Series(states != GOOD), None)
 
 
@@ -146,7 +147,7 @@ def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: st
     for row in np.flatnonzero(far.to_numpy()).tolist():
         text = str(column[row])
         why = beyond(Decimal(text)) if is_number(text) else OUTSIDE
-        reasons.setdefault(row, (code, f"{attribute.name}: `{shown(text)}` {why}"))
+        reasons.setdefault(row, (code, f"{told_name(attribute)}: `{shown(text)}` {why}"))
     return column.zip_with(~far, pl.Series([None], dtype=column.dtype).new_from_index(0, len(column)))
 
 
@@ -221,7 +222,7 @@ def refuse(
     wrong = wrong.fill_null(False)
     if wrong.any():
         for row in np.flatnonzero(wrong.to_numpy()).tolist():
-            reasons.setdefault(row, (code, f"{attribute.name}: `{shown(str(column[row]))}` {why}"))
+            reasons.setdefault(row, (code, f"{told_name(attribute)}: `{shown(str(column[row]))}` {why}"))
     return wrong
 
 

@@ -50,6 +50,16 @@ def source_of(attribute: Attribute) -> str:
     return attribute.name if attribute.source is None else attribute.source
 
 
+def is_own(attribute: Attribute) -> bool:
+    """Return False for `@change`, and for the end and the bounds of records of a fluent, which no rule names."""
+    return not attribute.name.startswith("@")
+
+
+def told_name(attribute: Attribute) -> str:
+    """Return the name of an attribute in an error; the end of records of a fluent has the one that these give it."""
+    return attribute.name if is_own(attribute) else source_of(attribute)
+
+
 def list_of(sources: Sequence[str]) -> Path | None:
     """The path of the list of which each element is an event, None: there is none."""
     found = next((path(source) for source in sources if EACH in path(source)), None)

@@ -11,12 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from cep.core.schema import CHANGE, Attribute, Schema, TimeFormat
+from cep.core.schema import Attribute, Schema, TimeFormat
 from cep.core.suggest import nearest
 from cep.core.time_pattern import padded
 from cep.events import Value
 from connectors.declarations import RESERVED, declaration
-from connectors.paths import EACH, KEY, Path, elsewhere, from_message, list_of, path, source_of, written
+from connectors.paths import EACH, KEY, Path, elsewhere, from_message, is_own, list_of, path, source_of, written
 from connectors.time_hint import time_hint
 from connectors.times import shown
 from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value, written_time
@@ -110,7 +110,7 @@ def read_events(
         for name in sorted(found.names & ({"type", "args", *keys} | set(time_keys(schema)))):
             raise Unreadable("json", f"the key `{name}` is there twice")
     if "args" in found:
-        return [_positional(found, schema, set(sources))]
+        return [_positional(found, schema)]
     if not schema.declared and not set(sources) <= found.keys():
         raise Unreadable("args", _undeclared(found, schema))
     series = list_of([*sources, *time_keys(schema)])
@@ -131,17 +131,17 @@ def read_events(
     return made
 
 
-def _positional(found: Mapping[str, Any], schema: Schema, sources: set[str]) -> Record:
+def _positional(found: Mapping[str, Any], schema: Schema) -> Record:
     start, end = read_times(lambda key: _reach(found, path(key), schema), schema, _json_time(schema))
     given = found["args"]
     if not isinstance(given, list):
         raise Unreadable("args", f"`args` is a list, this is {kind(given)}")
-    own = [attribute for attribute in schema.attributes if attribute.name != CHANGE]
+    own = [attribute for attribute in schema.attributes if is_own(attribute)]
     if len(given) != len(own):
         raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(own)}")
-    if named := sorted(sources - {CHANGE} & found.keys() - set(time_keys(schema))):
+    if named := sorted({source_of(each) for each in own} & found.keys() - set(time_keys(schema))):
         raise Unreadable("args", f"`args` and `{named[0]}` both give values")
-    values = [*given, found.get(CHANGE)]  # it stands last, if it is read
+    values = [*given, *(_reach(found, path(source_of(each)), schema) for each in schema.attributes[len(own) :])]
     return Record(schema.name, start, end, tuple(map(json_value, schema.attributes, values)))
 
 

@@ -10,6 +10,7 @@ from cep.core.literals import LEAST
 from cep.core.schema import Attribute, TimeFormat
 from cep.core.time_pattern import padded
 from cep.events import Value
+from connectors.paths import told_name
 from connectors.thousands import is_grouped, plain_number
 from connectors.times import LARGEST, SHIFTS, decimal, is_number, of_duration, of_text, power, scaled, shown
 
@@ -135,7 +136,7 @@ def json_value(attribute: Attribute, value: Any) -> Value:
         expected = attribute.type if attribute.type != "any" else "a value"
         raise ValueError(f"expected {expected}, found {kind(value)}{hint}")
     except ValueError as error:
-        raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
+        raise Unreadable("ill-typed", f"{told_name(attribute)}: {error}") from None
 
 
 def text_value(attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None) -> Value:
@@ -169,7 +170,7 @@ def text_value(attribute: Attribute, text: str | None, point: str = ".", thousan
         hint = _grouped(attribute.type, bare, point, thousands)
         raise ValueError(f"expected {attribute.type}, found `{shown(text)}`{hint}")
     except ValueError as error:
-        raise Unreadable("ill-typed", f"{attribute.name}: {error}") from None
+        raise Unreadable("ill-typed", f"{told_name(attribute)}: {error}") from None
 
 
 def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:

@@ -88,6 +88,44 @@ def test_so_does_the_command(tmp_path: Path, options: list[str]) -> None:
         assert because["far"] == [{"type": "far", "start": 1, "end": 2, "a": "u", "bounds": "[]"}]
 
 
+def test_values_by_their_places(tmp_path: Path) -> None:
+    """`args` holds what the declaration has: the end and the bounds have names."""
+    records = [{"type": each["type"], "args": [each[key] for key in ("a", "b") if key in each]} for each in RECORDS]
+    times = [{key: each[key] for key in ("s", "e", "time") if key in each} for each in RECORDS]
+    wrong = [
+        {"type": "near", "s": 6, "args": ["u"]},
+        {"type": "near", "s": 6, "a": "u", "args": ["u", "v"]},
+        {"type": "near", "s": 6, "e": "soon", "args": ["u", "v"]},
+        {"type": "near", "s": 6, "e": "soon", "a": "u", "b": "v"},
+    ]
+    rules, file, dead = tmp_path / "p.cep", tmp_path / "r.jsonl", tmp_path / "dead.jsonl"
+    rules.write_text(PROGRAM)
+    file.write_text("".join(json.dumps(each) + "\n" for each in [*map(dict.__or__, records, times), *wrong]))
+    for more in ([], ["--revise", "1h"]):
+        result = CliRunner().invoke(
+            app, ["run", str(rules), "--input", str(file), "--dead-letter", str(dead), "--workers", "1", *more]
+        )
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        assert sorted((line["type"], line["start"], line["end"]) for line in lines) == FOUND, result.output
+        assert [json.loads(line)["reason"] for line in dead.read_text().splitlines()] == [
+            "`args` holds 1 values, near has 2 attributes",
+            "`args` and `a` both give values",
+            *["e: `soon` is not an ISO 8601 time"] * 2,
+        ]
+
+
+def test_columns_and_workers_tell_the_names_of_the_author(tmp_path: Path) -> None:
+    table = {"s": [1, 2], "e": ["soon", "4"], "a": ["u", "u"], "b": ["v", "v"]}
+    dead = cep.Engine.from_text(PROGRAM).push({"near": pl.DataFrame(table)}).dead
+    assert dead["reason"][0] == "e: `soon` is not an ISO 8601 time"
+    rules, file = tmp_path / "p.cep", tmp_path / "r.jsonl"
+    rules.write_text(PROGRAM)
+    file.write_text("".join(json.dumps(each) + "\n" for each in RECORDS))
+    result = CliRunner().invoke(app, ["run", str(rules), "--input", str(file), "--workers", "2"])
+    assert result.stderr.startswith("warning: --workers: the program runs in one process"), result.stderr
+    assert "records of `far` may close earlier ones\n" in result.stderr
+
+
 FACTS = "Signal(s1)@1\nSignal(s2)@[3,5)\nOften(s3)@[1,2]\n"
 
 

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
+from cep.core.fluents import author_name
 from cep.core.relation import Table, concat
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
@@ -75,12 +76,13 @@ class SnapshotParts:
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
         """What waits of the events that are still read. CepError: they are declared otherwise."""
         if unknown := sorted(self.waiting.keys() - self.header["waiting"].keys()):
-            message = f"events `{unknown[0]}` wait in a snapshot of an earlier version, which does not say their types"
+            name = author_name(unknown[0])
+            message = f"events `{name}` wait in a snapshot of an earlier version, which does not say their types"
             raise CepError(message, hint="carry the state over when none waits, or begin again", code="snapshot")
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(
-                    f"events `{name}` wait, and they have other attributes now",
+                    f"events `{author_name(name)}` wait, and they have other attributes now",
                     hint="carry the state over when none waits, or give the event with other attributes another name",
                     code="snapshot",
                 )

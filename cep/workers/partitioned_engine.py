@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
+from cep.core.fluents import author_name
 from cep.core.relation import END, ORDER
 from cep.core.schema import ARRIVAL, Schema
 from cep.core.time import END_OF_TIME
@@ -72,7 +73,7 @@ def _why_one_place(plan: Plan) -> str | None:
         if plan.schemas[name].key is not None:
             return f"records of `{name}`, which has a KEY, replace earlier ones"
         if may_close(plan, name):
-            return f"records of `{name}` may close earlier ones"
+            return f"records of `{author_name(name)}` may close earlier ones"
     return None
 
 

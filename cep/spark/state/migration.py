@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
+from cep.core.fluents import author_name
 from cep.spark import spark_files
 from cep.spark.disk import BUCKETS, SPARK
 from cep.spark.sink.commit_log import CommitLog
@@ -244,7 +245,8 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
     """What is carried over, and for each stage now the number of the stage before that it continues, 0: none. CepError:
     something forbids it; says all reasons."""
     found = [
-        f"`{event}` comes with other attributes: {', '.join(types)} before, {', '.join(now.events[event])} now"
+        f"`{author_name(event)}` comes with other attributes: {', '.join(types)} before, "
+        f"{', '.join(now.events[event])} now"
         for event, types in before.events.items()
         if now.events.get(event, types) != types
     ]
@@ -288,14 +290,18 @@ def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> 
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
     found = [
-        f"stage {number} deals `{event}` by {_way(now['inputs'][event])}, before by {_way(way)}"
+        f"stage {number} deals `{author_name(event)}` by {_way(now['inputs'][event])}, before by {_way(way)}"
         for event, way in before["inputs"].items()
         if now["inputs"].get(event, way) != way
     ]
     came = sorted(set(now["inputs"]).difference(before["inputs"]).intersection(before["outputs"]))
     made = sorted(set(before["inputs"]).difference(now["inputs"]).intersection(now["outputs"]))
-    found += [f"stage {number} made `{event}` itself, and would take it from another stage" for event in came]
-    return found + [f"stage {number} took `{event}` from another stage, and would make it itself" for event in made]
+    found += [
+        f"stage {number} made `{author_name(event)}` itself, and would take it from another stage" for event in came
+    ]
+    return found + [
+        f"stage {number} took `{author_name(event)}` from another stage, and would make it itself" for event in made
+    ]
 
 
 def _stage(engine: Engine, stage: Stage) -> dict[str, Any]:
