@@ -48,7 +48,14 @@ TICK = 1
 _NOTATIONS = ("lars", "laser")
 _LASER = re.compile(r"\b(?:time_win|tuple_win|diamond|box)\s*\(")
 _SYMBOL = re.compile(r"[a-z][A-Za-z0-9_]*")
-_COLUMNS = {"int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean, "string": pl.String, "iri": pl.String}
+_COLUMNS = {
+    "int": pl.Int64,
+    "float": pl.Float64,
+    "bool": pl.Boolean,
+    "string": pl.String,
+    "iri": pl.String,
+    "any": pl.Object,
+}
 
 
 def answers(

@@ -35,6 +35,12 @@ def test_windows_of_n_ticks_have_n() -> None:
     assert "window: `2n` is no way to count" in str(failed.value)
 
 
+def test_numbers_and_symbols_in_one_place() -> None:
+    stream = [(0, ["a(1)", "a(x)", "a(2.5)"])]
+    assert dict(answers("b(X) :- a(X).", stream)) == {0: [frozenset({"b(1)", "b(x)", "b(2.5)"})]}
+    assert dict(answers("b(X) :- a(X), X < 2.", stream)) == {0: [frozenset({"b(1)"})]}
+
+
 def test_facts_are_as_if_written_in_the_program() -> None:
     stream = [(0, ["a"]), (1, [])]
     given = list(answers(CHOICE, stream, facts=["p"], models=0))
