@@ -187,3 +187,21 @@ def test_nothing_is_between_evening_and_morning() -> None:
     with pytest.raises(CepError, match='nothing is between time\\("22:00"\\) and time\\("06:00"\\)') as caught:
         Engine.from_text(f"event a(t: time).\ne <- a(T) WHERE {condition}.")
     assert '>= time("22:00") or ' in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("2024-05-01 8:00", "2024-05-01T08:00"),
+        ("2024-W18-3", "2024-05-01T00:00:00Z"),
+        ("2024-05-01 08:00:00,5", "2024-05-01T08:00:00.5Z"),
+    ],
+)
+def test_a_time_in_quotes_is_proposed_as_rules_have_it(text: str, written: str) -> None:
+    def program(time: str) -> str:
+        return f"event e(t: time) TIME a.\no() <- e(T) WHERE T > {time}.\n"
+
+    with pytest.raises(CepError) as caught:
+        Engine.from_text(program(f'"{text}"'))
+    assert caught.value.hint == f"write `{written}`, without quotes"
+    Engine.from_text(program(written))

@@ -17,7 +17,9 @@ CALENDAR = range(-62_135_596_800 * SECOND, 253_402_300_800 * SECOND)  # the year
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[Tt](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
+    r"(\d{4}-(?:\d{2}-\d{2}|W\d{2}-\d))"
+    r"(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:[.,](\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?",
+    re.ASCII,
 )
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?", re.ASCII)
 _ISO_PART = re.compile(r"([0-9.]+)([WDHMS])")
@@ -97,18 +99,23 @@ def read_duration(text: str) -> int:
 
 
 def read_time(text: str) -> int:
-    """The microseconds since the epoch of an ISO 8601 time; UTC where no offset is written, midnight where no time."""
+    """Return the microseconds since the epoch of an ISO 8601 time, in the forms in which records have it.
+
+    It is UTC where no offset is written, and midnight where no time of day is; `24:00` is the next midnight.
+    """
     form = "a time is written `2013-02-08T18:00:00Z`, with `+01:00` for an offset, or `2013-02-08` for a day"
     match = _TIME.fullmatch(text)
     if match is None:
-        raise _refuse(f"`{text}` is no time", form)
+        raise _refuse(f"`{text}` is not a time", form)
     day, minute, second, fraction, offset = match.groups()
     fraction = (fraction or "").rstrip("0")
     if len(fraction) > 6:
         raise _too_fine()
     zone = "+00:00" if offset is None or offset in "Zz" else offset
+    ends_day = minute == "24:00" and second in (None, "00") and not fraction
+    clock = f"{'00:00' if ends_day else minute or '00:00'}:{second or '00'}"
     try:
-        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
+        moment = datetime.fromisoformat(f"{day}T{clock}{zone}") + timedelta(days=ends_day)
         ticks = (moment - _EPOCH) // timedelta(microseconds=1) + int(fraction.ljust(6, "0"))
         if ticks not in CALENDAR:
             raise OverflowError
@@ -123,7 +130,7 @@ def read_instant(text: str) -> int:
     digits = written.removeprefix("-")
     if digits.replace(".", "", 1).isdigit():
         return -read_ticks(digits, SECOND) if written != digits else read_ticks(digits, SECOND)
-    return read_time(written.replace(" ", "T", 1))
+    return read_time(written)
 
 
 def read_clock(text: str) -> int:

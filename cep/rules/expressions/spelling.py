@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cep.core.errors import CepError
-from cep.core.literals import UNITS, read_time
+from cep.core.literals import UNITS, read_time, write_time
 from cep.events import Value
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?", re.ASCII)
@@ -47,7 +47,7 @@ def _time(text: str) -> str | None:
     day, clock = text[:10], CLOCK.fullmatch(text[10:])
     written = joined(day, clock[1]) if clock else text
     try:
-        read_time(written)
+        ticks = read_time(written)
     except CepError:
         return None
-    return written
+    return write_time(ticks) if set(written) & set("W, ") else written  # forms of records alone
