@@ -157,6 +157,7 @@ def test_what_is_no_event_is_refused(asked: str, message: str) -> None:
         ("burn(3 h)", 'burn("3 h")'),
         ("burn(1+2)", 'burn("1+2")'),
         ("burn(O'Neil)", 'burn("O\'Neil")'),
+        ("two('x', 'b c')", 'two("x", "b c")'),
         ('burn(say "a")', 'burn("say \\"a\\"")'),
         ("two(x, b-c)", 'two(x, "b-c")'),
         ("at_place(Jörg Müller) = Café X", 'at_place("Jörg Müller") = "Café X"'),
@@ -185,9 +186,11 @@ def test_what_has_to_stand_in_quotes_is_shown_in_quotes(asked: str, typed: str |
 def test_times_are_read() -> None:
     assert interval("10") == (10_000_000, 10_000_000)
     assert interval("1970-01-01T00:00:01Z/2.5") == (1_000_000, 2_500_000)
+    assert interval("1970-W01-4/1970-01-01 24:00") == (0, 86_400_000_000), "in the forms of records"
+    assert interval("1970-01-01T00:00:01,5Z") == (1_500_000, 1_500_000)
     assert read_question("a(_, X1)", Engine.from_text("b <- a(X, Y)."), "1/2") == EventQuestion(
         "a", {1: "X1"}, 1_000_000, 2_000_000
     )
-    for wrong in ("tomorrow", "2/1"):
+    for wrong in ("tomorrow", "2/1", "1970-W54-1", "1970-01-01T24:30"):
         with pytest.raises(CepError):
             interval(wrong)

@@ -105,6 +105,9 @@ def _as_value(argument: str, always: bool) -> str:
     found = _NAMED.fullmatch(argument)
     assert found is not None, "it fits everything"
     value = found["value"]
+    if len(value) > 2 and value[0] == value[-1] == "'":
+        value = value[1:-1]
+        return (found["name"] or "") + print_string(value)
     if not value or value.startswith('"') or (_parses(f"asked({value})") and not always):
         return argument.strip()
     return (found["name"] or "") + print_string(value)
