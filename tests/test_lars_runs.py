@@ -128,6 +128,16 @@ def test_what_is_written(options: tuple[str, ...], tmp_path: Path, monkeypatch: 
     assert sorted(found, key=str) == sorted(WRITTEN[options], key=str)
 
 
+def test_rows_of_ticks_are_counted_beside_what_is_derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kept.lars").write_text("event a(x: int).\nb(X) :- a(X) in [5].\n")
+    Path("a.jsonl").write_text("".join(f'{{"type": "a", "time": {tick}, "x": 1}}\n' for tick in range(6)))
+    result = CliRunner().invoke(app, ["run", "kept.lars", "--input", "a.jsonl", "--output-mode", "all"])
+    assert result.exit_code == 0, result.output
+    written = len(result.stdout.splitlines())
+    assert f"derived events, {written} rows written: b {written}" in result.stderr, result.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

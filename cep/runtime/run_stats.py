@@ -87,7 +87,9 @@ class RunStats:
         ]
         derived = count(self.derived.total(), "derived event")
         written = self.derived if self.written is None else self.written
-        if written.total() != self.derived.total():
+        if written.total() > self.derived.total():  # what holds is written at each tick
+            derived += f", {count(written.total(), 'row')} written"
+        elif written.total() != self.derived.total():
             derived = f"{written.total():,} of {derived} written"
         types = ", ".join(f"{name} {number:,}" for name, number in ranked(written))
         parts.append(f"{derived}: {types}" if types else derived)
