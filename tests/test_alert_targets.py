@@ -261,7 +261,8 @@ REFUSED_TARGETS = [
     ("cloudevents+http://[fd00:ec2::254]/latest", "an address of the own network"),
     ("cloudevents+http://100.100.100.200/latest", "an address of the own network"),
     ("cloudevents+https://h/#from=yesterday", "`from=yesterday` is not known"),
-    ("cloudevents+https://h/#attempts=0", "`attempts=0` is no number"),
+    ("cloudevents+https://h/#attempts=0", "`attempts=0` is not a whole number from 1 to"),
+    ("alertmanager+http://h/#every=1min", "`every=1min` is not a whole number from 1 to"),
     ("cloudevents+https://h/#retries=3", "`retries=3` is no option"),
     ("cloudevents+https://h/#origin=a%0d%0ab", "is no name of a host"),
     ("mqtt://h/alerts#origin=a", "`origin=a` is no option"),
@@ -275,6 +276,12 @@ def test_targets_that_are_refused(text: str, message: str) -> None:
         target(text)
     assert message in caught.value.message and caught.value.message.startswith("--feed") and caught.value.hint
     assert "secret" not in str(caught.value)
+
+
+def test_the_hint_for_a_wrong_number_is_the_usual_one() -> None:
+    with pytest.raises(CepError) as caught:
+        target("alertmanager+http://h/#every=1min")
+    assert caught.value.hint == "`#every=60`, which it is without the option"
 
 
 def test_targets() -> None:

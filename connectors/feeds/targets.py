@@ -111,14 +111,14 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
         port=port or PORTS[scheme],
         path=path,
         start=_flag(bare, "from", options.get("from", "now"), ("now", "start")),
-        attempts=int(_number(bare, "attempts", options.get("attempts", str(ATTEMPTS)), 1)),
+        attempts=_number(bare, options, "attempts", ATTEMPTS, 1),
         private=private,
-        every=_number(bare, "every", options.get("every", "60"), 1),
+        every=_number(bare, options, "every", 60, 1),
         origin=_origin(bare, options.get("origin")),
         user=unquote(parts.username) if parts.username else environment.get(named + "USER"),
         password=unquote(parts.password) if parts.password else environment.get(named + "PASSWORD"),
         token=environment.get(named + "TOKEN"),
-        parallel=int(_number(bare, "parallel", options.get("parallel", "64"), 1, 256)),
+        parallel=_number(bare, options, "parallel", 64, 1, 256),
         secrets=_secrets(environment.get(named + "SECRET", "")) if kind == "cloudevents" else (),
     )
 
@@ -258,11 +258,13 @@ def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
     return text == choices[1]
 
 
-def _number(shown: str, option: str, text: str, least: int, most: int = 1_000_000) -> float:
+def _number(shown: str, options: Mapping[str, str], option: str, usual: int, least: int, most: int = 1_000_000) -> int:
+    """Return the number that an option has, or the usual one."""
+    text = options.get(option, str(usual))
     if not text.isdecimal() or not least <= int(text) <= most:
-        wanted = f"from {least} on" if most == 1_000_000 else f"from {least} to {most}"
-        raise _refused(shown, f"`{option}={text}` is no number {wanted}", f"`#{option}={max(least, 8)}`")
-    return float(text)
+        reason = f"`{option}={text}` is not a whole number from {least} to {most:,}"
+        raise _refused(shown, reason, f"`#{option}={usual}`, which it is without the option")
+    return int(text)
 
 
 def _topic(shown: str, path: str) -> str:
