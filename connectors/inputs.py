@@ -86,7 +86,7 @@ def inputs(
     `unsure` what a file holds (see `sure`).
     """
     if format is not None and format not in INPUT_FORMATS:
-        raise CepError(f"--format: `{format}` is no format", hint=f"formats are {KNOWN}", code="input")
+        raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
     found = []

@@ -15,7 +15,7 @@ from cep.runtime.held import clipped
 from connectors.batch import Batch, DeadLetter
 
 ADD, WITHDRAW = "add", "withdraw"
-UNREVISED = "withdraws a record, which it can with `--revise`"
+UNREVISED = "withdraws a record, which needs `--revise`"
 """The reason of a dead letter where nothing is revised."""
 VERSION = "@version"
 """The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added

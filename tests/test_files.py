@@ -52,7 +52,7 @@ def test_what_cannot_be_read_at_all_is_one_clear_error(tmp_path: Path) -> None:
     assert "uses an input event `tik` (`tick` comes near)" in refusal([f"tik={tmp_path}/data.csv"], BOTH)
     assert "bind it: `reading=" in refusal([f"{tmp_path}/data.csv"], BOTH)
     assert "no Parquet file" in refusal([f"tick={tmp_path}/data.parquet"], BOTH)
-    assert "`xml` is no format" in refusal([f"tick={tmp_path}/data.csv"], BOTH, format="xml")
+    assert "`xml` is not a format of the input" in refusal([f"tick={tmp_path}/data.csv"], BOTH, format="xml")
     assert "standard input is named twice" in refusal(["-", "-"], BOTH)
     assert "cannot be read from standard input" in refusal(["tick=-"], BOTH, format="parquet")
     assert rows(read([f"{tmp_path}/data.csv"], TICKS)) == [("tick", 1_000000, 1_000000, 0, 2)]

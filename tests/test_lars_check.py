@@ -26,7 +26,7 @@ def test_a_file_of_ticker_is_checked_without_declarations() -> None:
     Path("t.lars").write_text(TICKER)
     result = cep("check", "t.lars")
     assert result.exit_code == 0, result.output
-    assert "t.lars: not declared, so with what the rules say: `alpha(int)`; `event alpha(...).`" in result.stderr
+    assert "t.lars: not declared, so typed by the rules: `alpha(int)`; `event alpha(...).`" in result.stderr
     assert result.stdout == "t.lars: 3 rules, 3 components, no errors, no warnings\n"
 
 

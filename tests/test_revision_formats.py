@@ -288,7 +288,7 @@ def test_clauses_that_withdraw_are_dead_letters_where_nothing_is_revised(tmp_pat
     assert [(one.line, one.code, one.text) for one in batch.dead] == [
         (4, "time", "-P(a)@oo"), (2, "change", "- P(a)@3"), (3, "change", "-P(a) @ [4, 5]"),
     ]  # fmt: skip
-    assert batch.dead[1].reason == "withdraws a record, which it can with `--revise`"
+    assert batch.dead[1].reason == "withdraws a record, which needs `--revise`"
 
 
 @pytest.mark.parametrize("format", ["jsonl", "senml", "sensorthings", "influx", "jsonld"])

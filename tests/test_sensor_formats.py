@@ -39,7 +39,7 @@ def test_the_format_is_that_of_the_suffix_the_declaration_or_the_option(tmp_path
     assert [inputs(["kafka://h/t"], known)[0].format for known in kinds.values()] == list(kinds)
     assert inputs(["tcp://h:1?format=influx"], plain)[0].format == "influx"
     assert inputs(["-"], plain, "sensorthings")[0].format == "sensorthings"
-    with pytest.raises(CepError, match="`senmal` is no format") as refused:
+    with pytest.raises(CepError, match="`senmal` is not a format of the input") as refused:
         inputs(["-"], plain, "senmal")
     assert "sensorthings" in (refused.value.hint or "")
     assert address("tcp://h:1?format=influx").kind == "tcp"

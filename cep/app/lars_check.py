@@ -75,7 +75,7 @@ class LarsCheck:
             names = ", ".join(f"`{self._called(each)}`" for each in self.undeclared[:5])
             names += ", ..." if len(self.undeclared) > 5 else ""
             hint = f"`event {self.undeclared[0]}(...).` declares what its records hold"
-            typer.echo(f"{path}: not declared, so with what the rules say: {names}; {hint}", err=True)
+            typer.echo(f"{path}: not declared, so typed by the rules: {names}; {hint}", err=True)
         beside = [f"{count(self.others, 'rule')} beside LARS"] if self.others else []
         counts = (*counted(self.program), *beside, count(0, "error"), count(len(warnings), "warning"))
         say(f"{path}: {', '.join(counts)}")
