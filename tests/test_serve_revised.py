@@ -61,7 +61,7 @@ class Running:
 
     def take(self, some: list[Record], first: int) -> None:
         batch = Batch({"reading": table(some, first)}, [], [])
-        self.engine.receive(batch.tables)
+        self.engine.receive(batch.tables, in_turn=True)
         self.service.take(batch, self.engine.advance(self.engine.reached))
 
     def end(self) -> None:
@@ -145,7 +145,7 @@ def test_a_page_that_looks_now_and_then_shows_what_holds(seed: int) -> None:
     while position < len(given):
         some = given[position : position + rng.choice((1, 2, 7))]
         batch = Batch({"reading": table(some, position)}, [], [])
-        engine.receive(batch.tables)
+        engine.receive(batch.tables, in_turn=True)
         service.take(batch, engine.advance(engine.reached))
         position += len(some)
         if rng.random() < 0.4 or position == len(given):

@@ -319,7 +319,7 @@ def test_snapshots_with_and_without_workers_are_told_apart() -> None:
 
 
 def test_a_mistake_in_a_worker_is_that_of_the_program() -> None:
-    text = "event a(k: int). x(K, 0) <- a(K). x(K, N + 1) <- x(K, N) AND a(K)."
+    text = "event a(k: int). x(K, 0) <- a(K). x(K, N + 1) <- x(K, N)."
     many = engine(text, 2, max_derivations=50)
     with pytest.raises(CepError, match="51 occurrences in 51 rounds") as caught:
         many.push([Event("a", (1,), 5, 5), Event("a", (1,), 6, 6)])

@@ -13,8 +13,7 @@ from pathlib import Path
 
 def private_folder(folder: Path) -> None:
     """Make a folder, with those above it, unless it exists. OSError: it cannot be made."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def private_opener(path: str, flags: int) -> int:
