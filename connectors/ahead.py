@@ -73,8 +73,8 @@ class TimeJumps:
             far = say_duration((latest - now) // DAY * DAY)
             yield from self._once(
                 "ahead",
-                f"the latest time is {iso(latest)}, {far} ahead of the clock: where a clock is wrong, honest records "
-                "are late from now on",
+                f"the latest time is {iso(latest)}, {far} ahead of the clock: if the clock that wrote it is wrong, "
+                "records that come after it may be late",
             )
         if self._latest is not None and latest - self._latest > DAY:
             self._jump = latest - self._latest, latest
