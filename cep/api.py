@@ -72,9 +72,10 @@ def detect(
     `program`: its text, or a `Path`, or those of several files. The declarations say which columns attributes and
     times come from (FROM, TIME). `policy`, `facts` ({predicate: table}) and `knowledge` are those of
     `cep.compile.compile`. `lateness`: take the data as they stand, none of them later than so much, and hold no more of
-    them than that; an iterator of tables may then be longer than the memory. `strict`: a row that becomes no event is
-    an error; else it is among `dead` of what is found. Raises CepError for a mistake in the program, and for data that
-    do not fit it.
+    them than that; an iterator of tables may then be longer than the memory. The tables of several events (`{event:
+    data}`) have no order among each other: all their rows are taken, then time moves. `strict`: a row that becomes no
+    event is an error; else it is among `dead` of what is found. Raises CepError for a mistake in the program, and for
+    data that do not fit it.
     """
     events, data = _events(data)
     text, name = _program(program)
@@ -85,9 +86,9 @@ def detect(
     if events is not None:
         found.take(events)
     else:
-        batches = read_data(data, engine.inputs, _only(engine))
+        batches = read_data(data, engine.inputs, _only(engine), together=lateness is not None)
         for batch in batches if lateness is not None else in_order(list(batches), engine.inputs, ROWS):
-            found.take(batch, in_turn=True)
+            found.take(batch, in_turn=not batch.together)
     found.refuse_unreadable()
     found.add(engine.close())
     return found.derived()

@@ -139,7 +139,8 @@ class Batch:
     `silence`: it holds nothing, since nothing has come for so long (microseconds); 0: something has.
     `bytes_read` of `total_bytes` are read; 0: not known. `place`: how far its `source` has come with it, where that is
     said of it or asked for what follows (`connectors.messages`). `remarks`: what looks wrong with an input, at its end.
-    `held`: intervals of fluents that were derived elsewhere, which no engine takes.
+    `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows have no order
+    among each other, so none is late for another.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -153,6 +154,7 @@ class Batch:
     place: Mapping[int, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     held: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    together: bool = False
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:

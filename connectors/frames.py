@@ -6,6 +6,7 @@ is (`connectors.parquet`); only the columns that a program reads are looked at.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -18,10 +19,11 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.rules.static.materialized import type_of
-from connectors.batch import Batch, Block
+from connectors.batch import Batch
 from connectors.columnar import leaves, resolved
 from connectors.double_hours import FoldedTables
 from connectors.header import bind
+from connectors.order import in_order
 from connectors.parquet import columns_of, first_line, read_batches
 from connectors.paths import Path, path, sources, written
 from connectors.records import closest
@@ -56,18 +58,26 @@ def read_data(
     first: int = 0,
     rows: int = ROWS,
     folded: FoldedTables | None = None,
+    together: bool = False,
 ) -> Iterator[Batch]:
     """Batches of whatever has columns or is records, or of `{event: data}`; the first row has the number `first`.
 
     `only`: the event of rows that do not say theirs, None: they have to. The `file` of a block is how its data are
-    called: `data`, or `data["reading"]`. `folded`: of the data before these, None: there are none. CepError: what is
-    there does not fit the declarations, or is nothing that can be read.
+    called: `data`, or `data["reading"]`. `folded`: of the data before these, None: there are none. `together`: the rows
+    of `{event: data}` with several events, which have no order among each other, are one batch. CepError: what is there
+    does not fit the declarations, or is nothing that can be read.
     """
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
     folded = folded or FoldedTables(schemas)
     if not _by_event(data, schemas):
-        yield from _read("data", data, schemas, only, False, first, rows, folded)
+        yield from _read("data", data, schemas, only, False, first, rows, folded, together)
+        return
+    if together and len(data) > 1:
+        batches = list(read_data(data, schemas, only, first, rows, folded))
+        if batches:
+            (batch,) = in_order(batches, schemas, sys.maxsize)
+            yield replace(batch, watermark=None, together=True)
         return
     for name, one in data.items():
         if name not in schemas:
@@ -121,6 +131,7 @@ def _read(
     first: int,
     rows: int,
     folded: FoldedTables,
+    together: bool = False,
 ) -> Iterator[Batch]:
     found = None if hasattr(data, "dtype") else _opened(label, data)
     if found is not None:
@@ -139,21 +150,23 @@ def _read(
     counts: dict[str, int] = {}
     for piece in pieces:
         if not named and isinstance(piece, Mapping) and not any(map(_is_column, piece.values())):
-            batches = read_data(piece, schemas, event, first, rows, folded)
+            batches = read_data(piece, schemas, event, first, rows, folded, together)
         else:
-            batches = _read(label, piece, schemas, event, named, first, rows, folded)
+            batches = _read(label, piece, schemas, event, named, first, rows, folded, together)
         before = dict(counts)
         for batch in batches:
-            (block,) = batch.blocks
-            yield _further(batch, block, before.get(block.file, 0))
-            counts[block.file] = counts.get(block.file, 0) + block.count
-            first = block.beyond
+            yield _further(batch, before)
+            for block in batch.blocks:
+                counts[block.file] = counts.get(block.file, 0) + block.count
+                first = block.beyond
 
 
-def _further(batch: Batch, block: Block, rows: int) -> Batch:
-    """The same behind so many rows of earlier pieces."""
-    dead = [replace(letter, line=letter.line + rows) for letter in batch.dead]
-    return replace(batch, dead=dead, blocks=[replace(block, line=block.line + rows)])
+def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
+    """The same behind so many rows of earlier pieces, by what their data are called."""
+    dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
+    return replace(
+        batch, dead=dead, blocks=[replace(one, line=one.line + rows.get(one.file, 0)) for one in batch.blocks]
+    )
 
 
 def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:

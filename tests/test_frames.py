@@ -300,6 +300,19 @@ def test_lateness_takes_data_as_they_stand() -> None:
     assert found == FOUND[1:] and "late" in found.dead["code"].to_list()
 
 
+def test_lateness_takes_the_tables_of_several_events_together() -> None:
+    program = "event a(id: int) TIME time. event b(id: int) TIME time. ab(I) <- (a(I) SEQ b(I)) WITHIN 1 h."
+    a, b = [{"time": t, "id": 1} for t in (0, 20, 40)], [{"time": t, "id": 1} for t in (10, 30)]
+    tables = {"a": pl.DataFrame(a), "b": pl.DataFrame(b)}
+    for data in ({"a": a, "b": b}, {"b": b, "a": a}, tables, [tables], iter([tables])):
+        found = detect(program, data, lateness="0 s")
+        assert found.counts == {"ab": 3} and found.dead.is_empty()
+    later = {"a": pl.DataFrame({"time": [50, 35], "id": 1}), "b": pl.DataFrame({"time": [36, 60], "id": 1})}
+    found = detect(program, iter([tables, later]), lateness="0 s")  # each dictionary moves time
+    assert found.dead.select("event", "row", "code").rows() == [("a", 4, "late"), ("b", 2, "late")]
+    assert detect(program, {"a": a[::-1]}, lateness="0 s").dead.height == 2  # rows of one event have an order
+
+
 def test_lists_of_polars_become_events_beside_texts() -> None:
     program = """event r(id: string, s: float FROM "x[].s", who: string FROM "x[].who") TIME t.
     o(I, S, W) <- r(I, S, W)."""
