@@ -11,7 +11,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ class Journal:
         head = {
             "tables": [(name, self._schemas[name], len(rows)) for name, rows in packed.items()],
             "rows": [table.height for table in batch.tables.values()],
-            "dead": [(one.file, one.line, one.reason, one.code, one.text) for one in batch.dead],
+            "dead": [astuple(one) for one in batch.dead],
             "blocks": [_placed(block) for block in batch.blocks],
             # A silence counts from its beginning, or from the snapshot, where that came in between.
             "silence": _silence(batch.silence, self._before),
@@ -196,9 +196,11 @@ class Journal:
         self._replay = JournalMark(self.first, {source: dict(place) for source, place in self.places.items()}, 0)
         self._left = records[1:]
         for head, _ in self._left:
-            _note(self, self._batch({**head, "tables": []}, b""))
+            batch = self._batch({**head, "tables": []}, b"")
+            _note(self, batch)
             fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
-            self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits) + len(head["dead"])
+            self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits)
+            self.behind += sum(not one.of_file for one in batch.dead)
         if not isinstance(log, RecordLog):
             log = self._written([_encoded(head, tables) for head, tables in records])
         log.move(self._path)

@@ -235,7 +235,10 @@ def test_what_is_in_it(tmp_path: Path) -> None:
         {"start": range(8), "end": range(8), "@order": range(5, 13)}
         | {name.name: pl.Series(values, dtype=pl.Object) for name in schemas["c"].attributes}
     )
-    letters = [DeadLetter("mqtt://h/ä", 7, "bad", "json", "\ud800{")]
+    letters = [
+        DeadLetter("mqtt://h/ä", 7, "bad", "json", "\ud800{", "c"),
+        DeadLetter("x.gz", 8, "damaged", "gzip", of_file=True),  # no record
+    ]
     sent = Batch({"c": mixed}, letters, [Block("-", 5, 8, 3)], source="a", place={3: 2**32 - 1})
     with closing(Journal(tmp_path, schemas)) as journal:
         assert journal.whole and list(journal.replayed()) == [] and journal.snapshot() == b""

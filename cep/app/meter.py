@@ -82,6 +82,7 @@ class Meter:
         self.derived: Counter[str] = Counter()
         self.late: Counter[str] = Counter()
         self.dead: Counter[str] = Counter()
+        self.no_records = 0
         self.revision: RevisionStats | None = None
         self.withdrawn: Counter[str] = Counter()
         self.keys: tuple[KeyShares, ...] = ()
@@ -104,6 +105,7 @@ class Meter:
     def _add(self, report: Report) -> None:
         self.records += sum(report.read.values())
         if report.stage == READING:
+            self.no_records += report.no_records
             self.records += sum(report.dead.values()) - report.no_records  # of what was read, those that are no events
         for total, numbers in (
             (self.read, report.read),

@@ -110,6 +110,7 @@ def flow(
         for dead in refused:
             dead_letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
             stats.dead[dead.code] += 1
+        stats.no_records += _no_records(batch)
         stats.records += batch.rows + len(batch.dead) - _no_records(batch)
         seen |= batch.tables.keys()
         doubtful.take(batch.tables)

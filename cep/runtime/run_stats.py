@@ -39,6 +39,7 @@ class RunStats:
     `unseen` are the events that the program reads and does not derive of which the input held none.
     `batches` are those that are through; `with_records` are the files that held records, `empty` those that
     held none.
+    `no_records`: how many dead letters are files, or the rest of files.
     `twice`, by time zone: how many times it has twice of which no FOLD says which is meant.
     `remarks`: what else looks wrong with the input.
     `revision`: what was done for what came late or was withdrawn, None: what is given is never withdrawn.
@@ -46,6 +47,7 @@ class RunStats:
     """
 
     records: int = 0
+    no_records: int = 0
     dead: Counter[str] = field(default_factory=Counter)
     derived: Counter[str] = field(default_factory=Counter)
     written: Counter[str] | None = None

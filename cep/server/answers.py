@@ -109,7 +109,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     program.sources.listen(partial(_lost, program.sources, outbox, scene))
     meter = Meter(charts(engine.plan))
     dead_letters = stack.enter_context(closing(LoggedDeadLetters(options.source.dead_letter, options.log)))
-    service.listen(lambda one: _measure(meter, engine, one, dead_letters, stats.dead))
+    service.listen(lambda one: _measure(meter, engine, one, dead_letters, stats))
     run = ProgramThread(
         program.alert_engine or engine,
         program.batches,
@@ -163,17 +163,19 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     return ServerParts(app, run, stats, outbox, origin, stream, store, scene, subscriptions, questions)
 
 
-def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadLetters, dead: Counter[str]) -> None:
+def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:
     """Add a round to the metrics."""
     meter.revision = engine.revision_stats
-    new = dead - meter.dead
+    new, no_records = stats.dead - meter.dead, stats.no_records - meter.no_records
     late, dead_letters.late = dead_letters.late, Counter()
     read = {event: table.height for event, table in one.inputs.items()}
     refused = {code: number for code, number in new.items() if code == "late"}
     unread = {code: number for code, number in new.items() if code != "late"}
     meter.take(
         [
-            Report(read=read, dead=unread, latest=engine.latest if any(read.values()) else None),
+            Report(
+                read=read, dead=unread, no_records=no_records, latest=engine.latest if any(read.values()) else None
+            ),
             Report(
                 stage=1,
                 derived={event: table.height for event, table in one.derived.items()},
