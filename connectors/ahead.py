@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import polars as pl
@@ -51,34 +51,57 @@ def reason(time: int, now: int, limit: int) -> str:
     return f"{iso(time)} is {far} ahead of the clock ({clock}), more than {say_duration(limit)}: a clock is wrong"
 
 
+REMEDY = "then stop, mend or remove the record, and run again from the beginning (on Spark with a new --checkpoint)"
+"""What to do about a record with a wrong time that was taken."""
+
+
+def place_of(batch: Batch, end: int | None) -> str | None:
+    """`file:line` of a record of a batch that ends then; None: there is none."""
+    for name, table in batch.tables.items():
+        rows = (table["end"] == end).arg_true()
+        if len(rows) and batch.blocks:
+            file, line = batch.place_of(name, rows[0])
+            return f"{'standard input' if file == '-' else file}:{line}"
+    return None
+
+
+def _said(time: int, place: str | None) -> str:
+    return iso(time) if place is None else f"{iso(time)} ({place})"
+
+
 class TimeJumps:
     """Warns, once each, that the latest time is more than a day ahead of the clock, and that records are late after
     the latest time has jumped by more than a day from one batch to the next."""
 
     def __init__(self) -> None:
         self._latest: int | None = None
-        self._jump: tuple[int, int] | None = None
+        self._jump: tuple[int, str] | None = None
         self._reported: set[str] = set()
 
-    def take(self, latest: int | None, late: int) -> Iterator[str]:
-        """New warnings, after a batch: the latest end until now, and how many of its records were late."""
+    def take(self, latest: int | None, late: int, place: Callable[[], str | None]) -> Iterator[str]:
+        """New warnings, after a batch: the latest time until now, how many of its records were late, and where the
+        record of the latest time is, if it came with it."""
         if latest is None or abs(latest) >= END_OF_TIME:
             return
         now = time.time_ns() // 1000
         if late and self._jump is not None:
             by, to = self._jump
-            text = f"time has jumped by {say_duration(by // DAY * DAY)}, to {iso(to)}, and records that came after that"
-            yield from self._once("late", f"{text} are late: a clock may be wrong; the records of that time say whose")
+            text = f"time has jumped by {say_duration(by // DAY * DAY)}, to {to}, and records that came after that"
+            yield from self._once("late", f"{text} are late: a clock may be wrong; {REMEDY}")
         if latest > now + DAY:
+            where = place() if "ahead" not in self._reported and self._rises(latest) else None
             far = say_duration((latest - now) // DAY * DAY)
             yield from self._once(
                 "ahead",
-                f"the latest time is {iso(latest)}, {far} ahead of the clock: if the clock that wrote it is wrong, "
-                "records that come after it may be late",
+                f"{_said(latest, where)} is {far} ahead of the clock, and is the latest time from now on: if the clock "
+                f"that wrote it is wrong, records that come after it may be late; {REMEDY}",
             )
         if self._latest is not None and latest - self._latest > DAY:
-            self._jump = latest - self._latest, latest
+            self._jump = latest - self._latest, _said(latest, place())
         self._latest = latest if self._latest is None else max(self._latest, latest)
+
+    def _rises(self, latest: int) -> bool:
+        return self._latest is None or latest > self._latest
 
     def _once(self, kind: str, text: str) -> Iterator[str]:
         if kind not in self._reported:

@@ -159,10 +159,19 @@ class Batch:
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
         """(file, line, text) of a row of a table; of Parquet the row number, and no text."""
+        block, order = self._block_of(type, row)
+        return block.at(order)
+
+    def place_of(self, type: str, row: int) -> tuple[str, int]:
+        """(file, line) of a row of a table, for which no text is read."""
+        block, order = self._block_of(type, row)
+        return block.place(order)
+
+    def _block_of(self, type: str, row: int) -> tuple[Block, int]:
         order = int(self.tables[type][ARRIVAL][row])
         if not self._firsts:
             self._firsts.extend(block.first for block in self.blocks)
-        return self.blocks[bisect_right(self._firsts, order) - 1].at(order)
+        return self.blocks[bisect_right(self._firsts, order) - 1], order
 
     @property
     def times(self) -> str | None:

@@ -17,7 +17,7 @@ from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from cep.spark.driver.remarks import InputRemarks
-from connectors.ahead import AHEAD, DAY, without_ahead
+from connectors.ahead import AHEAD, DAY, place_of, without_ahead
 from connectors.batch import Batch
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
@@ -94,19 +94,31 @@ def test_files_warn_of_a_jump_and_of_what_is_ahead_of_the_clock() -> None:
     """A gap that makes nothing late is none."""
     assert not warned(batch(EIGHT), batch(EIGHT + 9 * DAY), batch(EIGHT + 10 * DAY))
     (jumped,) = warned(batch(EIGHT), batch(EIGHT + 9 * DAY), batch(EIGHT + MINUTE), batch(EIGHT + 2 * MINUTE))
-    assert jumped.startswith("time has jumped by 9 d, to 2024-05-10T08:00:00Z, and records that came after that are")
+    place = place_of(batch(EIGHT), EIGHT)
+    assert place is not None and place.startswith(batch(EIGHT).blocks[0].file) and place_of(batch(EIGHT), 0) is None
+    assert jumped.startswith(f"time has jumped by 9 d, to 2024-05-10T08:00:00Z ({place}), and records that came after")
     ahead = time.time_ns() // 1000 + 3 * DAY
     (far,) = warned(batch(EIGHT), batch(ahead))
-    assert "2 d ahead of the clock" in far and not warned(batch(EIGHT), batch(ahead - 2 * DAY - MINUTE))
+    assert f"({place}) is 2 d ahead of the clock" in far and "remove the record" in far
+    assert not warned(batch(EIGHT), batch(ahead - 2 * DAY - MINUTE))
 
 
 def test_spark_warns_at_once() -> None:
     remarks = InputRemarks(Engine.from_text(PAIRS).inputs)
     assert remarks.take([Report(read={"reading": 1}, latest=EIGHT)]) == []
-    assert remarks.take([Report(read={"reading": 1}, latest=EIGHT + 9 * DAY)]) == []
+    assert remarks.take([Report(read={"reading": 1}, latest=EIGHT + 9 * DAY, place="b.csv:7")]) == []
     late = Report(stage=1, late={"reading": 1})  # type: ignore[arg-type]
     (text,) = remarks.take([Report(read={"reading": 1}, latest=EIGHT), late])
-    assert "jumped by 9 d" in text and remarks.take([late]) == [], "once"
+    assert "jumped by 9 d, to 2024-05-10T08:00:00Z (b.csv:7)" in text and remarks.take([late]) == [], "once"
+
+
+def test_spark_warns_of_what_an_earlier_run_has_taken() -> None:
+    """The watermark of the checkpoint is ahead of the clock: all that comes is late."""
+    remarks = InputRemarks(Engine.from_text(PAIRS).inputs)
+    ahead = time.time_ns() // 1000 + 3 * DAY
+    step = Report(stage=1, late={"reading": 1}, watermark=ahead)
+    (text,) = remarks.take([Report(read={"reading": 1}, latest=EIGHT), step])
+    assert "2 d ahead of the clock" in text and "new --checkpoint" in text and remarks.take([step]) == []
 
 
 def test_a_server_says_how_many(tmp_path: Path) -> None:

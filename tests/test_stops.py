@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.waiting import pause
+from tests.waiting import pause, until
 
 MOMENTS = int(os.environ.get("SEMCEP_STOPS", "10"))
 ROWS = int(os.environ.get("SEMCEP_STOPS_ROWS", "300000"))
@@ -186,3 +186,35 @@ def test_a_run_ends_while_one_line_of_gigabytes_is_read(tmp_path: Path) -> None:
     pause(8)
     command.send_signal(signal.SIGTERM)
     assert command.wait(30) == 128 + signal.SIGTERM
+
+
+ROUNDS = """
+event a(k: int) TIME t.
+p(K) <- a(K) UNLESS q(K) WITHIN 1 s.
+q(K) <- p(K) SEQ a(K) WITHIN 5 s.
+"""
+"""A recursion that goes on instant by instant: some minutes for 200,000 records."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
+def test_a_batch_of_two_hundred_thousand_records_is_left_half_done(workers: list[str], tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text(ROUNDS)
+    with (tmp_path / "a.jsonl").open("w") as file:
+        file.write("no record\n")  # dead letters are written before the step
+        file.writelines(f'{{"k": {t % 7}, "t": {t}}}\n' for t in range(200_000))
+    arguments = ["run", "rules.cep", "-i", "a=a.jsonl", "-o", "out.jsonl", "--dead-letter", "dead.jsonl"]
+    command = begun([*arguments, "--lateness", "1s", "--batch", "200001", *workers], tmp_path)
+    dead = tmp_path / "dead.jsonl"
+    until(lambda: dead.exists() and dead.stat().st_size, "the batch was read")
+    command.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    _, errors = command.communicate(timeout=300)
+    assert command.returncode == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 60
+    if workers:  # they go on while the next batch is read
+        assert b"workers were still busy with the last batches" in errors
+    else:
+        assert b"the batch at hand was left: 200,000 of its records are not counted" in errors
+        assert b"stopped: 1 record, 1 dead letter" in errors
+    assert (tmp_path / "out.jsonl").read_text() == ""

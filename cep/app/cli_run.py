@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -107,11 +107,20 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
             if times is not None and source.rows is None and stretch == (None, None) and writer.of_rows is not None:
                 engine.write_rows(source.shown, writer.of_rows, writer.times)
 
+        told = set[str]()
+
+        def tell(remarks: Iterable[str]) -> None:
+            for remark in remarks:
+                if remark not in told:
+                    told.add(remark)
+                    options.log("remark", f"warning: {remark}", "warning")
+
         schemas, versions = engine.outputs, RowVersions()
         meanings = engine.meanings() if engine.withdraws else {}
 
         def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
             nonlocal times
+            tell(stats.remarks)  # a run on a pipe may have no end
             if times is None and batch is not None and not any(writer.counts.values()):  # as what comes live
                 times = batch.times
                 writer.times = times or ISO
@@ -138,8 +147,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
             stats.written = Counter({type: number for type, number in writer.counts.items() if number})
     closing_line = ("stopped: " if interrupt.signal else "") + stats.closing()
     options.log("stop", closing_line, signal=interrupt.signal or None, **stats.numbers())
-    for remark in (*stats.remarks, *_without_answer(options, stats)):
-        options.log("remark", f"warning: {remark}", "warning")
+    tell((*stats.remarks, *_without_answer(options, stats)))
     if options.source.dead_letter is None:
         _first_dead(options, dead_letters)
     if interrupt.signal:

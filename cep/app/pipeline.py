@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Protocol, TypeVar
 
@@ -19,7 +20,7 @@ from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
-from connectors.ahead import TimeJumps
+from connectors.ahead import TimeJumps, place_of
 from connectors.batch import Batch, DeadLetter
 from connectors.double_hours import Doubtful
 from connectors.epochs import SmallUnits
@@ -41,7 +42,7 @@ class DeadLetterSink(Protocol):
 
 class Interrupt:
     """Ctrl-C and SIGTERM as a request to stop: obeyed at once while input is awaited (`cep.core.signals`), else after
-    the current batch.
+    the current batch, or some seconds later between two parts of it.
 
     `signal` is the number of the signal, 0 before any.
     """
@@ -67,6 +68,21 @@ class Interrupt:
         finally:
             stops.awaiting = False
 
+    def steps(self, made: Iterator[Piece]) -> Iterator[Piece]:
+        """What the steps of an engine give. A request that has waited for some seconds ends one in the middle: there
+        are no more then, and the engine is `broken`."""
+        while True:
+            try:
+                with stops.stepping():
+                    piece = next(made, None)
+            except KeyboardInterrupt:
+                if not self.signal:
+                    raise
+                return
+            if piece is None:
+                return
+            yield piece
+
     def _request(self, number: int) -> None:
         self.signal = number
 
@@ -91,7 +107,8 @@ def flow(
 
     If batches carry watermarks, nothing is late. During a silence, time goes on by the clock from where it was; what
     ends before and comes later is late. The end of the input closes every open window and deadline. A signal does not:
-    the input was not over.
+    the input was not over. Where one has ended a step in the middle (`Interrupt.steps`), the rows of that batch are not
+    counted, what the step would have given is not taken, and the source is asked for no more.
     """
     seen: set[str] = set()
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
@@ -120,7 +137,8 @@ def flow(
         if not engine.revises and UNREVISED not in remarks and says_changes(batch):
             remarks[UNREVISED] = None
             stats.remarks = [*stats.remarks, UNREVISED]  # who waits for no end is told now
-        for remark in jumps.take(engine.latest, sum(one.code == "late" for one in refused)):
+        place = partial(place_of, batch, engine.latest)
+        for remark in jumps.take(engine.latest, sum(one.code == "late" for one in refused), place):
             remarks[remark] = None
             stats.remarks = [*stats.remarks, remark]
         stats.with_records.update(block.file for block in batch.blocks if block.count)
@@ -131,11 +149,15 @@ def flow(
             silent = engine.reached if silent is None else silent
             until = silent if silent == BEGINNING else silent + batch.silence
         made: Counter[str] = Counter()
-        for derived in updates.bring(engine, until, interrupt):
+        for derived in interrupt.steps(updates.bring(engine, until, interrupt)):
             stats.watermark = engine.watermark
             made += _count(engine, stats, derived)
             take(batch, derived)
         _record_refused(updates, dead_letters, stats)
+        if engine.broken:
+            stats.records -= batch.rows
+            remarks[_broken_off(batch.rows)] = None
+            break
         stats.batches += 1
         if batch.silence:
             engine.forget()
@@ -148,16 +170,29 @@ def flow(
     if not interrupt.signal:
         began = perf_counter()
         made = Counter()
-        for derived in updates.bring(engine, END_OF_TIME, interrupt):
+        for derived in interrupt.steps(updates.bring(engine, END_OF_TIME, interrupt)):
             made += _count(engine, stats, derived)
             take(None, derived)
         _record_refused(updates, dead_letters, stats)
-        if watch is not None:
+        if engine.broken:
+            stats.remarks = [*stats.remarks, _broken_off(0)]
+        elif watch is not None:
             watch.meter.revision = engine.revision_stats
             watch.batch([_stepped(engine, made, ())], perf_counter() - began)
-    elif derived := engine.outstanding():
-        _count(engine, stats, derived)
-        take(None, derived)
+    elif not engine.broken:
+        for derived in filter(None, interrupt.steps(engine.outstanding() for _ in range(1))):
+            _count(engine, stats, derived)
+            take(None, derived)
+        if engine.broken:
+            text = "workers were still busy with the last batches: not all that their records lead to is written"
+            stats.remarks = [*stats.remarks, text]
+
+
+def _broken_off(rows: int) -> str:
+    """What is said where a signal has ended a step in the middle."""
+    if not rows:
+        return "the end of the input was not worked off: what was still open then is not written"
+    return f"the batch at hand was left: {rows:,} of its records are not counted, and not all they lead to is written"
 
 
 def _record_refused(updates: KnowledgeUpdates, dead_letters: DeadLetterSink, stats: RunStats) -> None:

@@ -2,7 +2,8 @@
 
 So none does. While a command works, either signal ends it at once, without an exception, by its status. Where work in
 progress must end cleanly, somebody is `listening`: then the first is a request, granted where the work `looks` for it
-between two steps; the second ends the command at once. What waits for input waits here, and is woken.
+between two steps; the second ends the command at once. What waits for input waits here, and is woken. A step that takes
+long is left half done where it is `between` two of its parts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 
 _SHOW_CURSOR = b"\x1b[?25h"
 _LONGEST = 2**31 - 1  # milliseconds, of poll
+_STEP = 2.0  # seconds that a step may go on after a request
 
 
 class Stops:
@@ -32,6 +34,8 @@ class Stops:
         self.requested = 0
         self.awaiting = False
         self.status: int | None = None
+        self._stepping = False
+        self._came = 0.0
         self._on_request: Callable[[int], None] | None = None
         self._woken: int | None = None
         self._breaking = False
@@ -78,6 +82,21 @@ class Stops:
         if self.requested and self.awaiting:
             raise KeyboardInterrupt
 
+    @contextmanager
+    def stepping(self) -> Iterator[None]:
+        """The block is a step that may be left half done: nobody goes on from there."""
+        self._stepping = True
+        try:
+            yield
+        finally:
+            self._stepping = False
+
+    def between(self) -> None:
+        """Between two parts of a step, where nothing compiled is at work: KeyboardInterrupt where a request has waited
+        for some seconds, or the step is one of reading."""
+        if self.requested and (self.awaiting or (self._stepping and monotonic() > self._came + _STEP)):
+            raise KeyboardInterrupt
+
     def wait(self, descriptor: int | None, seconds: float | None) -> bool:
         """Until there is something to read, or the end; no longer than so many seconds, None: any. Whether there is.
         KeyboardInterrupt: the request came first."""
@@ -114,7 +133,7 @@ class Stops:
         if on_request is None or self.requested:
             _leave(number)
             return
-        self.requested = number
+        self.requested, self._came = number, monotonic()
         on_request(number)
         if self._breaking:
             self.look()

@@ -26,6 +26,7 @@ from numba.core.dispatcher import Dispatcher
 
 from cep.core.kernel_files import TimeSpent, time_spent
 from cep.core.room import CHECKED
+from cep.core.signals import stops
 
 STARTING, COMPILING, SORTING = 0.1, 0.5e-3, 1.7
 """Seconds that a kernel takes to compile, a byte of Python's code in it, and a sort that it calls, about."""
@@ -97,6 +98,7 @@ class Tiered:
         if not self._cached(given):
             while _beforehand:
                 _beforehand.pop()()
+            stops.between()  # to compile some hundred takes a minute
             self.spent.clear()
         with _no_collection():
             return _compile(self._kernel, *given, **named)

@@ -15,6 +15,7 @@ from typing import cast
 from cep.core.errors import CepError
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, START, Table, concat, empty, rows
+from cep.core.signals import stops
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.operators.goals.contract import (
     CountingGoal,
@@ -146,6 +147,7 @@ class FormulaRecursion(Cycle):
         again = self._shrunk(nothing, gone) if changing or any(map(rows, gone.values())) else {}
         derived, alone, opening = 0, 0, True
         while opening or any(rows(new[unit]) for unit in self.cycle.settling):
+            stops.between()
             made: dict[PlanUnit, Table] = {}
             for unit, _, reads, event in self.cycle.readers:
                 tables = self._tables(reads, event, unit, ChainMap(made, new))

@@ -15,6 +15,7 @@ import numpy as np
 from cep.core.fluents import BEGINS, ENDS
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, START, Table, concat, empty, rows, slice_until
+from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.contract import BoundedGoal, Goal, KnowsHeld, LaggingGoal, kept
 from cep.operators.goals.fluents.stretches import clipped
@@ -144,6 +145,7 @@ class _Run:
         goes on and on."""
         busy = 0
         while True:
+            stops.between()
             begun = self._flushed()
             if self.here is not None and self.here.watermark >= frontier.watermark and not self.here.half:
                 return True

@@ -17,6 +17,7 @@ from cep.core.components import components
 from cep.core.errors import NOWHERE, CepError
 from cep.core.fluents import EDGES, OWN_END, RECORDS, TRANSITIONS
 from cep.core.relation import Table, empty, rows
+from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
 from cep.operators.goals.contract import Arrays, FixpointGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
@@ -270,6 +271,7 @@ class Machine:
         began = perf_counter_ns()
         schedule.begin(inputs, frontier.watermark)
         while (number := schedule.next()) is not None:
+            stops.between()
             part = self.parts[number]
             run = partial(self.attempts.run, part) if self.attempts.there else part.run
             worked = run(inputs, outputs, frontier, made)

@@ -17,6 +17,7 @@ from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.intervals import FOLLOWS
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
+from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival, first_of_equal, take
 from cep.operators.goals.contract import Goal, Takes
@@ -141,6 +142,7 @@ class Recursion(Cycle):
         """Add to `made` what every unit gives, instant by instant."""
         alone = most = 0
         for instant, slice_ in self._instants(outer, frontier.watermark):
+            stops.between()
             if slice_:
                 alone = 0
             elif not alone:
@@ -253,6 +255,7 @@ class Recursion(Cycle):
         first = True
         derived = rounds = 0
         while True:
+            stops.between()
             for unit, goal, reads, _ in nodes:
                 tables = []
                 for port, other in enumerate(reads):

@@ -43,7 +43,8 @@ class Counted(Protocol):
 class Report:
     """Numbers are those since the last report of this stage and bucket, but `rows` and `bytes`: what is held now.
 
-    `read`: events from outside, by type; `latest`: the last end among them. `dead`: dead letters by code, those of
+    `read`: events from outside, by type; `latest`: the last end among them, `place`: the file and line of that
+    record. `dead`: dead letters by code, those of
     `late` events, by type, among them, and whole files, which are `unread`, each with its reason; `no_records`: how
     many of them are files, their rests, or changes of the knowledge. `derived`: by type,
     before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
@@ -65,6 +66,7 @@ class Report:
     rows: int = 0
     bytes: int = 0
     latest: int | None = None
+    place: str | None = None
     watermark: int | None = None
     remarks: Sequence[str] = ()
     lacking: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)

@@ -17,6 +17,7 @@ import numpy as np
 
 from cep.core.hashtable import NO_ROOM
 from cep.core.relation import END, Table, concat, contiguous, empty, rows, slice_until
+from cep.core.signals import stops
 from cep.core.time import Frontier
 from cep.operators.goals.contract import UndoableGoal
 from cep.plan.order import PlanUnit
@@ -49,10 +50,11 @@ class StretchRecursion(Recursion):
         made: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.inside}
         taken, first = dict.fromkeys(outer, 0), 0
         while True:
+            stops.between()
             last = min(first + self.most, len(ends))
             now = frontier if last == len(ends) else frontier.until(int(ends[last - 1]))
-            stops = {place: slice_until(table, now.watermark) for place, table in outer.items()}
-            pieces = {place: contiguous(table[:, taken[place] : stops[place]]) for place, table in outer.items()}
+            limits = {place: slice_until(table, now.watermark) for place, table in outer.items()}
+            pieces = {place: contiguous(table[:, taken[place] : limits[place]]) for place, table in outer.items()}
             found = self._settled(pieces, now)
             if found is None and last - first > LEAST:
                 self.most = max(LEAST, (last - first) // 4)
@@ -66,7 +68,7 @@ class StretchRecursion(Recursion):
                     goal.evict(now)
             if last == len(ends):
                 break
-            taken, first = stops, last
+            taken, first = limits, last
         for unit, tables in made.items():
             outputs[unit] = concat(tables) if tables else self.nothing[unit]
 

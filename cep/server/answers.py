@@ -173,9 +173,7 @@ def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadL
     unread = {code: number for code, number in new.items() if code != "late"}
     meter.take(
         [
-            Report(
-                read=read, dead=unread, no_records=no_records, latest=engine.latest if any(read.values()) else None
-            ),
+            Report(read=read, dead=unread, no_records=no_records, latest=engine.latest if any(read.values()) else None),
             Report(
                 stage=1,
                 derived={event: table.height for event, table in one.derived.items()},

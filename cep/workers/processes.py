@@ -12,16 +12,20 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
 
 import polars as pl
 
 from cep.core.errors import CepError, reason_of
+from cep.core.signals import stops
 from cep.workers.messages import ChunkFound, Failed, Head, Line
 from cep.workers.packing import PackedTable, Tables
 from cep.workers.shared_memory import shared_memory
+
+_LOOK = 0.5
+"""Seconds after which an answer that does not come is awaited anew, unless the run is to stop."""
 
 _LEAVING = 2.0
 """Seconds in which processes that nobody needs any more end by themselves, all of them together."""
@@ -104,13 +108,20 @@ class WorkerProcesses:
         """The next answer to anything."""
         if not wait and self._heard.empty():
             return None
-        worker, head, tables = self._heard.get()
+        worker, head, tables = self._await()
         if head is None:
             raise self._ended(worker)
         if isinstance(head, Failed):
             self.close()
             raise head.error()
         return worker, head, tables
+
+    def _await(self) -> Heard:
+        while True:
+            try:
+                return self._heard.get(timeout=_LOOK)
+            except Empty:
+                stops.between()
 
     def ask(self, heads: Sequence[Head]) -> list[Head]:
         """Say one thing to each, when none has anything else to answer; their answers."""

@@ -15,6 +15,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
+from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.keyed_changes import GOES, parts_of, signed
@@ -130,6 +131,7 @@ class Incremental:
         schedule, began = machine.schedule, perf_counter_ns()
         schedule.begin(tables, frontier.watermark)
         while (number := schedule.next()) is not None:
+            stops.between()
             part = self.parts[number]
             unit = part.single.unit
             read = [outputs[other] for other in part.single.reads]

@@ -23,6 +23,8 @@ class InputRemarks:
     def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False) -> None:
         self._open_ended = open_ended
         self._latest: int | None = None
+        self._reached: int | None = None
+        self._place: str | None = None
         self._sources = {name: {a.name: source_of(a) for a in schema.attributes} for name, schema in schemas.items()}
         self._lacking: dict[str, Mapping[str, str | None]] = {}
         self._records: Counter[str] = Counter()
@@ -33,6 +35,9 @@ class InputRemarks:
         """The reports of a micro-batch; warnings that cannot wait for the end."""
         for one in reports:
             self._told |= dict.fromkeys(one.remarks)
+            reached = one.latest if one.stage == READING else one.watermark  # which an earlier run may have moved
+            if reached is not None and (self._reached is None or reached > self._reached):
+                self._reached, self._place = reached, one.place
             if one.stage == READING and one.latest is not None:
                 self._latest = one.latest if self._latest is None else max(self._latest, one.latest)
             for name, number in one.read.items():
@@ -40,7 +45,8 @@ class InputRemarks:
                 known = self._lacking.get(name, here)
                 self._lacking[name] = {each: where for each, where in known.items() if each in here}
                 self._records[name] += number
-        return list(self._jumps.take(self._latest, sum(sum(one.late.values()) for one in reports)))
+        late = sum(sum(one.late.values()) for one in reports)
+        return list(self._jumps.take(self._reached, late, lambda: self._place))
 
     def all(self) -> list[str]:
         """What is told at the end."""

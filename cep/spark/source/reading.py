@@ -39,6 +39,7 @@ from cep.spark.shuffle_blocks import (
 )
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
+from connectors.ahead import place_of
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
@@ -105,6 +106,7 @@ def _packed(
     unread: list[str] = []
     no_records = 0
     latest: int | None = None
+    place: str | None = None
     reached: int | None = None
     begins = np.empty(0, np.int64)
     keys = KeyCounter()
@@ -121,7 +123,8 @@ def _packed(
                 last = table["end"].max()
                 if isinstance(last, int):
                     taken[event] += table.height
-                    latest = last if latest is None else max(last, latest)
+                    if latest is None or last > latest:
+                        latest, place = last, place_of(piece, last)
             tables = as_records(numbered(piece, number), program.records)
             assert isinstance(tables, dict), "of tables it makes tables"
             if program.revises:
@@ -136,6 +139,7 @@ def _packed(
         read=taken,
         dead=dead,
         latest=latest,
+        place=place,
         unread=unread,
         no_records=no_records,
         remarks=told[0],
