@@ -51,7 +51,7 @@ def reason(time: int, now: int, limit: int) -> str:
     return f"{iso(time)} is {far} ahead of the clock ({clock}), more than {say_duration(limit)}: a clock is wrong"
 
 
-REMEDY = "if so, stop the run, mend or remove the record, and run again from the start (on Spark with a new --checkpoint)"
+REMEDY = "if so, stop, mend or remove the record, and run again from the start (on Spark with a new --checkpoint)"
 """What to do about a record with a wrong time that was taken."""
 
 
