@@ -27,7 +27,7 @@ OFTEN, SELDOM = 1.0, 10.0
 """Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""
 
 _SHARE = 20  # times as long as a snapshot takes there is none
-_ENDING = 10.0  # seconds that a batch may take to end
+_ENDING = 5.0  # seconds that a batch may take to end
 _WARM = 20  # rounds after which all that a program needs is loaded
 _WRITTEN = 5.0  # seconds in which what was derived is mostly written
 
