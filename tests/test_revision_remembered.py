@@ -87,7 +87,8 @@ def check(text: str, events: Sequence[Event], rng: random.Random, length: int, *
             known.take(position, change)
         if rng.random() < 0.05:  # what is remembered beyond what waits is not kept
             engine, restored = Engine(compiled(text, "<program>", compiling), revising).restore(engine.snapshot()), True
-        found = engine.push(tables(engine, piece))
+        engine.receive(tables(engine, piece), in_turn=True)
+        found = engine.advance(engine.reached)
         withdrawn += sum((table["@change"] < 0).sum() for table in found.values())
         take(held, found, engine)
         engine.take_dead()
