@@ -52,7 +52,7 @@ def reason(time: int, now: int, limit: int) -> str:
 
 
 REMEDY = "if so, stop, mend or remove the record, and run again from the start (on Spark with a new --checkpoint)"
-"""What to do about a record with a wrong time that was taken."""
+"""The advice for a record with a wrong time that was taken."""
 
 
 def place_of(batch: Batch, end: int | None) -> str | None:

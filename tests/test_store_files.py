@@ -41,7 +41,7 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(folder: Path) -> list[str]:
-    """What a server begins with, and then all that it could be asked for."""
+    """Open a store, then ask for everything in it."""
     store = EventStore(str(folder / "events"), EventVocabulary())
     try:
         store.files.verify()
@@ -90,7 +90,7 @@ def test_what_was_not_noted_is_not_damaged(left: Path, tmp_path: Path) -> None:
 
 
 def test_kills_are_no_damage(tmp_path: Path) -> None:
-    """Of the store's process while it loads, writes, removes and merges; each time the files are verified."""
+    """Kill the store's process while it loads, writes, removes and merges; verify the files each time."""
     random, number = Random(7), 0
     with closing(StoreProcess(tmp_path / "events", EventVocabulary())) as store:
         for turn in range(8):

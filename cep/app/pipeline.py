@@ -69,8 +69,11 @@ class Interrupt:
             stops.awaiting = False
 
     def steps(self, made: Iterator[Piece]) -> Iterator[Piece]:
-        """What the steps of an engine give. A request that has waited for some seconds ends one in the middle: there
-        are no more then, and the engine is `broken`."""
+        """Yield the results of an engine's steps.
+
+        A request that has waited for some seconds ends a step in the middle. Nothing is yielded after that, and the
+        engine is `broken`.
+        """
         while True:
             try:
                 with stops.stepping():
@@ -189,7 +192,7 @@ def flow(
 
 
 def _broken_off(rows: int) -> str:
-    """What is said where a signal has ended a step in the middle."""
+    """The warning that a signal has ended a step in the middle."""
     if not rows:
         return "the end of the input was not worked off: what was still open then is not written"
     return f"the batch at hand was left: {rows:,} of its records are not counted, and not all they lead to is written"

@@ -76,7 +76,7 @@ class StoreFiles:
             self._forget()
 
     def _new(self, name: str) -> Note | None:
-        """What is to be noted of a file; None: nothing new."""
+        """The note to make of a file; None: nothing new."""
         kind, path = os.path.splitext(name)[1], self._folder / name
         if kind == ".sst":
             if name in self._notes:
@@ -142,7 +142,7 @@ def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[i
 
 
 def _end(file: BinaryIO, start: int, number: int) -> int:
-    """Where the last record of a log ends; behind it may be what another log had there."""
+    """The end of a log's last record; the bytes behind it may be those of another log."""
     stop = start
     for place, size in _parts(file, start, number):
         stop = place + size
