@@ -121,4 +121,4 @@ def test_what_comes_in_is_as_the_rules_have_it() -> None:
         ("lfu", "None", 0, 2), ("named", "7", 1, 3), ("named", "ann", 1, 3),
     ]  # fmt: skip
     told = cep("check", "t.lars")
-    assert "with what the rules say: `alpha(int)`, `who(any, string)`; `event alpha(...).`" in told.stderr
+    assert "typed by the rules: `alpha(int)`, `who(any, string)`; `event alpha(...).`" in told.stderr

@@ -29,5 +29,5 @@ def test_what_was_meant(rule: str, hints: list[str]) -> None:
 
 
 def test_the_option_of_a_format_is_named() -> None:
-    with pytest.raises(CepError, match="--format: `xml` is no format"):
+    with pytest.raises(CepError, match="`xml` is not a format of the input"):
         inputs(["a.csv"], {}, format="xml")

@@ -260,6 +260,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
         page.evaluate("semcep.store.alerts.clear()")
         (standing,) = page.evaluate("fetch('feeds/alerts').then((answer) => answer.json())")
         page.evaluate(f"location.hash = 'alert={standing['alert']}'")
+        expect(why).to_be_visible()  # else what it showed before would do
         expect(why).to_contain_text("Heat at vie")
         page.keyboard.press("Escape")
         page.evaluate("location.hash = ''")
