@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
+from cep.core.extras import install_command
 from cep.core.schema import Schema
 from cep.core.suggest import nearest
 from cep.events import Event
@@ -83,7 +84,7 @@ class Derived:
         try:
             import pandas as pd
         except ImportError:
-            raise CepError("pandas is not installed", hint="do `pip install 'semcep[pandas]'`", code="input") from None
+            raise CepError("pandas is not installed", hint=install_command("pandas"), code="input") from None
         table = self.to_polars(name)
         nullable = {pl.Int64(): pd.Int64Dtype(), pl.Boolean(): pd.BooleanDtype()}
         made: pd.DataFrame = table.to_arrow().to_pandas()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cep.core.extras import install_command
 from connectors.addresses import Address
 from connectors.messages import Messages
 from connectors.sources import SourceLost
@@ -42,7 +43,7 @@ class Topic:
         try:
             from confluent_kafka import Consumer, KafkaException
         except ModuleNotFoundError:
-            raise address.refused("Kafka needs confluent-kafka", "pip install 'semcep[kafka]'") from None
+            raise address.refused("Kafka needs confluent-kafka", install_command("kafka")) from None
         self._failure = KafkaException
         settings = _reading(address) | {"error_cb": self._failed}
         try:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
+from cep.core.extras import install_command
 from connectors.addresses import Address
 from connectors.kafka import WAIT as ANSWER
 from connectors.kafka import reason_of, settings
@@ -30,7 +31,7 @@ class KafkaSender:
         try:
             from confluent_kafka import KafkaError, KafkaException, Producer
         except ModuleNotFoundError:
-            raise address.refused("Kafka needs confluent-kafka", "pip install 'semcep[kafka]'") from None
+            raise address.refused("Kafka needs confluent-kafka", install_command("kafka")) from None
         self._passing = (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
         usual: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": int(WAIT * 1000)}
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from cep.core.errors import CepError, reason_of
+from cep.core.extras import install_command
 from connectors.addresses import Address
 from connectors.messages import Messages
 from connectors.sources import SourceLost
@@ -151,7 +152,7 @@ class Subscription:
             from paho.mqtt import client as paho
             from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
         except ModuleNotFoundError:
-            raise self.address.refused("MQTT needs paho-mqtt", "pip install 'semcep[mqtt]'") from None
+            raise self.address.refused("MQTT needs paho-mqtt", install_command("mqtt")) from None
         if not self.address.path:
             raise self.address.refused("it names no topic", f"e.g. `{self.address.text.rstrip('/')}/sensors/#`")
         if not _filter(self.address.path):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
+from cep.core.extras import install_command
 from connectors.addresses import Address
 from connectors.message_sender import UNREACHABLE, WAIT, Message
 from connectors.mqtt import WAIT as ANSWER
@@ -80,7 +81,7 @@ class MqttSender:
             from paho.mqtt import client as paho
             from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
         except ModuleNotFoundError:
-            raise self._address.refused("MQTT needs paho-mqtt", "pip install 'semcep[mqtt]'") from None
+            raise self._address.refused("MQTT needs paho-mqtt", install_command("mqtt")) from None
         version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
         made = paho.Client(CallbackAPIVersion.VERSION2, protocol=version)
         secured(made, self._address)

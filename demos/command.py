@@ -14,6 +14,7 @@ from typer import Option
 from cep.app.cli_help import Sectioned
 from cep.app.command_line import takes
 from cep.app.terminal import announce_compiling, say
+from cep.core.extras import install_command
 
 demos = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -35,7 +36,7 @@ def _needs(*packages: str) -> None:
     missing = [one for one in packages if find_spec(one) is None]
     if missing:
         needed = f"the package {missing[0]}" if len(missing) == 1 else f"the packages {' and '.join(missing)}"
-        raise refuse(f"the demo needs {needed}", "do `pip install 'semcep[demo]'`, or `make run`")
+        raise refuse(f"the demo needs {needed}", f"`make run` installs it, or do `{install_command('demo')}`")
 
 
 def _drawable(*pictures: Path | None) -> None:

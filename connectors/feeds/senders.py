@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from cep.core.errors import CepError
+from cep.core.extras import install_command
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.alertmanager import Alertmanager
 from connectors.feeds.document import Publisher
@@ -27,7 +28,7 @@ def targets(feeds: Sequence[str]) -> list[Target]:
         if names.count(name) > 1:
             raise CepError(f"--feed {name} is there twice", hint="each receiver once", code="option")
     if any(one.kind == "mqtt" for one in found) and find_spec("paho") is None:
-        raise CepError("--feed mqtt:// needs paho-mqtt", hint="`pip install 'semcep[serve]'`", code="option")
+        raise CepError("--feed mqtt:// needs paho-mqtt", hint=install_command("mqtt"), code="option")
     return found
 
 

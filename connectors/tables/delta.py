@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from cep.core.extras import install_command
 from cep.core.storage import stores
 from cep.core.storage.failures import explained, is_passing
 from cep.core.storage.urls import is_url, url
@@ -151,7 +152,7 @@ def _explaining(name: TableName) -> Iterator[None]:
     try:
         from deltalake.exceptions import DeltaError
     except ModuleNotFoundError as error:
-        raise name.refused(f"no module {error.name}", "pip install 'semcep[delta]'") from None
+        raise name.refused(f"no module {error.name}", install_command("delta")) from None
     try:
         yield
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:

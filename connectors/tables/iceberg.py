@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from cep.core.extras import install_command
 from cep.core.storage.failures import is_passing
 from connectors.table_names import TableName
 
@@ -161,7 +162,7 @@ def _explaining(name: TableName) -> Iterator[None]:
         import pyiceberg.exceptions as raised
         from sqlalchemy.exc import SQLAlchemyError
     except ModuleNotFoundError as error:
-        raise name.refused(f"no module {error.name}", "pip install 'semcep[iceberg]'") from None
+        raise name.refused(f"no module {error.name}", install_command("iceberg")) from None
     known = [one for one in vars(raised).values() if isinstance(one, type) and issubclass(one, Exception)]
     try:
         yield

@@ -15,11 +15,9 @@ from functools import lru_cache
 from typing import Any, BinaryIO, Literal
 from urllib.parse import urlsplit
 
+from cep.core.extras import install_command
 from cep.core.storage.failures import StorageError, explained, no_bucket
 from cep.core.storage.urls import Url
-
-INSTALL = "pip install 'semcep[storage]'"
-"""What to do where the library is not installed."""
 
 _REQUEST = timedelta(seconds=25)
 _PATIENCE = timedelta(seconds=20)
@@ -59,7 +57,9 @@ def check_installed(at: Url) -> None:
     try:
         import obstore  # noqa: F401
     except ImportError:
-        raise StorageError(errno.ENOSYS, "the library obstore is not installed", str(at), INSTALL) from None
+        raise StorageError(
+            errno.ENOSYS, "the library obstore is not installed", str(at), install_command("storage")
+        ) from None
 
 
 def store(at: Url) -> Any:

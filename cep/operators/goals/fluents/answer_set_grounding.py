@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
+from cep.core.extras import install_command
 from cep.events import Iri, Value
 from cep.rules.answer_set_rules import AnswerSetRules
 
@@ -254,7 +255,7 @@ def required() -> Any:
     except ImportError:
         raise CepError(
             "negation goes in circles here, which takes a solver that is not installed",
-            hint="pip install 'semcep[lars]'",
+            hint=install_command("lars"),
             code="solver",
         ) from None
     return clingo

@@ -1,0 +1,23 @@
+"""Commands that install what an optional feature needs.
+
+semcep is on no package index, so a hint must not name it to pip: anyone could register the name there.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, requires
+
+_REQUIREMENT = re.compile(r"""\s*([^;]+?)\s*;.*\bextra\s*==\s*["']([\w-]+)["']""")
+
+
+def install_command(extra: str) -> str:
+    """Return the `pip install` command for the packages of an extra in `pyproject.toml`."""
+    try:
+        declared = [_REQUIREMENT.fullmatch(line) for line in requires("semcep") or ()]
+    except PackageNotFoundError:
+        declared = []
+    packages = [found[1] for found in declared if found is not None and found[2] == extra]
+    if not packages:
+        return f"pip install '.[{extra}]' in a clone of semcep"
+    return "pip install " + " ".join(f"'{package}'" for package in packages)
