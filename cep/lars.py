@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
+from operator import index
+from typing import SupportsIndex
 
 import polars as pl
 
@@ -73,17 +75,65 @@ def answers(
     """Tick by tick the answer streams of a program: each the set of derived atoms, facts left out, as `q(1)` if true
     now and `q(1)@3` at another tick.
 
-    `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. `first`: the
-    first tick of the stream, by default that of its first atoms; `last`: the last tick that is asked, by default that
-    of its last. `models`: 1 gives of several answer streams the one nearest to that before, any other number so many at
-    most, 0 all, in sorted order. `window`: how many ticks a window of n ticks has, `n+1` or `n`. `tick`: how long one
-    is, for windows with units, `[2 sec]`. `dialect`: `lars`, rules in the syntax of Ticker, or `laser`, the rule
-    strings of Laser; None: whichever the text is. Raises CepError.
+    `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. The stream
+    begins at tick `first`, or with its first atoms if these are earlier or `first` is None. `last`: the last tick that
+    is asked, by default that of the last atoms. `models`: 1 gives of several answer streams the one nearest to that
+    before, any other number so many at most, 0 all, in sorted order. `window`: how many ticks a window of n ticks has,
+    `n+1` or `n`. `tick`: how long one is, for windows with units, `[2 sec]`. `dialect`: `lars`, rules in the syntax of
+    Ticker, or `laser`, the rule strings of Laser; None: whichever the text is. Raises CepError.
     """
+    for option, number in (("first", first), ("last", last), ("models", models)):
+        if not (_is_number(number) or (number is None and option != "models")):
+            raise CepError(f"{option}: `{number!r}` is not a whole number", hint=f"`{option}=1`", code="option")
+    if not isinstance(program, str):
+        raise CepError(f"program: a text of rules is expected, not {_kind(program)}", code="option")
     if window not in ("n+1", "n"):
         raise CepError(f"window: `{window}` is no way to count", hint='`window="n"`, or "n+1", as it is', code="option")
     read = _read(Source(program, "<program>"), dialect, _microseconds(tick), window == "n")
-    return _Run(read, program, [] if facts is None else list(facts), stream, first, last, models).answers()
+    return _Run(read, program, _texts(facts or (), "facts"), _in_order(stream), first, last, models).answers()
+
+
+def _is_number(value: object) -> bool:
+    """Return True for whole numbers, also those of numpy."""
+    return isinstance(value, SupportsIndex) and not isinstance(value, bool)
+
+
+def _kind(value: object) -> str:
+    """`a list`, `an int`: the type of a value, for messages."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _texts(atoms: object, where: str) -> list[str]:
+    """Return atoms as a list. CepError: they are no texts."""
+    hint = '`["alpha(3)", "rtm50"]`'
+    if isinstance(atoms, str) or not isinstance(atoms, Iterable):
+        raise CepError(f"{where}: a list of atoms is expected, not {_kind(atoms)}", hint=hint, code="option")
+    found = list(atoms)
+    for each in found:
+        if not isinstance(each, str):
+            raise CepError(f"{where}: `{each!r}` is {_kind(each)}; atoms are texts", hint=hint, code="option")
+    return found
+
+
+def _in_order(stream: object) -> list[tuple[int, list[str]]]:
+    """Return the stream as a list. CepError: it does not have the shape of one, or ticks go down."""
+    hint = 'a stream is `[(0, ["alpha(3)", "rtm50"]), (2, ["rtm50"])]`, its ticks in order'
+    if isinstance(stream, str) or not isinstance(stream, Iterable):
+        raise CepError(f"stream: {_kind(stream)} is not a list of ticks with atoms", hint=hint, code="option")
+    found: list[tuple[int, list[str]]] = []
+    for place, each in enumerate(stream, 1):
+        if not isinstance(each, tuple | list) or len(each) != 2:
+            raise CepError(f"stream: item {place} is not a tick and its atoms: `{each!r}`", hint=hint, code="option")
+        tick, atoms = each
+        if not _is_number(tick):
+            message = f"stream: the tick of item {place} is not a whole number: `{tick!r}`"
+            raise CepError(message, hint=hint, code="option")
+        if found and tick < found[-1][0]:
+            message = f"stream: tick {tick} of item {place} comes after tick {found[-1][0]}"
+            raise CepError(message, hint="sort the stream by its ticks", code="option")
+        found.append((index(tick), _texts(atoms, f"stream, item {place}")))
+    return found
 
 
 def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> LarsProgram:
@@ -105,7 +155,7 @@ def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> Lars
 def _microseconds(tick: str | timedelta) -> int:
     try:
         found = of_duration(tick) if isinstance(tick, str) else tick // timedelta(microseconds=1)
-    except ValueError:
+    except (TypeError, ValueError):
         found = 0
     if found <= 0:
         raise CepError(f"tick: `{tick}` is no duration of a tick", hint='`tick="1 s"`, `"100 ms"`', code="option")
@@ -118,7 +168,7 @@ class _Run:
         read: LarsProgram,
         text: str,
         facts: Sequence[str],
-        stream: Stream,
+        stream: Sequence[tuple[int, Sequence[str]]],
         first: int | None,
         last: int | None,
         models: int,
@@ -129,11 +179,12 @@ class _Run:
         self.program = self._with_facts(read, [self.atom(each) for each in facts])
         refuse_unsafe(self.program, source)
         given = [(tick, [self.atom(each) for each in atoms]) for tick, atoms in stream]
-        self.first = given[0][0] if first is None and given else first
+        begins = [tick for tick in (first, given[0][0] if given else None) if tick is not None]
+        self.first = min(begins, default=None)
         self.last = given[-1][0] if last is None and given else last
         if self.first is None or self.last is None:
             return
-        self.stream = [(tick, atoms) for tick, atoms in given if self.first <= tick <= self.last]
+        self.stream = [(tick, atoms) for tick, atoms in given if tick <= self.last]
         self.types = self._types(given)
         tree = lowered(self._declared(), source, AnswerSetOptions(models))
         options = CompileOptions(dialect="lars", tick=TICK)

@@ -35,6 +35,41 @@ def test_example_1_of_laser_gives_what_the_paper_says(program: str) -> None:
     assert without[2] == [frozenset({"warning(b1)", "error(b2)", "shutdown(b2)"})], "it begins at tick 2 then"
 
 
+def test_an_earlier_atom_begins_the_stream_whatever_first_says() -> None:
+    whole = dict(answers(TICKER, STREAM, last=15))
+    for first in (2, 3, 9):
+        assert dict(answers(TICKER, STREAM, first=first, last=15)) == whole
+    assert min(dict(answers(TICKER, [], first=3, last=5))) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"stream": 3}, "stream: an int is not a list of ticks"),
+        ({"stream": "a"}, "stream: a str is not a list of ticks"),
+        ({"stream": [3]}, "stream: item 1 is not a tick and its atoms: `3`"),
+        ({"stream": [(0, ["a"]), (1,)]}, "stream: item 2 is not a tick and its atoms: `(1,)`"),
+        ({"stream": [("0", ["a"])]}, "stream: the tick of item 1 is not a whole number: `'0'`"),
+        ({"stream": [(0.5, ["a"])]}, "stream: the tick of item 1 is not a whole number: `0.5`"),
+        ({"stream": [(0, "alpha")]}, "stream, item 1: a list of atoms is expected, not a str"),
+        ({"stream": [(0, None)]}, "stream, item 1: a list of atoms is expected, not a NoneType"),
+        ({"stream": [(0, ["a", 7])]}, "stream, item 1: `7` is an int; atoms are texts"),
+        ({"stream": [(2, ["a"]), (1, ["a"])]}, "stream: tick 1 of item 2 comes after tick 2"),
+        ({"facts": "a"}, "facts: a list of atoms is expected, not a str"),
+        ({"tick": 3}, "tick: `3` is no duration of a tick"),
+        ({"first": "x"}, "first: `'x'` is not a whole number"),
+        ({"last": 2.5}, "last: `2.5` is not a whole number"),
+        ({"models": None}, "models: `None` is not a whole number"),
+        ({"program": None}, "program: a text of rules is expected, not a NoneType"),
+    ],
+)
+def test_what_answers_cannot_take_is_said(given: dict[str, object], message: str) -> None:
+    asked = {"program": "b :- a.", "stream": [(0, ["a"])], **given}
+    with pytest.raises(CepError) as raised:
+        list(answers(**asked))  # type: ignore[arg-type]
+    assert raised.value.message.startswith(message)
+
+
 def lines(*options: str) -> list[tuple[str, int, int]]:
     result = cep("run", *options, "--input", "in.jsonl", "--output-mode", "intervals")
     assert result.exit_code == 0, result.output
