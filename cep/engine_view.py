@@ -26,7 +26,7 @@ from cep.runtime import prior_state
 from cep.runtime.counts import Count
 from cep.runtime.decode import frames
 from cep.runtime.fingerprint import Fingerprints
-from cep.runtime.fluent_records import outside
+from cep.runtime.fluent_records import inputs_of
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.key_shares import KeyShares
 from cep.runtime.knowledge_changes import KnowledgeChanges
@@ -145,8 +145,7 @@ class EngineView:
     @cached_property
     def inputs(self) -> dict[str, Schema]:
         """The events that it reads, and as events of their starts the records of fluents."""
-        read = (outside(schema) for name, schema in self.plan.schemas.items() if name in self.plan.inputs)
-        return {schema.name: schema for schema in read}
+        return inputs_of(self.plan)
 
     @property
     def outputs(self) -> dict[str, Schema]:

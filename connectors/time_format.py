@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from fractions import Fraction
 from itertools import islice
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 from connectors.files import read_one
-from connectors.inputs import RDF, Input
-from connectors.times import ISO
+from connectors.inputs import CLAUSES, RDF, Input
+from connectors.points import timed
+from connectors.times import ISO, SECOND, count_size, form_of_ticks
+from connectors.times import form as written_form
 
 _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 16  # of text or Parquet, and how often that much is read
 
@@ -29,6 +32,32 @@ def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
                 if (times := _of(one, schemas)) is not None:
                     return times
     return None
+
+
+def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
+    """Return the microseconds of the number 1 in the times of inputs, as formats and declarations have it.
+
+    It is a second where no input writes numbers, and None where inputs count in different units. Without inputs, those
+    of all events count.
+    """
+    read = [(one.format, name) for one in found for name in ((one.type,) if one.type else schemas)]
+    if not read:
+        read = [(each.records.name if each.records else "jsonl", name) for name, each in schemas.items()]
+    sizes = {count_size(times) for format, name in read if (times := _numbers(format, schemas[name])) is not None}
+    if len(sizes) > 1:
+        return None
+    return next(iter(sizes), Fraction(SECOND))
+
+
+def _numbers(format: str, schema: Schema) -> str | None:
+    """The form of times that are numbers in a format; None: they are texts."""
+    if format in CLAUSES:
+        tick = schema.records.option("tick") if schema.records is not None else None
+        return form_of_ticks(int(tick or SECOND))
+    if format in RDF or format == "sensorthings":
+        return None
+    times = written_form((timed(schema) if format == "influx" else schema).format, number=True)
+    return None if times == ISO else times
 
 
 def _of(one: Input, schemas: Mapping[str, Schema]) -> str | None:

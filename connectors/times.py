@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -202,6 +203,12 @@ def unit_of(times: str) -> tuple[int, int]:
     if times == ISO:
         return 0, 0
     return _COUNTED.get(times) or int(times.removesuffix(" us")), 3 if times == "ns" else 0
+
+
+def count_size(times: str) -> Fraction:
+    """Return the microseconds of the number 1 in a form; of ISO 8601, which has no numbers, those of a second."""
+    unit, zeros = unit_of(times)
+    return Fraction(unit or SECOND, 10**zeros)
 
 
 def of_iso(text: str) -> int:

@@ -126,6 +126,50 @@ def test_the_form_is_that_of_what_is_revised_and_of_what_led_to_it(name: str) ->
     assert told[0]["start"] == wanted
 
 
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_time_of_the_output_can_be_copied_into_options(name: str) -> None:
+    arguments, wanted = given_input(name)
+    later = wanted + 1 if isinstance(wanted, int) and "rtec" in name else wanted  # what holds begins behind 9
+    cut = cep("run", *arguments, "--from", f"{later}", "--until", f"{later}").stdout.splitlines()
+    assert start([json.loads(line) for line in cut]) == later
+    asked = "hot(p, true)" if "rtec" in name else "hot(p)" if "rules.cep" not in arguments else "hot"
+    options = ["--input-format" if each == "--format" else each for each in arguments[1:]]
+    for at in (f"{later}", f"{later}/{later}"):
+        told = json.loads(cep("explain", arguments[0], asked, *options, "--format", "json", "--at", at).stdout)
+        assert told[0]["start"] == wanted
+    refused = CliRunner().invoke(app, ["explain", arguments[0], "--not", asked, "--at", f"{later}", *options])
+    assert refused.exit_code == 1, "it is there"
+
+
+def test_a_number_for_an_attribute_that_is_a_time_has_the_unit_of_the_input() -> None:
+    Path("rules.cep").write_text("event a(due: time FORMAT epoch ms) TIME t FORMAT epoch ms.\nhot(D) <- a(D).\n")
+    Path("a.jsonl").write_text('{"type": "a", "t": 1714554000000, "due": 1714554000500}')
+    asked = ["explain", "rules.cep", "hot(1714554000500)", "--input", "a.jsonl", "--at", "1714554000000/1714554000001"]
+    assert "hot(1714554000500) at 1714554000000" in cep(*asked).stdout
+
+
+@pytest.mark.parametrize("option", ["--from", "--until", "--at"])
+def test_a_bare_number_is_refused_where_inputs_count_in_several_units(option: str) -> None:
+    Path("rules.cep").write_text(
+        "event a(k: int) TIME t.\nevent b(k: int) TIME t FORMAT epoch ms.\nhot(K) <- a(K) SEQ b(K).\n"
+    )
+    Path("in.jsonl").write_text('{"type": "a", "t": 1714554000, "k": 1}\n{"type": "b", "t": 1714554001000, "k": 1}\n')
+    command = ["explain", "rules.cep", "hot"] if option == "--at" else ["run", "rules.cep"]
+    result = CliRunner().invoke(app, [*command, "--input", "in.jsonl", option, "1714554001"], prog_name="cep")
+    assert result.exit_code == 2
+    assert f"{option}: `1714554001` is a bare number, and the inputs count time in several units" in result.output
+    assert "`2013-02-08T18:00:00Z`" in result.output
+    assert cep(*command, "--input", "in.jsonl", option, "2024-05-01T09:00:01Z").exit_code == 0
+
+
+def test_a_number_too_large_for_its_unit_says_which_unit_it_has() -> None:
+    arguments, _ = given_input("json, numbers")
+    result = CliRunner().invoke(app, ["run", *arguments, "--until", "1714554000000000"], prog_name="cep")
+    assert result.exit_code == 2
+    assert "--until: `1714554000000000`: this is more than 36 thousand years" in result.output
+    assert "a bare number has the unit of the input's times" in result.output
+
+
 @pytest.mark.parametrize("name", ["json, ms", "influx", "facts, min", "rtec, 5 s"])
 def test_workers_and_rtec_s_clauses_count_likewise(name: str) -> None:
     arguments, wanted = given_input(name)
@@ -156,6 +200,7 @@ def test_spark_writes_and_reads_the_same_form(name: str, tmp_path: Path) -> None
 
     arguments, wanted = given_input(name)
     command = [sys.executable, "-m", "cep", "run", *arguments, "--on", "spark", "--output-format", "jsonl"]
+    command += ["--from", f"{wanted}", "--until", f"{wanted}"]
     places = ["--output", "out", "--checkpoint", "state"]
     result = subprocess.run([*command, *places], capture_output=True, text=True, timeout=TIMEOUT)
     assert result.returncode == 0, result.stderr

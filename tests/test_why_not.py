@@ -15,7 +15,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.explain.question import EventQuestion, interval, read_question
+from cep.explain.question import UNIT, EventQuestion, interval, read_question
 from connectors.why.lines import refusals
 from connectors.why.text import Explainer
 from tests.why_checks import EVER, cep, written
@@ -184,13 +184,13 @@ def test_what_has_to_stand_in_quotes_is_shown_in_quotes(asked: str, typed: str |
 
 
 def test_times_are_read() -> None:
-    assert interval("10") == (10_000_000, 10_000_000)
-    assert interval("1970-01-01T00:00:01Z/2.5") == (1_000_000, 2_500_000)
-    assert interval("1970-W01-4/1970-01-01 24:00") == (0, 86_400_000_000), "in the forms of records"
-    assert interval("1970-01-01T00:00:01,5Z") == (1_500_000, 1_500_000)
+    assert interval("10", UNIT) == (10_000_000, 10_000_000)
+    assert interval("1970-01-01T00:00:01Z/2.5", UNIT) == (1_000_000, 2_500_000)
+    assert interval("1970-W01-4/1970-01-01 24:00", UNIT) == (0, 86_400_000_000), "in the forms of records"
+    assert interval("1970-01-01T00:00:01,5Z", UNIT) == (1_500_000, 1_500_000)
     assert read_question("a(_, X1)", Engine.from_text("b <- a(X, Y)."), "1/2") == EventQuestion(
         "a", {1: "X1"}, 1_000_000, 2_000_000
     )
     for wrong in ("tomorrow", "2/1", "1970-W54-1", "1970-01-01T24:30"):
         with pytest.raises(CepError):
-            interval(wrong)
+            interval(wrong, UNIT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from itertools import takewhile
 from pathlib import Path
 
@@ -58,6 +59,18 @@ def test_a_tree_in_every_form(tmp_path: Path) -> None:
         assert client.get("/why-not", params=missing).json()["rules"][0]["failure"]["kind"] == "missing"
         assert "but there is no warm" in client.get("/why-not", params={**missing, "format": "text"}).text
         assert client.get("/why-not", params={"event": "hot(vie)", "at": "2024-05-01T08:01"}).json()["exists"]
+
+
+def test_a_bare_number_has_the_unit_of_the_input(tmp_path: Path) -> None:
+    with shown(tmp_path, PROGRAM, HOUR) as one, httpx.Client(base_url=one.url) as client:
+        one.push((0, "vie", 20), (60, "vie", 36.5))
+        assert one.questions is not None
+        one.questions.unit = Fraction(1_000)
+        asked = {"event": "hot(vie)", "at": str((EIGHT + 60 * SECOND) // 1_000)}
+        assert client.get("/why-not", params=asked).json()["exists"]
+        one.questions.unit = None
+        refused = client.get("/why-not", params=asked)
+        assert refused.status_code == 400 and "is a bare number, and the inputs count" in refused.text
 
 
 def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.engine import Engine
+    from cep.explain.question import EventQuestion
     from cep.explain.revisions import InputRevisions
     from connectors.batch import Batch
     from connectors.why.text import Explainer
@@ -64,7 +65,10 @@ class QuestionOptions:
         None
     )
     at: Annotated[
-        str | None, Option(metavar="TIME", help="The time that it touches: 2013-02-09T03:00, or TIME/TIME.")
+        str | None,
+        Option(
+            metavar="TIME", help="The time that it touches: 2013-02-09T03:00, a number as in the output, or TIME/TIME."
+        ),
     ] = None
     back: Annotated[
         str | None,
@@ -157,9 +161,13 @@ def explain(options: ExplainOptions) -> int:
     It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
-    from cep.app.durations import duration, instant, revise_duration
+    from cep.app.durations import duration, revise_duration
     from cep.app.knowledge_updates import is_stream
-    from cep.explain.question import read_question
+    from cep.engine import Engine
+    from cep.explain.question import interval, read_question
+    from cep.runtime.fluent_records import inputs_of
+    from connectors.inputs import inputs as find
+    from connectors.time_format import number_size
 
     options.check()
     question, knowledge_options = options.question, options.knowledge
@@ -167,45 +175,52 @@ def explain(options: ExplainOptions) -> int:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
     source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy, options.dialect)
-    at = None if question.at is None else instant(question.at, "--at")
-    engine = source.engine(replace(options.evaluation.engine, remember=ALWAYS, corrected=True, start=at, until=at))
+    program = source.compiled()
+    schemas = inputs_of(program.plan)
+    unit = number_size(find(options.records.inputs, schemas, options.records.input_format), schemas)
+    at = (None, None) if question.at is None else interval(question.at, unit)
+    running = replace(options.evaluation.engine, remember=ALWAYS, corrected=True, start=at[0], until=at[1])
+    engine = Engine(program, running)
     back = None if question.back is None else duration(question.back, "--back")
-    if not options.event_text.startswith("@"):
-        read_question(options.event_text, engine, question.at)  # mistakes are reported before anything runs
+    text = options.event_text
+    asked = None if text.startswith("@") else read_question(text, engine, question.at, unit)
     announce_compiling()
     revise = None if options.records.revise is None else revise_duration(options.records.revise)
     first = None
     if revise is not None or any(schema.key is not None for schema in engine.inputs.values()):
         running = replace(options.evaluation.engine, revise=revise, explain=True)
-        first = source.engine(running)
-    explainer = _run(engine, first, options, _asked(options, engine))
+        first = Engine(program, running)
+    explainer = _run(engine, first, options, None if asked is None else asked.event)
     if source.known is not None:
         from knowledge.provenance import Provenance
         from knowledge.report import prefixes
 
         explainer = replace(explainer, facts=Provenance(source.known, prefixes(knowledge_options.files)))
-    return _why(explainer, options) if question.absent is None else _not(explainer, options, back)
+    if question.absent is None:
+        return _why(explainer, asked, options)
+    if asked is None:
+        raise refuse("--not: an `@id` names an event that is there", "name the event: `--not 'warning(EWR)'`")
+    return _not(explainer, asked, options, back)
 
 
-def _why(explainer: Explainer, options: ExplainOptions) -> int:
+def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOptions) -> int:
+    """Explain an event. `asked`: None where the options name its `@id`."""
     from cep.explain.occurrences import Memory
-    from cep.explain.question import read_question
     from cep.runtime.run_stats import count
     from connectors.why import revised
     from connectors.why.lines import tree
     from connectors.why.prov import provenance
     from connectors.why.text import by_id
 
-    if options.event_text.startswith("@"):
+    if asked is None:
         if gone := revised.withdrawn(explainer, options.event_text):
             return _gone(gone, options)
         found = [by_id(explainer.engine, options.event_text)]
     else:
         memory = Memory(explainer.engine)
-        question = read_question(options.event_text, explainer.engine, options.question.at)
-        every = question.found(memory)
+        every = asked.found(memory)
         found = [one for one in every if not memory.is_input(one)]
-        if not found and (gone := revised.withdrawn(explainer, question)):
+        if not found and (gone := revised.withdrawn(explainer, asked)):
             return _gone(gone[: options.answer.events], options)
         if not found:
             hint = f"`--not '{options.event_text}' --at TIME` says why" if not every else "it was read, not derived"
@@ -213,7 +228,7 @@ def _why(explainer: Explainer, options: ExplainOptions) -> int:
             say(f"no event {options.event_text} was derived{at}; {hint}")
             return 1
     shown = found[-options.answer.events :][::-1]
-    since = None if options.question.at is None or options.event_text.startswith("@") else question.since
+    since = None if options.question.at is None or asked is None else asked.since
     trees = [explainer.why(one, options.answer.most, options.answer.depth, since) for one in shown]
     match options.answer.format:
         case "json":
@@ -229,14 +244,13 @@ def _why(explainer: Explainer, options: ExplainOptions) -> int:
     return 0
 
 
-def _not(explainer: Explainer, options: ExplainOptions, back: int | None) -> int:
-    from cep.explain.question import read_question
+def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, back: int | None) -> int:
+    """Explain why there is no such event."""
     from connectors.why import revised
     from connectors.why.lines import refusals, withdrawn
 
-    question = read_question(options.event_text, explainer.engine, options.question.at)
-    answer = explainer.why_not(question, back)
-    gone = [] if answer["exists"] else revised.withdrawn(explainer, question)
+    answer = explainer.why_not(asked, back)
+    gone = [] if answer["exists"] else revised.withdrawn(explainer, asked)
     if options.answer.format == "json":
         _say_json(answer | {"withdrawn": gone} if gone else answer)
     else:
@@ -255,14 +269,6 @@ def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
     else:
         say("\n\n".join("\n".join(withdrawn(each)) for each in gone))
     return 1
-
-
-def _asked(options: ExplainOptions, engine: Engine) -> str | None:
-    """The name of the event that is asked for; None where it is one with an `@id`."""
-    from cep.explain.question import read_question
-
-    text = options.event_text
-    return None if text.startswith("@") else read_question(text, engine, options.question.at).event
 
 
 def _say_json(answer: Any) -> None:

@@ -82,11 +82,10 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from connectors.times import ISO
     from connectors.writers import Writer
 
-    stretch = options.sink.stretch()
     source = _sourced(options)
     if _done(options):
         return CLEAN
-    engine = source.engine
+    engine, stretch = source.engine, source.stretch
     stats, interrupt = RunStats(), Interrupt()
     warn(warnings_of(engine, options.name, options.knowledge.predicates), options.rules, options.log)
     dead_letters = DeadLetters(options.source.dead_letter)
@@ -180,7 +179,8 @@ def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class _Sourced:
     """A program and its input. `shown`: the events to be written, `derived`: with the columns of their changes;
-    `found`: the inputs; `rows`: what makes rows of answers of changes."""
+    `found`: the inputs; `stretch`: what is written lies between these times; `rows`: what makes rows of answers of
+    changes."""
 
     engine: Engine
     shown: Mapping[str, Schema]
@@ -188,6 +188,7 @@ class _Sourced:
     batches: Iterator[Batch]
     changes: KnowledgeUpdates
     found: Sequence[Input]
+    stretch: tuple[int | None, int | None]
     rows: AnswerRows | None = None
 
 
@@ -223,7 +224,9 @@ def _sourced(options: RunOptions) -> _Sourced:
     """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
-    from cep.workers.partitioned_engine import PartitionedEngine
+    from cep.engine import Engine
+    from cep.runtime.fluent_records import inputs_of
+    from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
     from connectors.files import sizes
     from connectors.inputs import inputs as find
     from connectors.live import acknowledged
@@ -231,8 +234,15 @@ def _sourced(options: RunOptions) -> _Sourced:
     from connectors.sending import is_topic
     from connectors.sinks import put_at_end
     from connectors.sources import Sources
+    from connectors.time_format import number_size
 
-    since, until = options.sink.stretch()
+    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
+    program = source.compiled()
+    if not options.source.inputs:
+        raise refuse("there is no --input", "name a file, or `--input -` for standard input")
+    schemas = inputs_of(program.plan)
+    found = find(options.source.inputs, schemas, options.source.format)
+    since, until = options.sink.stretch(number_size(found, schemas))
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
@@ -243,15 +253,16 @@ def _sourced(options: RunOptions) -> _Sourced:
         revise=options.revised,
         final=options.sink.final,
     )
-    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
     workers = options.evaluation.workers
     if workers > 1 and options.knowledge.updates:
         hint = "without --workers; or `--on spark`, where they come to every bucket"
         raise refuse("--workers and --knowledge-updates: changes of the knowledge come to one process", hint)
-    engine = source.engine(running) if workers == 1 else source.dealt_engine(running, workers, options.log)
+
+    def tell(text: str) -> None:
+        options.log("remark", f"warning: --workers: {text}", "warning")
+
+    engine = Engine(program, running) if workers == 1 else dealt_engine(program, running, workers, tell)
     engine.refuse_boundless(since, until)
-    if not options.source.inputs:
-        raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     derived = shown = selected(engine.outputs, options.sink.only)
     if options.sink.asks_changes and not any(schema.fluent for schema in derived.values()):
         options.log("remark", "warning: --changes: no fluent is written, and an event has no changes", "warning")
@@ -264,7 +275,6 @@ def _sourced(options: RunOptions) -> _Sourced:
         derived = rows.outputs
     if engine.withdraws:
         derived = as_written(derived, versions=is_topic(options.sink.output))
-    found = find(options.source.inputs, engine.inputs, options.source.format)
     for path in _named_twice(found):
         options.log("remark", f"warning: {path} is named twice, so its records come twice", "warning")
     if any(one.address is not None for one in found):
@@ -283,7 +293,7 @@ def _sourced(options: RunOptions) -> _Sourced:
         engine.run_ahead(AHEAD)
     changes = knowledge_updates(engine, options.knowledge.updates, silence)
     lost = Sources(source_log(options.log))
-    read, schemas = options.source, engine.inputs
+    read = options.source
     if engine.revises:
         schemas = with_changes(schemas)
     if options.source.revise is not None and read.lateness is None:
@@ -292,7 +302,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     batches = open_batches(read, options.source.batch, schemas, silence, lost, readers=readers)
     if engine.revises:
         batches = changes_of(batches)
-    return _Sourced(engine, shown, derived, batches, changes, found, rows)
+    return _Sourced(engine, shown, derived, batches, changes, found, (since, until), rows)
 
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter | TableWriter:

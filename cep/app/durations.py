@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 from cep.core.errors import CepError
 from cep.core.literals import SECOND, UNITS, read_duration, read_instant, read_ticks
@@ -40,10 +41,10 @@ def _with_known_unit(written: str) -> str | None:
     return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
 
 
-def instant(text: str, option: str) -> int:
-    """Microseconds of `2013-02-09T03:00` or of a number of seconds since 1970."""
+def instant(text: str, option: str, unit: Fraction | None) -> int:
+    """Return the microseconds of `2013-02-09T03:00`, or of a bare number of units (see `read_instant`)."""
     try:
-        return read_instant(text)
+        return read_instant(text, unit)
     except CepError as error:
         raise refuse(f"{option}: {error.message}", error.hint) from None
 

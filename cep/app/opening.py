@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.compile import CompiledProgram, CompileOptions
-    from cep.core.logs import Log
     from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.runtime.options import EngineOptions
@@ -73,18 +72,10 @@ class ProgramSource:
         """An engine. CepError: the program is wrong."""
         from cep.engine import Engine
 
-        return Engine(self._compiled(alerts), options)
+        return Engine(self.compiled(alerts), options)
 
-    def dealt_engine(self, options: EngineOptions, workers: int, log: Log) -> Engine:
-        """An engine in so many worker processes. CepError: the program is wrong, or the options are not for them."""
-        from cep.workers.partitioned_engine import dealt_engine
-
-        def tell(text: str) -> None:
-            log("remark", f"warning: --workers: {text}", "warning")
-
-        return dealt_engine(self._compiled(False), options, workers, tell)
-
-    def _compiled(self, alerts: bool) -> CompiledProgram:
+    def compiled(self, alerts: bool = False) -> CompiledProgram:
+        """The compiled program, from which engines are made. CepError: the program is wrong."""
         from cep.compile import compiled
 
         return compiled(self.text, self.name, replace(self.options, alerts=alerts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -109,7 +110,11 @@ class SinkOptions:
     ] = None
     since: Annotated[
         str | None,
-        Option("--from", metavar="TIME", help="Write what lies at or after it: 2013-02-09T03:00. Fluents are cut."),
+        Option(
+            "--from",
+            metavar="TIME",
+            help="Write what lies at or after it: 2013-02-09T03:00, or a number as in the output. Fluents are cut.",
+        ),
     ] = None
     until: Annotated[
         str | None,
@@ -124,17 +129,17 @@ class SinkOptions:
         """Whether somebody asks for the changes of fluents."""
         return self.changes or self.output_mode == CHANGES
 
-    def stretch(self) -> tuple[int | None, int | None]:
-        """What is written lies between these, in microseconds; None: there is no bound. CepError: one is no time."""
+    def stretch(self, unit: Fraction | None) -> tuple[int | None, int | None]:
+        """Return the times of --from and --until in microseconds, None where there is no bound.
+
+        `unit`: the size of bare numbers (see `read_instant`). CepError: one is not a time.
+        """
         since, until = (
-            None if text is None else instant(text, option)
+            None if text is None else instant(text, option, unit)
             for text, option in ((self.since, "--from"), (self.until, "--until"))
         )
         if since is not None and until is not None and until < since:
             raise refuse(f"--until: `{self.until}` is before --from, `{self.since}`")
-        if self.changes and (since is not None or until is not None):
-            hint = "without --changes intervals are written, cut there"
-            raise refuse("--changes gives all that begins and ends, and --from and --until cut intervals", hint)
         return since, until
 
 
@@ -268,6 +273,9 @@ class RunOptions:
             raise refuse(f"--output-mode: `{mode}` is no mode", f"the modes are {', '.join(MODES)}")
         elif self.sink.changes and mode != CHANGES:
             raise refuse(f"--changes, and --output-mode {mode}", "one of them")
+        if self.sink.changes and cut:
+            hint = "without --changes intervals are written, cut there"
+            raise refuse("--changes gives all that begins and ends, and --from and --until cut intervals", hint)
         if mode != INTERVALS and cut:
             raise refuse(f"--output-mode {mode}: --from and --until cut intervals", "`--output-mode intervals`")
         if mode in (ALL, NEW) and not lars:
@@ -291,7 +299,6 @@ class RunOptions:
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
         self._revisable()
-        self.sink.stretch()
         if self.output_mode in (ALL, NEW):
             hint = "`--output-mode changes`, or `intervals`, which say the same of all ticks"
             raise refuse(f"--output-mode {self.output_mode}: Spark writes no answers tick by tick", hint)

@@ -21,6 +21,7 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 from cep.core.schema import Schema
 from cep.engine import Engine
+from cep.runtime.fluent_records import inputs_of
 from cep.runtime.run_stats import count
 from cep.spark import disk, spark_files
 from cep.spark.dead_letters import remove_uncounted
@@ -41,7 +42,7 @@ from connectors.inputs import Input
 from connectors.live import reach
 from connectors.sending import Sending, is_topic, output_address
 from connectors.table_names import is_table, table_name
-from connectors.time_format import form
+from connectors.time_format import form, number_size
 from connectors.times import ISO
 from knowledge.growing_files import there
 
@@ -196,7 +197,7 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         lasting(options.spark.keep, "--keep"),
         options.knowledge.updates,
         beside=reads.beside,
-        stretch=options.sink.stretch(),
+        stretch=_stretch(options, request.engine.inputs),
         mirror=request.mirror,
     )
 
@@ -376,12 +377,21 @@ def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path)
     )
 
 
+def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
+    """Return the times between which events are written, by the units of the inputs that are there."""
+    names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
+    found = data_source.new_files(schemas, names, format, absent)
+    found += [one for each in names for one in data_source.alive(schemas, each, format)]
+    return options.sink.stretch(number_size(found, schemas))
+
+
 def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:
     """The program as one engine, and the options from which workers make theirs."""
     pickled = None if source.known is None else pickle.dumps(source.known)
-    until = options.sink.stretch()[1]
+    program = source.compiled()
+    until = _stretch(options, inputs_of(program.plan))[1]
     running = replace(options.evaluation.engine, until=until, revise=options.revised, final=options.sink.final)
-    engine = source.engine(replace(running, changes=options.output_mode == CHANGES))
+    engine = Engine(program, replace(running, changes=options.output_mode == CHANGES))
     engine.refuse_endless("what goes from batch to batch on Spark")
     if options.spark.migrate and engine.beginning:
         hint = "start anew with other folders"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 from cep.core.errors import CepError
 from cep.core.time import FARTHEST
@@ -51,7 +52,7 @@ def read_number(text: str) -> int | float:
     return value
 
 
-def read_ticks(text: str, unit: int = SECOND) -> int:
+def read_ticks(text: str, unit: int | Fraction = SECOND) -> int:
     """The microseconds of a decimal number of units, exactly; `unit` is one of them in microseconds."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -65,7 +66,8 @@ def read_ticks(text: str, unit: int = SECOND) -> int:
     if shift < -19:  # the finest part of a day that is whole microseconds has 13 decimals
         raise _too_fine()
     ticks: int
-    ticks, rest = divmod(int(significant) * unit * 10 ** max(shift, 0), 10 ** max(-shift, 0))
+    count = int(significant) * unit.numerator * 10 ** max(shift, 0)
+    ticks, rest = divmod(count, unit.denominator * 10 ** max(-shift, 0))
     if rest:
         raise _too_fine()
     if ticks > FARTHEST:
@@ -124,13 +126,24 @@ def read_time(text: str) -> int:
     return ticks
 
 
-def read_instant(text: str) -> int:
-    """The microseconds since the epoch of a time as options have it: `2013-02-08 18:00`, or a number of seconds."""
+def read_instant(text: str, unit: Fraction | None) -> int:
+    """Return the microseconds since the epoch of a time as options have it: `2013-02-08 18:00`, or a bare number.
+
+    `unit`: the microseconds of the number 1; None refuses bare numbers, since inputs count time in several units.
+    """
     written = text.strip()
     digits = written.removeprefix("-")
-    if digits.replace(".", "", 1).isdigit():
-        return -read_ticks(digits, SECOND) if written != digits else read_ticks(digits, SECOND)
-    return read_time(written)
+    if not (digits.isascii() and digits.replace(".", "", 1).isdigit()):
+        return read_time(written)
+    form = "write the time as `2013-02-08T18:00:00Z`"
+    if unit is None:
+        raise _refuse(f"`{written}` is a bare number, and the inputs count time in several units", form)
+    try:
+        ticks = read_ticks(digits, unit)
+    except CepError as error:
+        hint = f"a bare number has the unit of the input's times; else {form}"
+        raise _refuse(f"`{written}`: {error.message}", hint) from None
+    return -ticks if written != digits else ticks
 
 
 def read_clock(text: str) -> int:

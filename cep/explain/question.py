@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from cep.core.errors import CepError
 from cep.core.fluents import beside
@@ -18,6 +19,7 @@ from cep.rules.printing import print_expression
 from cep.rules.terms import Call, Constant, Expression, Variable
 
 BEGINNING, END = -(2**62), 2**62
+UNIT = Fraction(SECOND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,12 @@ class EventQuestion:
         return [one for one in memory.find(self.event, self.fixed, self.since, END) if self.touches(one)]
 
 
-def read_question(text: str, engine: Engine, at: str | None = None) -> EventQuestion:
+def read_question(text: str, engine: Engine, at: str | None = None, unit: Fraction | None = UNIT) -> EventQuestion:
     """Read an event as it stands in a rule. Words, also with a capital, are strings; `_` stands for anything.
 
-    `at`: a time, or two with `/` between. Raises CepError.
+    `at`: a time, or two with `/` between; `unit`: the size of numbers as times (see `read_instant`). Raises CepError.
     """
-    since, until = (BEGINNING, END) if at is None else interval(at)
+    since, until = (BEGINNING, END) if at is None else interval(at, unit)
     pattern: AskedEvent = asked_event(text, engine.written.prefixes)
     pattern = replace(pattern, name=at_ticks(pattern.name)) if pattern.at else pattern
     schema = engine.plan.schemas.get(pattern.name)
@@ -91,34 +93,34 @@ def read_question(text: str, engine: Engine, at: str | None = None) -> EventQues
             continue
         attribute = schema.attributes[place]
         try:
-            fixed[place] = _value(argument, attribute.name, attribute.type)
+            fixed[place] = _value(argument, attribute.name, attribute.type, unit)
         except CepError as error:
             better = quoted(text, list(given).index(place)) if attribute.type == "string" else None
             raise error if better is None else CepError(error.message, hint=to_type(better), code="option") from None
     return EventQuestion(pattern.name, fixed, since, until)
 
 
-def interval(text: str) -> tuple[int, int]:
-    """`2013-02-08T18:00:00Z`, a number of seconds, or two of them with `/` between, in microseconds."""
+def interval(text: str, unit: Fraction | None) -> tuple[int, int]:
+    """Read `2013-02-08T18:00:00Z`, a bare number, or two of them with `/` between, as microseconds."""
     first, slash, last = text.partition("/")
-    since = _instant(first)
-    until = _instant(last) if slash else since
+    since = _instant(first, unit)
+    until = _instant(last, unit) if slash else since
     if until < since:
         raise CepError(f"--at: `{last}` is before `{first}`", code="option")
     return since, until
 
 
-def _instant(text: str) -> int:
+def _instant(text: str, unit: Fraction | None) -> int:
     try:
-        return read_instant(text)
+        return read_instant(text, unit)
     except CepError as error:
         raise CepError(f"--at: {error.message}", hint=error.hint, code="option") from None
 
 
-def _value(argument: Expression, name: str, type: str) -> Value:
+def _value(argument: Expression, name: str, type: str, unit: Fraction | None) -> Value:
     if isinstance(argument, Call):
         if argument.function == "neg" and isinstance(argument.arguments[0], Constant):
-            inner = _value(argument.arguments[0], name, type)
+            inner = _value(argument.arguments[0], name, type, unit)
             assert isinstance(inner, int | float), "only numbers are negative"
             return -inner
         raise CepError(f"`{name}`: a value is expected, not an expression", code="option")
@@ -130,7 +132,9 @@ def _value(argument: Expression, name: str, type: str) -> Value:
         return float(value or 0)
     if type == "iri" and kind == "string":
         return Iri(str(value))
-    if type in ("time", "duration") and kind in ("int", "float"):
+    if type == "time" and kind in ("int", "float"):
+        return read_instant(print_expression(argument), unit)
+    if type == "duration" and kind in ("int", "float"):
         return int(float(value or 0) * SECOND)
     if type == "string" and not isinstance(argument, Variable) and kind in ("int", "float", "bool"):
         return str(value).lower() if kind == "bool" else str(value)

@@ -43,6 +43,12 @@ def outside(incoming: Schema) -> Schema:
     return replace(incoming, name=incoming.fluent.name, attributes=attributes, fluent=None)
 
 
+def inputs_of(plan: Plan) -> dict[str, Schema]:
+    """Return the events that a program reads, and as events of their starts the records of fluents."""
+    read = (outside(schema) for name, schema in plan.schemas.items() if name in plan.inputs)
+    return {schema.name: schema for schema in read}
+
+
 def as_records(
     batch: Mapping[str, pl.DataFrame] | Iterable[Event], names: Mapping[str, str]
 ) -> dict[str, pl.DataFrame] | list[Event]:

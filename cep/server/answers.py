@@ -41,6 +41,7 @@ from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
 from connectors.serving.scene import Scene
 from connectors.sources import Sources
+from connectors.time_format import number_size
 from connectors.why.live_revisions import LiveRevisions
 from knowledge.provenance import Provenance
 from knowledge.report import prefixes
@@ -210,7 +211,8 @@ def _questions(
     used = None if known is None else Provenance(known, prefixes(options.knowledge.files))
     lock = program.batches.lock
     seconds = options.queries.query_seconds
-    return why.Questions(program.engine, lock, ended, used, program.origins, seconds, vocabulary, revisions)
+    unit = number_size(program.found, program.engine.inputs)
+    return why.Questions(program.engine, lock, ended, used, program.origins, seconds, vocabulary, revisions, unit)
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
 from cep.spark.sink.reader import SinkReader
 from connectors.batch import Batch
+from connectors.inputs import Input
 from connectors.inputs import inputs as find
 from connectors.journal import Journal
 from connectors.revised import changes_of, unrevised, with_changes
@@ -39,13 +40,15 @@ IDLE = 1.0
 @dataclass(frozen=True, slots=True)
 class ServedProgram:
     """`alert_engine`: for a program that runs on Spark, an engine of its ALERT statements, over what was derived.
-    `live`: the input has no end of its own. `folder`: where the server keeps its state; `journal`: where it keeps the
-    program's, if it does. `sources`: which sources are lost. `origins`: where records came from."""
+    `found`: the inputs, none on Spark; `live`: they have no end of their own. `folder`: where the server keeps its
+    state; `journal`: where it keeps the program's, if it does. `sources`: which sources are lost. `origins`: where
+    records came from."""
 
     text: str
     known: Knowledge | None
     engine: Engine
     alert_engine: Engine | None
+    found: Sequence[Input]
     live: bool
     batches: JournaledBatches
     changes: KnowledgeUpdates
@@ -102,7 +105,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     journaled = JournaledBatches(batches, journal)
     text, known = source.text, source.known
     return ServedProgram(
-        text, known, engine, alert_engine, live, journaled, changes, rest, sources, origins, folder, journal
+        text, known, engine, alert_engine, found, live, journaled, changes, rest, sources, origins, folder, journal
     )
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +23,7 @@ from cep.engine import Engine
 from cep.explain.derivation import DEEPEST, MOST
 from cep.explain.judging import SupportingTriples
 from cep.explain.occurrences import Occurrence
-from cep.explain.question import read_question
+from cep.explain.question import UNIT, read_question
 from connectors.rdf.question import Question
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import TIME, EventVocabulary
@@ -30,7 +31,7 @@ from connectors.serving.fair_lock import FairLock
 from connectors.serving.negotiation import negotiated
 from connectors.serving.openapi import route_responses
 from connectors.serving.scene import Scene
-from connectors.times import ISO, iso, of_duration, of_iso
+from connectors.times import ISO, SECONDS, iso, of_duration, of_iso
 from connectors.why import revised
 from connectors.why.lines import refusals, tree, withdrawn
 from connectors.why.live_revisions import LiveRevisions
@@ -92,7 +93,8 @@ class Questions:
     """Questions to an engine with `remember`, one after the other, in a thread of their own.
 
     Who has the `lock` may look at the engine. A question that took it for some time leaves it for as long: at least
-    half of the time is the program's. `ended` finds events by their `@id`.
+    half of the time is the program's. `ended` finds events by their `@id`. `unit`: the size of numbers as times, as
+    `read_question` has it.
     """
 
     def __init__(
@@ -105,12 +107,13 @@ class Questions:
         seconds: float = 10.0,
         vocabulary: EventVocabulary | None = None,
         revisions: LiveRevisions | None = None,
+        unit: Fraction | None = UNIT,
     ) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
         self.engine, self.lock, self.ended = engine, lock, ended
         self.facts, self.origins, self.check_limit = facts, origins, TimeLimit(seconds)
         self.vocabulary, self.revisions = vocabulary or EventVocabulary(), revisions
-        self.remember = engine.history.remember
+        self.remember, self.unit = engine.history.remember, unit
         self._thread = ThreadPoolExecutor(1, "why")
         self._waiting, self._next = 0, 0.0
         self._counting = threading.Lock()
@@ -142,7 +145,7 @@ class Questions:
         """Why there is no such event, by rule. Raises Unanswered, and CepError where `event` or `at` is none."""
 
         def explain(explainer: Explainer) -> dict[str, Any]:
-            question = read_question(event, self.engine, at)
+            question = read_question(event, self.engine, at, self.unit)
             answer = explainer.why_not(question, back)
             gone = [] if answer["exists"] else revised.withdrawn(explainer, question)
             return answer | {"withdrawn": gone} if gone else answer
@@ -163,7 +166,8 @@ class Questions:
                 raise Unanswered(503, "the program is at work on a long batch; ask again")
             began = time.monotonic()
             try:
-                times = (self.origins and self.origins.times) or ISO
+                # Clients know numbers as seconds.
+                times = SECONDS if self.origins is not None and self.origins.times == SECONDS else ISO
                 until, revisions = self.check_limit.until(), self.revisions
                 return question(Explainer(self.engine, self.facts, self._origin, times, until, revisions))
             finally:
