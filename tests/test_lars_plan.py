@@ -45,7 +45,7 @@ def test_rules_have_names_and_lines() -> None:
     shown = told[: told.index("stage 1")]
     assert not re.search(r"'kind|\btimes of|# (for )?line 1\b", shown), shown
     flat = " ".join(told.split())
-    for line, head in ((4, "dry at before constraints(T)"), (5, "long before constraints(X)"), (6, "own before")):
+    for line, head in ((4, "dry at T before constraints"), (5, "long(X) before constraints"), (6, "own(X) before")):
         assert re.search(rf"{re.escape(head)}[^#]* WHILE [^#]*# line {line}", flat), head
     assert "answer set (closed, used) of what is asked(" in flat
     assert "searches when what is asked changes, for the one nearest to the last" in flat
@@ -53,6 +53,19 @@ def test_rules_have_names_and_lines() -> None:
     assert [line.split("(")[0].split()[-1] for line in derives.splitlines() if line.strip()] == [
         "dry", "at", "long", "own", "streams", "closed", "used"
     ]  # fmt: skip
+
+
+def test_what_rules_are_lowered_to_is_said_in_their_words() -> None:
+    program = (
+        "event a(x: int).\nh(X) :- a(X) always in [2].\nm(X) at T :- a(X) at T in [3].\n:- h(X), a(X), X > 9.\n"
+        "n(X) :- a(X) in [3 #] by X.\no(X + 1) at S :- m(X) at T in [5], S = T + 1.\n"
+    )
+    told = plan(program)
+    shown = told[told.index("1.  ") :]
+    assert not re.search(r"\w'\d|first tick\(|\bat\(|constraints\(|this a\b", shown), shown
+    flat = " ".join(shown.split())
+    for text in ("the first tick is At WHILE", "m(X) at T before constraints WHILE", "h(X) before constraints WHILE"):
+        assert text in flat, text
 
 
 def test_what_only_helps_is_not_listed() -> None:

@@ -27,6 +27,12 @@ LASTS = "what lasts in "
 UNCONSTRAINED = " before constraints"
 """The name of what a fluent is where constraints are broken, too, ends so; the fluent's precedes."""
 
+AT_TICKS = " at"
+"""The name of what LARS derives at ticks ends so; the predicate precedes, and the tick is the last argument."""
+
+FIRST_TICK, TICK_NOW = "first tick", "tick now"
+"""The fluents of the first tick of a stream of LARS, from it on, and of each tick while it is now."""
+
 INCONSISTENT = "answer streams"
 """The fluent that holds at ticks at which a program of LARS has no answer, with their number, 0."""
 

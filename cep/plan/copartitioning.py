@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cep.plan.dependencies import Dependencies
-from cep.plan.names import excerpt
+from cep.plan.names import excerpt, plain
 from cep.plan.node import Meeting, PartColumn
 from cep.rules.expressions.typed import TICKS, Typed, TypedCall, TypedVariable
 
@@ -297,7 +297,7 @@ class _Copartitioning:
         if not pairs:
             what = "any such event ends it" if properties.meeting is Meeting.AGAINST else "every pair is tried"
             return SplitFailure(number, f"no variable is on both sides of {text}: {what}")
-        reason = f"{text} joins on {', '.join(dict.fromkeys(self.plan.names[parts[0]][a[1]] for a, _ in pairs))}"
+        reason = f"{text} joins on {', '.join(dict.fromkeys(plain(self.plan.names[parts[0]][a[1]]) for a, _ in pairs))}"
         joined = ({a[1] for a, _ in pairs}, {b[1] for _, b in pairs})
         for word, node, place, mine in zip(("left", "right"), parts, places, joined):
             if place is not EVERYWHERE and not place & mine:
@@ -306,12 +306,13 @@ class _Copartitioning:
         return SplitFailure(number, f"{reason}, its two sides on different ones of them")
 
     def named(self, node: int, place: frozenset[int]) -> str:
-        return ", ".join(dict.fromkeys(self.plan.names[node][column] for column in sorted(place)))
+        return ", ".join(dict.fromkeys(plain(self.plan.names[node][column]) for column in sorted(place)))
 
     def text(self, number: int) -> str:
         """A goal as it is written, or what it is."""
         written = excerpt(self.plan.source, self.plan.spans[number])
-        return f"`{written}`" if written is not None else f"this {self.dependencies.properties[number].word}"
+        word = self.dependencies.properties[number].word.removeprefix("a ")
+        return f"`{written}`" if written is not None else f"this {word}"
 
 
 def _column(argument: Typed) -> int | None:

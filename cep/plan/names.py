@@ -22,6 +22,12 @@ def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
     return text if 0 < len(text) <= longest else None
 
 
+def plain(name: str) -> str:
+    """Return a name for a variable that no author wrote: `First` for `first'2`. Others keep theirs."""
+    word, mark, _ = name.partition("'")
+    return word.capitalize() if word and mark else name
+
+
 def numbered(names: Sequence[str]) -> tuple[str, ...]:
     """The names, a second of the same with a number after it."""
     taken = _Taken()
@@ -54,7 +60,7 @@ def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], s
     for variable in used_variables(uses):
         if variable.name not in given:
             text = excerpt(source, variable.span)
-            given[variable.name] = taken.take(variable.name if text is None or not text.isidentifier() else text)
+            given[variable.name] = taken.take(plain(variable.name) if text is None or not text.isidentifier() else text)
     return given
 
 

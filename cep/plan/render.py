@@ -9,7 +9,7 @@ from cep.core.errors import Source
 from cep.core.fluents import ENDED_ALL, INITIATED, RECORDED, TRANSITIONS
 from cep.core.schema import Schema
 from cep.plan.algebra import Head
-from cep.plan.names import author_names, numbered, used_variables
+from cep.plan.names import author_names, numbered, plain, used_variables
 from cep.plan.node import Meeting, Node
 from cep.rules import pattern_text
 from cep.rules.graph_text import on_one_line
@@ -46,7 +46,7 @@ class Rendering:
         self.properties = [node.properties() for node in nodes]
         self.instants = instants
         self.nodes = nodes
-        self.names = [numbered(each) for each in names]
+        self.names = [numbered([plain(name) for name in each]) for each in names]
         self.heads = heads
         self.schemas = schemas
         self.source = source

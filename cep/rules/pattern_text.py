@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cep.core.fluents import BEFORE, BEGINNING, BEGINS, ENDING, ENDS
+from cep.core.fluents import (
+    AT_TICKS,
+    BEFORE,
+    BEGINNING,
+    BEGINS,
+    ENDING,
+    ENDS,
+    FIRST_TICK,
+    TICK_NOW,
+    UNCONSTRAINED,
+)
 from cep.core.literals import write_duration
 from cep.rules.printing import instant, print_argument, print_arguments, print_conditions, print_policy, print_result
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice
@@ -34,7 +44,7 @@ class Text:
 def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | None = None) -> Text:
     """`name(a, b)`, or by name `name(x: a)`; without parentheses where there are no arguments."""
     if names is None:
-        return Text(name + print_arguments(tuple(arguments)))
+        return Text(_applied(name, tuple(arguments)))
     pairs = (f"{key}: {print_argument(value)}" for key, value in zip(names, arguments))
     return Text(f"{name}({', '.join(pairs)})")
 
@@ -49,7 +59,19 @@ def changing(name: str, arguments: Sequence[Expression], valued: bool) -> Text:
 
 def held(name: str, arguments: Sequence[Expression], value: Expression | None) -> str:
     """`location(P) = X`."""
-    return name + print_arguments(tuple(arguments)) + ("" if value is None else f" = {print_argument(value)}")
+    return _applied(name, tuple(arguments)) + ("" if value is None else f" = {print_argument(value)}")
+
+
+def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
+    """Return `name(a, b)`; of a relation that LARS is lowered to the words of its author: `name(a) at b`."""
+    if name in (FIRST_TICK, TICK_NOW) and arguments:
+        return f"the {name} is {print_argument(arguments[0])}"
+    atom = name.removesuffix(UNCONSTRAINED)
+    behind = name.removeprefix(atom)
+    if atom.endswith(AT_TICKS) and arguments:
+        before, tick = print_arguments(arguments[:-1]), print_argument(arguments[-1])
+        return f"{atom.removesuffix(AT_TICKS)}{before} at {tick}{behind}"
+    return f"{atom}{print_arguments(arguments)}{behind}"
 
 
 def time_point(ticks: int) -> Text:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cep.core.evaluation_ticks import WindowTicks
-from cep.language.dialects.lars.relations import CLOCK, FIRST_TICK, Relations, filled_name, predicate_of
+from cep.core.fluents import FIRST_TICK, TICK_NOW
+from cep.language.dialects.lars.relations import Relations, filled_name, predicate_of
 from cep.language.syntax import ast
 from cep.operators.each_tick import EachTickFormula
 from cep.operators.first_tick import FirstTickFormula
@@ -24,11 +25,11 @@ def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.St
     for count in relations.filled:
         made.append(ast.FluentDeclaration(filled_name(count), (number,)))
         made += _filled_rules(relations, count)
-    names = [FIRST_TICK, CLOCK, *map(filled_name, relations.filled)]
+    names = [FIRST_TICK, TICK_NOW, *map(filled_name, relations.filled)]
     if relations.asks_clock:
         ticks = EachTickFormula(relations.timeline(Variable("First")), "At", relations.tick)
-        made.append(ast.FluentDeclaration(CLOCK, (number,)))
-        made.append(ast.WhileRule(CLOCK, (Variable("At"),), None, (), ticks))
+        made.append(ast.FluentDeclaration(TICK_NOW, (number,)))
+        made.append(ast.WhileRule(TICK_NOW, (Variable("At"),), None, (), ticks))
     if relations.asks_first:
         at = Variable("At")
         events = tuple(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from cep.core.evaluation_ticks import WindowTicks
-from cep.core.fluents import UNCONSTRAINED
+from cep.core.fluents import AT_TICKS, FIRST_TICK, TICK_NOW, UNCONSTRAINED
 from cep.language.dialects.lars.ast import (
     AT,
     EVERY,
@@ -34,10 +34,6 @@ from cep.plan.formula import Formula
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 
-FIRST_TICK, CLOCK = "first tick", "tick now"
-"""The fluents of the first tick, from it on, and of each tick while it is now."""
-AT_TICKS = " at"
-"""The end of the names of fluents of what is derived at ticks."""
 BEGINS = "stream begins"
 """The event that says when a stream begins, of those who say so beside its atoms."""
 
@@ -314,7 +310,7 @@ class Relations:
             parts.append(self.atom(literal, self.at(name), at))
         if name in self.cycle:  # what goes round is joined with the ticks, which do not
             self.asks_clock = True
-            clock = FormulaAtom(CLOCK, (at,), span=literal.span)
+            clock = FormulaAtom(TICK_NOW, (at,), span=literal.span)
             parts.append(And((self.atom(literal), clock), (False, False), literal.span))
         elif name in self.plainly:
             parts.append(EachTickFormula(self.atom(literal), at.name, self.tick, literal.span))
