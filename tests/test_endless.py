@@ -109,6 +109,64 @@ def test_what_derives_itself_alone_is_a_warning_and_stops_at_the_limit() -> None
     assert not [each for each in quiet.warnings if "never ends" in each.message]
 
 
+@pytest.mark.parametrize(
+    "value", ['replace(N, "a", "aa")', 'format("{}a", N)', 'concat(N, "a")', "sin(N)", "atan(N)", "if(S > 0, N + 1, N)"]
+)
+def test_every_function_that_goes_on_to_new_values_is_known(value: str) -> None:
+    types = {"s": ("int",), "a": ("float" if value.startswith(("sin", "atan")) else "int",)}
+    first = "1.0" if value.startswith(("sin", "atan")) else "1" if value.startswith("if") else '"a"'
+    with pytest.raises(CepError, match="never ends"):
+        Engine.from_text(f"it(S, {first}) <- s(S).\nit(S, {value}) <- it(S, N) AND a(X).", types=types)
+
+
+UNSURE = [
+    ("N + 1", "N > 0"),
+    ("N + 1", "N != 7"),
+    ("N + 1", "N mod 2 >= 0"),
+    ("N + 1", "not known(N)"),
+    ("N + 1", "N + 1 > 5"),
+    ("N - 1", "N < 5"),
+    ("N + 1", "(N > 0 or N < 9)"),
+    ("N + 1", "5 < N"),
+    ("N + 1", "N <= N"),
+    ("M", "M = N + 1, M > 0"),
+    ("N + 1", "min(N, 3) < 5"),
+]
+SURE = [
+    ("N + 1", "N < 5"),
+    ("N + 1", "5 > N"),
+    ("N + 1", "N != 7, N < 9"),
+    ("N + 1", "known(N)"),
+    ("N + X", "N < 9"),
+    ("N - 1", "N > -5"),
+    ("N + 1", "N = 3"),
+    ("N + 1", "(N < 3 or known(N))"),
+    ("M", "M = N + 1, M < 5"),
+    ("N * 2", "N + 3 < 50"),
+    ("N + 1", "abs(N) < 5"),
+]
+
+
+@pytest.mark.parametrize(("value", "condition"), UNSURE)
+@pytest.mark.parametrize("joined", [" AND a(X)", ""])
+def test_a_condition_that_may_not_end_a_cycle_is_a_warning(value: str, condition: str, joined: str) -> None:
+    text = f"known(2).\n{START}it(S, {value}) <- it(S, N){joined} WHERE {condition}."
+    (warning,) = [each for each in Engine.from_text(text, types=TYPES).warnings if "surely" in each.message]
+    named = condition.removeprefix("M = N + 1, ")
+    named = named[1:-1] if named.startswith("(") else named
+    assert warning.message == (
+        f"`it` derives itself at the same instant with new values each time, which `{named}` does not surely end"
+    )
+    assert warning.span is not None and warning.span.line == 3
+
+
+@pytest.mark.parametrize(("value", "condition"), SURE)
+def test_a_condition_that_ends_a_cycle_is_none(value: str, condition: str) -> None:
+    text = f"known(2).\n{START}it(S, {value}) <- it(S, N) AND a(X) WHERE {condition}."
+    assert not [each for each in Engine.from_text(text, types=TYPES).warnings if "at the same instant" in each.message]
+    assert derived(text) is not None
+
+
 @pytest.mark.parametrize("seed", seeds(240))
 def test_of_random_cycles_those_are_refused_that_may_go_on_for_ever(seed: int) -> None:
     """Through one event or two, with values that grow or do not, whatever the relation, the side and the policy."""

@@ -9,33 +9,68 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from cep.core.components import components
 from cep.core.errors import CepError, Source, Warning
 from cep.core.intervals import FOLLOWS
 from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
+from cep.plan.names import excerpt
 from cep.plan.node import Node
 from cep.plan.order import Group, PlanUnit
-from cep.rules.terms import Call, Comparison, Condition, Expression, Variable, condition_variables
+from cep.rules.expressions.functions import TESTS
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Disjunction,
+    Expression,
+    Predicate,
+    Variable,
+    condition_variables,
+)
 
 Slot = tuple[PlanUnit, int | str]
 """A column of a node, a variable that its conditions bind, or an argument of an event."""
-Flow = dict[Slot, dict[Slot, bool]]
-"""By slot the slots that its values come from, and whether they are new ones."""
 
-_NEW = frozenset(("+", "-", "*", "**", "concat"))
+
+class Step(Enum):
+    """What a value is to the one that it comes from."""
+
+    SAME = "the same"
+    OTHER = "another that soon repeats"
+    UP = "new and greater"
+    DOWN = "new and less"
+    NEW = "new"
+
+    @property
+    def makes_new(self) -> bool:
+        return self in (Step.UP, Step.DOWN, Step.NEW)
+
+
+Flow = dict[Slot, dict[Slot, Step]]
+"""By slot the slots that its values come from, and what they are to those."""
+
+_NEW = frozenset(("+", "-", "*", "**", "concat", "replace", "format", "sin", "tan", "atan"))
 """Functions whose values are new in each round."""
 _FEW = frozenset(("mod", "/", "//"))
 """Functions whose values soon repeat."""
+_KEEPING = frozenset(("max", "min", "float", "int", "round", "floor", "ceil", "coalesce"))
+"""Functions whose values go where those of their arguments go."""
+_WITHOUT_END = frozenset(("+", "-", "*", "**", "/", "//", "neg", "abs", "length", *_KEEPING)) - {"max", "min"}
+"""Functions that pass every bound when what they are applied to does."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndlessCycle:
-    """Units that are a cycle inside an instant, and the slots that get new values each time round."""
+    """Units that are a cycle inside an instant, and the slots that get new values each time round. `asks`: conditions
+    on these values, none of which bounds them for certain."""
 
     units: frozenset[PlanUnit]
     slots: frozenset[Slot]
+    asks: tuple[Condition, ...] = ()
 
     @property
     def numbers(self) -> list[int]:
@@ -48,7 +83,7 @@ class EndlessCycle:
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """The cycles that never end at an instant, once begun."""
+    """The cycles that never end at an instant, once begun, and those with a condition that may not end them."""
     return [
         found
         for group in groups
@@ -64,7 +99,7 @@ def refused(groups: Sequence[Group], made: Binarised, source: Source) -> list[Ce
     errors = []
     for cycle in endless(groups, made.nodes, made.heads):
         joins = [number for number in cycle.numbers if made.nodes[number].properties().kind == "join"]
-        if not joins:
+        if not joins or cycle.asks:
             continue
         word, event = made.nodes[joins[0]].properties().word, cycle.head(made.heads).event
         values = [name for place, name in enumerate(made.names[joins[0]]) if (joins[0], place) in cycle.slots]
@@ -80,8 +115,15 @@ def warnings(groups: Sequence[Group], made: Binarised, source: Source) -> list[W
     found = []
     for cycle in endless(groups, made.nodes, made.heads):
         head = cycle.head(made.heads)
-        message = f"`{head.event}` derives itself at the same instant with new values each time, which never ends"
-        hint = f"take `{head.event}` on the left of a {FOLLOWS}, or bound its values with a WHERE"
+        message = f"`{head.event}` derives itself at the same instant with new values each time, which "
+        bound = "bound its values with a WHERE"
+        if cycle.asks:
+            written = excerpt(source, cycle.asks[0].span)
+            message += f"{'its condition' if written is None else f'`{written}`'} does not surely end"
+            bound = "bound in a WHERE what grows: from above what is added to, from below what is taken from"
+        else:
+            message += "never ends"
+        hint = f"take `{head.event}` on the left of a {FOLLOWS}, or {bound}"
         found.append(Warning(message, source, head.span, hint))
     return found
 
@@ -122,12 +164,19 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
     slots = frozenset(
         slot
         for loop in components(list(flow), lambda slot: [each for each in flow[slot] if each in flow])
-        if any(new and other in loop for slot in loop for other, new in flow[slot].items())
+        if any(step.makes_new and other in loop for slot in loop for other, step in flow[slot].items())
         for slot in loop
     )
-    if not slots or any(_bounds(unit, nodes, _after(slots, flow)) for unit in cycle if isinstance(unit, int)):
+    if not slots:
         return None
-    return EndlessCycle(cycle, slots)
+    growing, asks = _after(slots, flow), list[Condition]()
+    for unit in cycle:
+        if isinstance(unit, int):
+            conditions = _asked(unit, nodes, growing)
+            if nodes[unit].properties().picks or any(_ends(unit, each, growing) for each in conditions):
+                return None
+            asks += conditions
+    return EndlessCycle(cycle, slots, tuple(asks))
 
 
 def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[PlanUnit]) -> None:
@@ -137,21 +186,31 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
     width = len(own.shows) - len(own.binds)
     for column, places in enumerate(own.shows):
         if own.event is not None:
-            flow.setdefault((unit, column), {})[own.event, own.takes[column]] = False
+            flow.setdefault((unit, column), {})[own.event, own.takes[column]] = Step.SAME
         for part, below in places:
             if parts[part] in cycle and (part, below) not in elsewhere:
-                flow.setdefault((unit, column), {})[parts[part], below] = False
+                flow.setdefault((unit, column), {})[parts[part], below] = Step.SAME
         if column >= width:
-            flow.setdefault((unit, column), {})[_slot(unit, own.binds[column - width])] = False
+            flow.setdefault((unit, column), {})[_slot(unit, own.binds[column - width])] = Step.SAME
     for name, (_, value) in _definitions(own.conditions).items():
         _add(flow, _slot(unit, name), unit, _used(value))
 
 
-def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, bool]) -> None:
+def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
     """Add that values of a slot come from these variables of a node."""
-    for name, new in used.items():
+    for name, step in used.items():
         sources = flow.setdefault(slot, {})
-        sources[_slot(unit, name)] = new or sources.get(_slot(unit, name), False)
+        sources[_slot(unit, name)] = _both(step, sources.get(_slot(unit, name)))
+
+
+def _both(one: Step, other: Step | None) -> Step:
+    """What a value is that comes from another in two ways."""
+    if other is None or one is other:
+        return one
+    if one.makes_new or other.makes_new:
+        moves = {one, other} - {Step.SAME}
+        return moves.pop() if len(moves) == 1 else Step.NEW
+    return Step.OTHER
 
 
 def _slot(unit: int, name: str) -> Slot:
@@ -159,19 +218,35 @@ def _slot(unit: int, name: str) -> Slot:
     return unit, int(name[1:]) if name[0] == "v" else name
 
 
-def _used(expression: Expression) -> dict[str, bool]:
-    """The variables that an expression has its values from, and whether these are new ones."""
+def _used(expression: Expression) -> dict[str, Step]:
+    """The variables that an expression has its values from, and what these are to them."""
     match expression:
         case Variable(name):
-            return {name: False}
+            return {name: Step.SAME}
         case Call(function, arguments) if function not in _FEW:
-            used: dict[str, bool] = {}
+            used: dict[str, Step] = {}
             for each in arguments:
-                for name, new in _used(each).items():
-                    used[name] = new or function in _NEW or used.get(name, False)
+                for name, step in _used(each).items():
+                    used[name] = _both(_moved(function, arguments, step), used.get(name))
             return used
         case _:
             return {}
+
+
+def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
+    """What the value of a call is to one that an argument comes from by `step`."""
+    if function in ("+", "-") and any(_positive(each) for each in arguments[function == "-" :]):
+        move = Step.UP if function == "+" else Step.DOWN
+        return move if step in (Step.SAME, move) else Step.NEW
+    if function in _NEW:
+        return Step.NEW
+    if function in _KEEPING:
+        return step
+    return Step.NEW if step.makes_new else Step.OTHER
+
+
+def _positive(expression: Expression) -> bool:
+    return isinstance(expression, Constant) and isinstance(expression.value, int | float) and expression.value > 0
 
 
 def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, Expression]]:
@@ -186,18 +261,67 @@ def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, 
     return found
 
 
-def _after(slots: Iterable[Slot], flow: Flow) -> frozenset[Slot]:
-    """The slots and all that have values from them."""
-    found, more = frozenset[Slot](), frozenset(slots)
+def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
+    """The slots that grow and all that have values from them, and where their values go: UP, DOWN or just NEW."""
+    inside = {step for slot in slots for other, step in flow[slot].items() if other in slots} - {Step.SAME}
+    found = dict.fromkeys(slots, inside.pop() if len(inside) == 1 else Step.NEW)
+    more = True
     while more:
-        found |= more
-        more = frozenset(slot for slot, sources in flow.items() if slot not in found and not found.isdisjoint(sources))
+        more = False
+        for slot, sources in flow.items():
+            steps = {_then(found[other], step) for other, step in sources.items() if other in found}
+            if steps and slot not in found:
+                found[slot] = steps.pop() if len(steps) == 1 else Step.NEW
+                more = True
     return found
 
 
-def _bounds(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> bool:
-    """Return True if a node may end a cycle: it takes some occurrences only, or asks something of what grows."""
+def _then(way: Step, step: Step) -> Step:
+    """Where values go that come by a step from others that go some way."""
+    return way if step is Step.SAME or (step.makes_new and step is way) else Step.NEW
+
+
+def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[Condition]:
+    """The conditions of a node on what grows."""
     own = nodes[unit].properties()
     defining = [condition for condition, _ in _definitions(own.conditions).values()]
     asked = (condition for condition in own.conditions if condition not in defining)
-    return own.picks or any(_slot(unit, name) in growing for each in asked for name in condition_variables(each))
+    return [each for each in asked if any(_slot(unit, name) in growing for name in condition_variables(each))]
+
+
+def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
+    """Return True if a condition lets only some of the values pass that grow: it compares them with a bound in their
+    way, or looks them up."""
+    match condition:
+        case Disjunction(alternatives):
+            return all(any(_ends(unit, each, growing) for each in every) for every in alternatives)
+        case Predicate(name, arguments, negated):
+            looked = any(isinstance(each, Variable) and _slot(unit, each.name) in growing for each in arguments)
+            return looked and not negated and name not in TESTS
+        case Comparison(operator, left, right):
+            if operator in (">", ">="):
+                left, right = right, left
+            less, more = _way(unit, left, growing), _way(unit, right, growing)
+            if operator == "=":
+                return (less is None) is not (more is None) and Step.OTHER not in (less, more)
+            return (
+                operator != "!="
+                and (more is None or less is None)
+                and (less in (Step.UP, Step.NEW) or more in (Step.DOWN, Step.NEW))
+            )
+
+
+def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Step | None:
+    """Where the values of an expression go; OTHER: perhaps nowhere. None: nothing in it grows."""
+    match expression:
+        case Variable(name):
+            return growing.get(_slot(unit, name))
+        case Call(function, arguments):
+            ways = {way for each in arguments if (way := _way(unit, each, growing)) is not None}
+            if not ways:
+                return None
+            if function not in _WITHOUT_END or Step.OTHER in ways:
+                return Step.OTHER
+            return ways.pop() if function == "+" and len(ways) == 1 else Step.NEW
+        case _:
+            return None
