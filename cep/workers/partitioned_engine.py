@@ -48,7 +48,7 @@ def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int,
     CepError: the options cannot be."""
     check_partitions(workers)
     check_cores(workers)
-    why = _why_one_place(program.plan)
+    why = why_one_place(program.plan)
     if why is None:
         return PartitionedEngine(program, options, workers)
     tell(f"the program runs in one process, whatever the number of workers: {why}")
@@ -64,7 +64,7 @@ def check_cores(workers: int) -> None:
         raise CepError(f"{workers} workers, and this machine has {has}", hint=hint, code="workers")
 
 
-def _why_one_place(plan: Plan) -> str | None:
+def why_one_place(plan: Plan) -> str | None:
     """Why a program runs in one place; None: it need not."""
     stages = partition(plan)
     if not any(stage.keyed for stage in stages):
@@ -77,8 +77,8 @@ def _why_one_place(plan: Plan) -> str | None:
     return None
 
 
-def refuse_workers(engine: Engine, options: EngineOptions) -> None:
-    """CepError: the engine is asked for what is not done in several processes."""
+def refuse_workers(plan: Plan, options: EngineOptions) -> None:
+    """CepError: what is asked of a program is not done in several processes."""
     if options.revise is not None:
         hint = "without workers; or `--on spark`, which deals out what is revised, too"
         message = "workers: what comes late or is withdrawn is put right in one process"
@@ -87,7 +87,7 @@ def refuse_workers(engine: Engine, options: EngineOptions) -> None:
         raise CepError("workers: what is remembered for explanations is in one process", code="workers")
     if options.before is not None:
         raise CepError("workers: the state of another program is taken over in one process", code="workers")
-    stages = partition(engine.plan)
+    stages = partition(plan)
     if options.explain and (len(stages) > 1 or stages[0].merged):
         many = f"run in {len(stages)} stages" if len(stages) > 1 else "may derive an event in several of them"
         hint = "without workers, or without `--explain`; `cep plan` tells the stages"
@@ -106,8 +106,8 @@ class PartitionedEngine(Engine):
     def __init__(self, program: CompiledProgram, options: EngineOptions, workers: int | WorkerProcesses) -> None:
         """`workers`: so many, or such that work for no other engine any more, which then do not end with it."""
         check_partitions(workers if isinstance(workers, int) else len(workers))
+        refuse_workers(program.plan, options)
         super().__init__(program, options)
-        refuse_workers(self, options)
         self._ahead = 0
         self._moved = False
         self._parts.pool = _NoPool()  # rows are looked at here, and coded where they go
