@@ -50,6 +50,8 @@ class CompileOptions:
     earlier.
 
     `files`: those that the text is put together of, each with its first line.
+
+    `strict_types`: records that pass no WHEN are dead letters, and not only counted.
     """
 
     facts: Mapping[str, pl.DataFrame] | None = None
@@ -63,6 +65,7 @@ class CompileOptions:
     solve_limit: int | None = None
     first: int | None = None
     files: Files = ()
+    strict_types: bool = False
 
     @property
     def answer_sets(self) -> AnswerSetOptions | None:
@@ -88,6 +91,7 @@ class FactlessCompileKeywords(TypedDict, total=False):
     solve_limit: int | None
     first: int | None
     files: Files
+    strict_types: bool
 
 
 class CompileKeywords(FactlessCompileKeywords, total=False):
@@ -247,6 +251,9 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
     every, rules, planned, bound = _planned(tree, options, source)
     if rules.alerts and not options.alerts:  # checked, and not made
         planned = alerts_left_out(planned)
+    if options.strict_types:
+        strict = {name: replace(schema, strict=True) for name, schema in planned.schemas.items()}
+        planned = replace(planned, schemas=strict)
     return CompiledProgram(
         planned,
         planned.rules,

@@ -49,7 +49,8 @@ class Block:
     from `position` on, None where they are to be read again. `times`: the form of the times of the first record that
     was read (`connectors.times`), None: none was. `rows`: which of the texts each record is of, None: each its own.
     `plain`: the file holds the bytes as they are, neither compressed nor of another encoding. `said`: the text had
-    `@change`, where it is not there any more.
+    `@change`, where it is not there any more. `unmatched`: how many records beside these are no event of the program,
+    `first_unmatched`: the first of them, of JSON.
     """
 
     file: str
@@ -64,11 +65,17 @@ class Block:
     rows: NDArray[np.int64] | None = None
     plain: bool = True
     said: bool = False
+    unmatched: int = 0
+    first_unmatched: str | None = None
 
     @property
     def says_changes(self) -> bool:
         """Whether a record, as it is written, may have `@change`."""
         return self.said or (self.data is not None and says_change(self.data))
+
+    @property
+    def holds_records(self) -> bool:
+        return self.count > 0 or self.unmatched > 0
 
     def at(self, order: int) -> tuple[str, int, str | None]:
         """(file, line, text) of the record of that number."""
@@ -109,7 +116,8 @@ class Block:
         """This block and the one that follows it as one, where both only say where consecutive lines are; else None."""
         plain = all(type(one) is Block and one.lines is None and one.starts is None for one in (self, following))
         there = (following.file, following.first, following.line) == (self.file, self.beyond, self.line_beyond)
-        return replace(self, count=self.count + following.count) if plain and there else None
+        both = self.count + following.count, self.unmatched + following.unmatched
+        return replace(self, count=both[0], unmatched=both[1]) if plain and there else None
 
     def _line(self, place: int) -> int:
         return self.line + place if self.lines is None else int(self.lines[place])
@@ -177,6 +185,11 @@ class Batch:
     def times(self) -> str | None:
         """The form of the times of the input (`connectors.times`); None: not seen."""
         return next((block.times for block in self.blocks if block.times), None)
+
+    @property
+    def unmatched(self) -> int:
+        """How many records are no event of the program."""
+        return sum(block.unmatched for block in self.blocks)
 
     @property
     def rows(self) -> int:

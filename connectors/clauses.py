@@ -44,7 +44,7 @@ class ClauseReader:
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
         """CepError: the program is of another dialect."""
-        self.schemas = without_changes(schemas)
+        self.schemas = without_changes({name: each for name, each in schemas.items() if each.when is None})
         self._revises = any(each.attributes[-1:] and each.attributes[-1].name == CHANGE for each in schemas.values())
         self.facts = format == "facts"
         found = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from connectors.numbers import (
     TRUE,
 )
 from connectors.patterns import compiled, join, read_patterns
+from connectors.record_tests import Tested
 from connectors.records import Record, clock_patterns, parse, series, time_keys
 from connectors.times import FIRST, LAST, SHIFTS
 from connectors.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
@@ -68,6 +69,15 @@ class Cells:
             self.buffer, self.offset[c], self.length[c], self.kind[c], mark, self.point
         )
         return Cells(data, offset[None], length[None], self.kind[c][None], True, frozenset(), self.point, self.quote)
+
+    def some(self, rows: Bools | Ints) -> Cells:
+        """The cells of some rows."""
+        return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
+
+    def between(self, first: int, beyond: int) -> Cells:
+        """The cells of some columns of text fields."""
+        here = slice(first, beyond)
+        return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
     def column(self, c: int) -> Cells:
         """The cells of one column, all of them of its kind."""
@@ -171,9 +181,9 @@ def _decode(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | 
         case "int":
             return _whole(cells, c)
         case "float":
-            return _floats(cells, c)
+            return floats(cells, c)
         case "bool":
-            return _bools(cells, c)
+            return bools(cells, c)
         case "string" | "iri":
             return _texts(cells, c, attribute.type == "iri")
         case "any":
@@ -252,13 +262,13 @@ def _whole(cells: Cells, c: int) -> tuple[Ints, States]:
     return values, numbers(values, *where, cells.textual, cells.point, True)
 
 
-def _floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
+def floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
     where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
     values = np.zeros(cells.kind.shape[1], np.float64)
     states = numbers(values, *where, cells.textual, cells.point, False)
     hard = np.flatnonzero(states == HARD)
     if len(hard):
-        texts, _ = _strings(cells, c, hard)
+        texts, _ = strings(cells, c, hard)
         if cells.point != ord("."):
             texts = texts.str.replace(chr(cells.point), ".", literal=True)
         read = texts.str.strip_chars(" \t").cast(pl.Float64).to_numpy() + 0.0
@@ -267,12 +277,12 @@ def _floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
     return values, states
 
 
-def _bools(cells: Cells, c: int) -> tuple[Bools, States]:
+def bools(cells: Cells, c: int) -> tuple[Bools, States]:
     """`true` and `false`; in texts, and numbers of JSON, also `yes`, `no`, `1` and `0`."""
     kind = cells.kind[c].copy()
     texts = np.flatnonzero((kind >= NUMBER) & (kind <= ESCAPED))
     if len(texts):
-        words = _strings(cells, c, texts)[0].str.strip_chars(" \t").str.to_lowercase()
+        words = strings(cells, c, texts)[0].str.strip_chars(" \t").str.to_lowercase()
         yes, no = words.is_in(TRUE_WORDS).fill_null(False), words.is_in(FALSE_WORDS).fill_null(False)
         kind[texts] = np.select([yes.to_numpy(), no.to_numpy()], [TRUE, FALSE], NUMBER)
     states = np.where(kind <= NULL, MISSING, np.where((kind == TRUE) | (kind == FALSE), GOOD, BAD))
@@ -280,7 +290,7 @@ def _bools(cells: Cells, c: int) -> tuple[Bools, States]:
 
 
 def _texts(cells: Cells, c: int, iri: bool) -> tuple[pl.Series, States]:
-    texts, states = _strings(cells, c, np.arange(cells.kind.shape[1]))
+    texts, states = strings(cells, c, np.arange(cells.kind.shape[1]))
     if iri:
         wrong = (texts.str.contains(r'[\x00-\x20<>"{}|^`\\]') | (texts == "")).fill_null(False).to_numpy()
         states[wrong] = BAD
@@ -294,15 +304,15 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
         if kinds <= {STRING, ESCAPED}:
             return _texts(cells, c, False)
         if kinds <= {TRUE, FALSE}:
-            return _bools(cells, c)
+            return bools(cells, c)
         if kinds == {NUMBER}:
             ints, states = _whole(cells, c)
             exact = not (np.abs(ints) >= 2**53).any()  # beyond, what is written with a point is not the integer
             if exact and not (states == BAD).any():
                 return ints, states
-            floats, states = _floats(cells, c)
-            if not (np.abs(floats[states == GOOD]) >= 2**53).any():
-                return floats, states
+            sizes, states = floats(cells, c)
+            if not (np.abs(sizes[states == GOOD]) >= 2**53).any():
+                return sizes, states
     values: list[Value] = []
     states = np.full(cells.kind.shape[1], GOOD, np.uint8)
     for row, kind in enumerate(cells.kind[c].tolist()):
@@ -341,7 +351,7 @@ def _raw(cells: Cells, c: int, row: int) -> bytes:
     return cells.buffer[first : first + int(cells.length[c, row])].tobytes()
 
 
-def _strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
+def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
     """The texts of some rows; null where missing or BAD."""
     data, ends, bits, states = copy(
         cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows, cells.quote
@@ -350,3 +360,36 @@ def _strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
     return pl.Series(
         pl.from_arrow(pa.LargeStringArray.from_buffers(len(rows), buffers[1], buffers[2], buffers[0]))
     ), states
+
+
+class CellValues:
+    """A column of cells. Text fields are texts, numbers and booleans as they look."""
+
+    def __init__(self, cells: Cells, c: int) -> None:
+        if c in cells.texts:
+            cells, c = cells.column(c), 0
+        self._cells, self._c = cells, c
+
+    def there(self) -> Bools:
+        found: Bools = self._cells.kind[self._c] > NULL
+        return found
+
+    def texts(self) -> pl.Series:
+        return strings(self._cells, self._c, np.arange(self._cells.kind.shape[1]))[0]
+
+    def numbers(self) -> NDArray[np.float64]:
+        values, states = floats(self._cells, self._c)
+        return np.where((states == GOOD) & self.there(), values, np.nan)
+
+    def flags(self) -> tuple[Bools, Bools]:
+        if not self._cells.textual:
+            kind = self._cells.kind[self._c]
+            return kind == TRUE, kind == FALSE
+        yes, states = bools(self._cells, self._c)
+        there = (states == GOOD) & self.there()
+        return yes & there, ~yes & there
+
+
+def of_cells(cells: Cells, sources: Sequence[str]) -> Callable[[str], Tested]:
+    """The values at sources, whose cells are in this order."""
+    return lambda source: CellValues(cells, sources.index(source))

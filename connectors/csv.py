@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from csv import reader
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import polars as pl
@@ -13,13 +14,15 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
-from connectors.columns import Cells, UnreadableRow, field, table
+from connectors.columns import Cells, UnreadableRow, field, of_cells, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.declarations import guessed
 from connectors.header import bind
 from connectors.numbers import NULL
 from connectors.paths import sources
-from connectors.records import Record, decode, other_encoding, read_fields, time_keys
+from connectors.record_tests import passed
+from connectors.records import NO_EVENT, Record, decode, other_encoding, read_fields, time_keys
+from connectors.shared_rows import share_rows
 from connectors.streams import BOM, LONGEST, ByteStream, not_utf8, skip_line
 from connectors.times import form, is_number
 from connectors.values import Unreadable
@@ -33,16 +36,16 @@ CLOSED = 1 << 20
 def read_csv(
     file: str,
     stream: ByteStream,
-    schema: Schema,
+    schemas: Sequence[Schema],
     separator: str,
     chunk: int,
     first: int,
     readers: ChunkReaders | None = None,
-) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
-    """Tables of one event, block by block; no block: the stream is silent. `readers`: who reads chunks of a file.
-    CepError: no header, or one that lacks a column.
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
+    """Tables of one event, or of several with WHEN, block by block; no block: the stream is silent. `readers`: who
+    reads chunks of a file. CepError: no header, or one that lacks a column.
     """
-    dialect = Dialect.of(file, schema, separator)
+    dialect = Dialect.of(file, schemas, separator)
     separator = dialect.separator
     rest = b""
     while b"\n" not in rest and len(rest) <= LONGEST and (data := stream.read(chunk)):
@@ -65,7 +68,8 @@ def read_csv(
         )
     names = header(file, head, separator, dialect.quote)
     try:
-        rows = Fields(file, schema, names, dialect, {} if schema.declared else _types(names, body, separator))
+        types = {} if schemas[0].declared else _types(names, body, separator)
+        rows = Fields(file, schemas, names, dialect, types)
     except CepError as error:
         hint = _separated(head, separator) or error.hint
         raise CepError(error.message, hint=hint, code=error.code) from None
@@ -75,13 +79,13 @@ def read_csv(
     if readers is not None and readers.cheap and readable_apart(readers, stream, chunk):
         place = Place(position, line, first)
         for chunk_found in read_apart(readers, rows, file, stream, chunk, place):
-            if chunk_found.block.count:
-                yield chunk_found.tables.get(schema.name), chunk_found.dead, chunk_found.block
+            if chunk_found.block.holds_records:
+                yield chunk_found.tables, chunk_found.dead, chunk_found.block
         position, line, first, rest = place.position, place.line, place.first, b""
     final = False
     while True:
         used, lines, found, dead, block = rows.read(rest, position, line, first, final)
-        if block.count:
+        if block.holds_records:
             yield found, dead, block
         first += block.count
         line += lines
@@ -91,12 +95,12 @@ def read_csv(
             return
         if len(rest) > LONGEST:
             length, head, rest = skip_line(stream, rest, chunk)
-            yield None, *too_long(file, line, first, position, head, length)
+            yield {}, *too_long(file, line, first, position, head, length)
             line += 1
             first += 1
             position += length
         while stream.silent():
-            yield None, [], None
+            yield {}, [], None
         data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
         final = not data
         rest += data
@@ -162,9 +166,13 @@ class Dialect:
     thousands: str | None = None
 
     @classmethod
-    def of(cls, file: str, schema: Schema, separator: str) -> Dialect:
-        """As the declaration has it. CepError: two marks are one."""
-        given = schema.records
+    def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
+        """As the declarations have it. CepError: two marks are one, or two declarations differ."""
+        schema, given = schemas[0], schemas[0].records
+        for other in schemas:
+            if other.records != given:
+                message = f"{file}: {schema.name} and {other.name} are of one file, and declare its format differently"
+                raise CepError(message, hint="write the same `FORMAT csv(...)` behind both", code="input")
         if given is None or given.name != "csv":
             return cls(separator)
         found = cls(
@@ -182,37 +190,38 @@ class Dialect:
 
 
 class Fields:
-    """Reads blocks of lines of fields, under one header, as occurrences of one event."""
+    """Reads blocks of lines of fields, under one header, as occurrences of one event, or of several with WHEN."""
 
     def __init__(
         self,
         file: str,
-        schema: Schema,
+        schemas: Sequence[Schema],
         columns: Sequence[str],
         dialect: Dialect,
         types: Mapping[str, str] | None = None,
     ) -> None:
         self._file = file
-        self._schema = bind(file, schema, columns, types)
+        self._schemas = [bind(file, schema, columns, types) for schema in schemas]
         self._columns = len(columns)
         self._dialect = dialect
-        self._keys = sources(self._schema, time_keys(self._schema))
+        self._keys = [sources(schema, time_keys(schema)) for schema in self._schemas]
+        self._bounds = list(accumulate(map(len, self._keys), initial=0))
         self._first = np.full(len(columns), -1, np.int64)
-        self._next = np.full(len(self._keys), -1, np.int64)
-        for cell, key in enumerate(self._keys):
+        self._next = np.full(self._bounds[-1], -1, np.int64)
+        for cell, key in enumerate(chain(*self._keys)):
             column = columns.index(key)
             self._next[cell] = self._first[column]
             self._first[column] = cell
 
     def read(
         self, data: bytes, position: int, line: int, first: int, final: bool
-    ) -> tuple[int, int, pl.DataFrame | None, list[DeadLetter], Block]:
-        """(bytes used, line breaks among them, table, dead, block); what is not used is the beginning of a line."""
+    ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
+        """(bytes used, line breaks among them, tables, dead, block); what is not used is the beginning of a line."""
         buffer = np.frombuffer(data, np.uint8)
         capacity = data.count(b"\n") + 1
         marks = self._dialect
         quote, comment = ord(marks.quote), -1 if marks.comment is None else ord(marks.comment)
-        cells_of = self._columns, self._first, self._next, len(self._keys)
+        cells_of = self._columns, self._first, self._next, self._bounds[-1]
         n, used, breaks, offset, length, kind, state, starts, lines = scan(
             buffer, 0, final, CLOSED, ord(marks.separator), quote, comment, *cells_of, capacity
         )
@@ -220,36 +229,60 @@ class Fields:
         consecutive = n == 0 or (lines[0] == 0 and lines[-1] == n - 1)
         block = Block(self._file, first, n, line, None if consecutive else lines + line, starts, position, data)
         if n == 0:
-            return used, breaks, None, [], block
+            return used, breaks, {}, [], block
         good = state[:n] == FINE
         wrong = not_utf8(data, starts)
         wrong = wrong[wrong < n]  # not what is left for the next block
         good[wrong] = False
         kind[:, wrong] = NULL  # nothing of such a line is a text
         matrix = offset[:, :n], length[:, :n], kind[:, :n]
-        cells = Cells(buffer, *matrix, True, frozenset(), ord(marks.point), quote, marks.thousands)
+        every = Cells(buffer, *matrix, True, frozenset(), ord(marks.point), quote, marks.thousands)
+        cells = [every.between(*bounds) for bounds in pairwise(self._bounds)]
 
-        def read(row: int) -> Record:
+        def read(number: int, row: int) -> Record:
             if state[row] != FINE:
                 raise Unreadable("row", self._wrong(int(state[row])))
             decode(data[starts[row] : starts[row + 1]], True)
-            fields = {key: field(cells, c, row) or "" for c, key in enumerate(self._keys)}
-            return read_fields(fields, self._schema, marks.point, marks.thousands)
+            if none[row]:
+                raise Unreadable("type", NO_EVENT)
+            fields = {key: field(cells[number], c, row) or "" for c, key in enumerate(self._keys[number])}
+            return read_fields(fields, self._schemas[number], marks.point, marks.thousands)
 
-        refused: list[UnreadableRow] = []
-        found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)
-        dead = [dead_record(block, first + row, code, reason) for row, code, reason in refused]
-        if found.height:
-            text = field(cells, 0, found[ARRIVAL][0] - first) or ""
-            block = replace(block, times=form(self._schema.format, is_number(text.strip(" \t"))))
-        return used, breaks, found, dead, block
+        rows, numbers, none = [np.ones(n, np.bool_)], [np.arange(first, first + n)], np.zeros(n, np.bool_)
+        if self._schemas[0].when is not None:
+            rows = [good & passed(*one) for one in zip(self._schemas, map(of_cells, cells, self._keys))]
+            if self._schemas[0].strict:
+                none = good & ~np.logical_or.reduce(rows)
+            good &= ~none
+            rows[0] |= ~good  # are read by themselves, which says what is wrong
+            numbers, block = share_rows(block, rows)
+        refused: list[tuple[int, str, str]] = []
+        tables = {}
+        for number, schema in enumerate(self._schemas):
+            own = np.flatnonzero(rows[number])
+            dead: list[UnreadableRow] = []
+            tables[schema.name] = table(
+                schema,
+                cells[number] if len(own) == n else cells[number].some(own),
+                good[own],
+                numbers[number],
+                lambda k, number=number, own=own: read(number, int(own[k])),  # type: ignore[misc]
+                dead,
+            )
+            refused += [(int(numbers[number][k]), code, reason) for k, code, reason in dead]
+        dead_letters = [dead_record(block, *one) for one in sorted(refused)]
+        seen = next((number for number, each in enumerate(tables.values()) if each.height), None)
+        if seen is not None:
+            schema = self._schemas[seen]
+            row = np.flatnonzero(rows[seen])[np.searchsorted(numbers[seen], tables[schema.name][ARRIVAL][0])]
+            text = field(cells[seen], 0, row) or ""
+            block = replace(block, times=form(schema.format, is_number(text.strip(" \t"))))
+        return used, breaks, tables, dead_letters, block
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
         """A chunk of the file; None: a quote is open where it ends."""
-        used, lines, found, dead, block = self.read(data, position, 0, 0, final)
-        if used < len(data):
-            return None
-        return FoundInChunk({} if found is None else {self._schema.name: found}, dead, block, lines)
+        used, lines, tables, dead, block = self.read(data, position, 0, 0, final)
+        return None if used < len(data) else FoundInChunk(tables, dead, block, lines)
 
     def _wrong(self, state: int) -> str:
         if state == FIELDS:

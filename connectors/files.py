@@ -228,7 +228,7 @@ def check_levels(one: Input, schema: Schema) -> None:
 
 def _encoding(one: Input, schemas: Mapping[str, Schema]) -> str | None:
     """That of the text of a table, as the declaration of its event has it; None: UTF-8."""
-    records = schemas[one.type].records if one.type is not None and one.format in TABLES else None
+    records = one.events(schemas)[0].records if one.format in TABLES else None
     return None if records is None else records.option("encoding")
 
 
@@ -291,10 +291,9 @@ def _text(
             yield ({} if table is None else {one.type: table}), dead, block, stream.position
             last = block or last
     else:
-        assert one.type is not None, "a CSV file is bound to an event"
         separator = "," if one.format == "csv" else "\t"
-        for table, dead, block in read_csv(one.path, stream, schemas[one.type], separator, chunk, first, readers):
-            yield ({} if table is None else {one.type: table}), dead, block, stream.position
+        for tables, dead, block in read_csv(one.path, stream, one.events(schemas), separator, chunk, first, readers):
+            yield tables, dead, block, stream.position
             last = block or last
     if stream.damage is not None:
         reason = f"the rest of the file cannot be decompressed: {stream.damage}"

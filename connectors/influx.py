@@ -17,7 +17,7 @@ from connectors.influxscan import scan
 from connectors.jsonl import with_envelope
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, gather
 from connectors.keynames import name_table
-from connectors.paths import from_message, source_of, sources
+from connectors.paths import from_message, sources
 from connectors.points import FIELDS, MEASUREMENT, TAGS, TIME, LinePoint, measurement, read_point, record, timed
 from connectors.records import Record, closest, time_keys
 from connectors.streams import line_ends, not_utf8
@@ -37,6 +37,10 @@ class PointReader:
         if self._bound is not None and not self._bound.declared:
             message = f"{self._bound.name} is not declared, so nothing says which tags and fields are its values"
             raise CepError(message, hint=f"e.g. {_EXAMPLE}", code="input")
+        if self._bound is not None and self._bound.when is not None:
+            hint = f'`FORMAT influx(measurement: "...")` behind {self._bound.name} names it, in place of WHEN'
+            raise CepError("a line of InfluxDB says by its measurement which event it is", hint=hint, code="input")
+        schemas = {name: schema for name, schema in schemas.items() if schema.when is None}
         self._undeclared = [schema.name for schema in schemas.values() if not schema.declared]
         self._schemas = [timed(schema) for schema in schemas.values() if schema.declared]
         self._of: dict[str, int] = {}
@@ -165,7 +169,7 @@ class PointReader:
             rows, named, begin, entries, first, following, times, width, width, len(self._entries), False
         )
         cells = Cells(buffer, offset, length, kind, True)
-        if any(from_message(source_of(attribute)) for attribute in schema.attributes):
+        if any(map(from_message, sources(schema, ()))):
             cells = with_envelope(schema, times, cells, good, rows, beside or {})
         return cells, good
 

@@ -60,6 +60,12 @@ class Input:
     bound: bool
     address: Address | None = None
 
+    def events(self, schemas: Mapping[str, Schema]) -> list[Schema]:
+        """The events that a table may hold: its own, or those with WHEN."""
+        if self.type is not None:
+            return [schemas[self.type]]
+        return [schema for schema in schemas.values() if schema.when is not None]
+
     @property
     def size(self) -> int | None:
         """Bytes of a regular file, None of anything else."""
@@ -270,7 +276,8 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
     """The event that an input holds. CepError: it is not said, and has to be."""
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
-    if type is None and format not in TYPED:
+    tested = format in TABLES and any(schema.when is not None for schema in schemas.values())
+    if type is None and format not in TYPED and not tested:
         raise CepError(
             f"{path}: a file of format {format} holds one event type, it is not said which",
             hint=f"bind it: `{sorted(schemas)[0]}={path}`; input events are {', '.join(sorted(schemas))}",

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
-from connectors.columns import Cells, UnreadableRow, table
+from connectors.columns import Cells, CellValues, UnreadableRow, of_cells, table
 from connectors.jsonpaths import EventPaths, descend, expand
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, gather, scan
 from connectors.keynames import name_table
 from connectors.numbers import NULL, STRING
-from connectors.paths import first_at, from_message, level, path, source_of, sources
-from connectors.records import Record, parse, read_events, time_keys
+from connectors.paths import EACH, first_at, from_message, level, path, sources
+from connectors.record_tests import passed, passed_before
+from connectors.records import NO_EVENT, Record, parse, read_events, time_keys
 from connectors.streams import ByteStream, line_ends, not_utf8, whole_lines
 from connectors.times import form
 from connectors.values import Real, Unreadable
@@ -81,7 +82,7 @@ class KeyNames:
 
     def width(self, schema: Schema) -> int:
         """How many cells an event has."""
-        return len(time_keys(schema)) + len(schema.attributes)
+        return len(sources(schema, time_keys(schema)))
 
     def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
         """The keys at the top of a record of an event, with the cells of their values."""
@@ -111,6 +112,12 @@ class LineReader:
         self._default = default
         self._bound = bound
         self._names = KeyNames(schemas)
+        self._tested = [
+            number
+            for number, schema in enumerate(self._names.schemas)
+            if schema.when is not None and (not bound or schema.name == default)
+        ]
+        self._strict = any(self._names.schemas[number].strict for number in self._tested)
 
     def read(
         self,
@@ -147,7 +154,9 @@ class LineReader:
             lines = np.flatnonzero(types == i)
             if len(lines):
                 found.append(self._rows(schema, i, buffer, lines, scanned, beside))
-                types[lines[found[-1].odd]] = ODD
+                types[found[-1].odd] = ODD
+        if self._tested:
+            found = self._with_tested(found, types, buffer, scanned, beside)
         # Lines that are read by themselves have as many events as they say, others one for each row.
         counts = np.zeros(len(types), np.int64)
         odd: dict[str, list[tuple[int, int]]] = {}
@@ -162,8 +171,16 @@ class LineReader:
                     odd.setdefault(event.type, []).append((row, place))
         for rows in found:
             counts[rows.lines] = rows.counts
+        unmatched = filled[counts[filled] == 0] if self._tested else filled[:0]
+        if len(unmatched) and self._strict:
+            counts[unmatched] = 1
+            refused += [(row, 0, "type", NO_EVENT) for row in unmatched.tolist()]
+            unmatched = unmatched[:0]
         order = first + np.cumsum(counts) - counts
         block = self._block(file, starts, filled, counts, len(data), position, line, first, data)
+        if len(unmatched):
+            text = data[starts[unmatched[0]] : stops[unmatched[0]]].decode("utf-8", "replace")
+            block = replace(block, unmatched=len(unmatched), first_unmatched=text)
         tables = {}
         by_type = {rows.schema.name: rows for rows in found}
         for schema in names.schemas:
@@ -205,6 +222,29 @@ class LineReader:
         except Unreadable as reason:
             return [reason]
 
+    def _with_tested(
+        self,
+        found: Sequence[_LineRows],
+        types: NDArray[np.int32],
+        buffer: NDArray[np.uint8],
+        scanned: Any,
+        beside: Mapping[str, Sequence[str | None]] | None,
+    ) -> list[_LineRows]:
+        """The rows of events that name their type, then of those with WHEN, which is tried with each line. Lines that
+        are odd for one of them are read by themselves for all."""
+        every = list(found)
+        lines = np.flatnonzero(types > ODD)
+        for number in self._tested:
+            every.append(self._rows(self._names.schemas[number], number, buffer, lines, scanned, beside))
+            types[every[-1].odd] = ODD
+        before = np.zeros(len(types), np.int64)
+        placed = []
+        for rows in every:
+            rows = rows.without(types == ODD)
+            placed.append(replace(rows, place=rows.place + before[rows.row]))
+            before[rows.lines] += rows.counts
+        return placed
+
     def _rows(
         self,
         schema: Schema,
@@ -214,11 +254,12 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> _LineRows:
-        """The cells of the lines of one event."""
+        """The cells of the lines of one event; of an event with WHEN, of those lines that are one."""
         names = self._names
         _, positional, begin, entries = scanned
-        times, wanted = len(time_keys(schema)), len(time_keys(schema)) + len(schema.attributes)
-        given = wanted - any(attribute.name == CHANGE for attribute in schema.attributes)  # it stands last
+        times, wanted = len(time_keys(schema)), self._names.width(schema)
+        given = wanted - len(schema.tested)
+        given -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it stands last
         first, following, width = names.cells[number]
         *matrix, good = gather(
             lines,
@@ -234,12 +275,17 @@ class LineReader:
             not schema.declared,
         )
         paths = names.paths[schema.name]
+        if schema.when is not None:
+            good &= ~positional[lines]
+            lines, matrix, good = self._passed(schema, buffer, lines, matrix, good, None)
         row, place = lines, np.zeros(len(lines), np.int64)
         odd = np.zeros(len(lines), np.bool_)
         if paths is not None:
             good &= ~positional[lines]
             descend(buffer, matrix, good, paths.before)
             if paths.list is not None:
+                if schema.when is not None:
+                    lines, matrix, good = self._passed(schema, buffer, lines, matrix, good, paths)
                 matrix, at, place = expand(buffer, matrix, good, paths.list, paths.elements)
                 odd, row = ~good, lines[at]
                 good = np.ones(len(at), np.bool_)
@@ -250,14 +296,49 @@ class LineReader:
             counts = np.bincount(at, minlength=len(lines))
         offset, length, kind = (each[:wanted] for each in matrix)
         cells = Cells(buffer, offset, length, kind, False)
-        if any(from_message(source_of(attribute)) for attribute in schema.attributes):
+        if any(map(from_message, sources(schema, ()))):
             cells = with_envelope(schema, times, cells, good, row, beside or {})
-        return _LineRows(schema, lines[~odd], counts[~odd], odd, row, place, good, cells)
+        if schema.when is None:
+            return _LineRows(schema, lines[~odd], counts[~odd], lines[odd], row, place, good, cells)
+        there = good & passed(schema, of_cells(cells, sources(schema, time_keys(schema))))
+        own, counts = np.unique(row[there], return_counts=True)
+        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        alone = np.concatenate([lines[odd], row[~good]])
+        return _LineRows(schema, own, counts, alone, row[there], place, good[there], cells.some(there))
+
+    def _passed(
+        self,
+        schema: Schema,
+        buffer: NDArray[np.uint8],
+        lines: NDArray[np.int64],
+        matrix: Any,
+        good: NDArray[np.bool_],
+        paths: EventPaths | None,
+    ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
+        """The lines that may be an event by what stands at their top, with their cells. Where `paths` of a list have
+        been followed: by all that is not in its elements."""
+        offset, length, kind = matrix
+        cells = Cells(buffer, offset, length, kind, False)
+        values = of_cells(cells, sources(schema, time_keys(schema)))
+        if paths is None or paths.list is None:
+            may = passed_before(schema, values, lambda steps: len(steps) == 1)
+        else:
+            may = passed_before(schema, values, lambda steps: EACH not in steps, CellValues(cells, paths.list))
+        if may is None or may.all():
+            return lines, matrix, good
+        kept = may | ~good
+        return lines[kept], [each[:, kept] for each in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
         """Give lines their type by default; what then is without one of the program's types is odd."""
+        names = [schema.name for schema in self._names.schemas]
+        if self._tested:  # each line may be an event with WHEN
+            for number, schema in enumerate(self._names.schemas):
+                if schema.when is not None or self._bound:
+                    types[types == number] = UNTYPED
+            return
         if self._default is not None:
-            default = next(i for i, schema in enumerate(self._names.schemas) if schema.name == self._default)
+            default = names.index(self._default)
             types[types == UNTYPED] = default
             if self._bound:
                 types[types == UNKNOWN] = default
@@ -287,13 +368,13 @@ class LineReader:
 
 @dataclass(frozen=True, slots=True)
 class _LineRows:
-    """Events of one type in some lines: `lines` that give `counts` each, which lines are `odd` (to be read by
-    themselves); and of each event its line, its place in that, whether it is `good`, and its cells."""
+    """Events of one type in some lines: `lines` that give `counts` each, `odd` lines (to be read by themselves); and of
+    each event its line, its place in that, whether it is `good`, and its cells."""
 
     schema: Schema
     lines: NDArray[np.int64]
     counts: NDArray[np.int64]
-    odd: NDArray[np.bool_]
+    odd: NDArray[np.int64]
     row: NDArray[np.int64]
     place: NDArray[np.int64]
     good: NDArray[np.bool_]
@@ -313,12 +394,20 @@ class _LineRows:
         )
         return replace(self, row=row[index], place=place[index], good=good, cells=cells)
 
+    def without(self, gone: NDArray[np.bool_]) -> _LineRows:
+        """Likewise, without the lines that are `gone`."""
+        if not gone[self.lines].any():
+            return self
+        lines, rows = ~gone[self.lines], ~gone[self.row]
+        own = self.row[rows], self.place[rows], self.good[rows], self.cells.some(rows)
+        return _LineRows(self.schema, self.lines[lines], self.counts[lines], self.odd, *own)
+
 
 def _no_rows(schema: Schema, width: int, buffer: NDArray[np.uint8]) -> _LineRows:
     none = np.zeros(0, np.int64)
     cells = np.zeros((width, 0), np.int32)
     empty = Cells(buffer, cells, cells, cells.astype(np.uint8), False)
-    return _LineRows(schema, none, none, none.astype(np.bool_), none, none, none.astype(np.bool_), empty)
+    return _LineRows(schema, none, none, none, none, none, none.astype(np.bool_), empty)
 
 
 def with_envelope(
@@ -334,8 +423,7 @@ def with_envelope(
     data = [cells.buffer.tobytes()]
     size = len(data[0])
     texts = set()
-    for cell, attribute in enumerate(schema.attributes, times):
-        source = source_of(attribute)
+    for cell, source in enumerate(sources(schema, ()), times):
         given = beside.get(source)
         there = cells.kind[cell] > NULL
         if given is None or there.any():

@@ -16,7 +16,7 @@ from connectors.influx import PointReader
 from connectors.inputs import CLAUSES, PACKS, RDF, Input
 from connectors.jsonl import LineReader
 from connectors.packs import DocumentLines, PackReader
-from connectors.paths import KEY, from_message, level, source_of
+from connectors.paths import KEY, from_message, level, sources
 from connectors.sosa import Documents, invalidates
 
 
@@ -102,7 +102,7 @@ class Inbox:
             self._read = PointReader(schemas, input.type, input.bound)
         else:
             self._read = LineReader(schemas, input.type, input.bound)
-        wanted = (source_of(attribute) for schema in schemas.values() for attribute in schema.attributes)
+        wanted = (source for schema in schemas.values() for source in sources(schema, ()))
         self._says_changes = invalidates if input.format in RDF else says_change
         self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
 
@@ -116,19 +116,20 @@ class Inbox:
         return Batch(tables, dead, [block])
 
     def _tables(self, messages: Messages, first: int) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Received]:
+        unmatched = 0
         if isinstance(self._read, Documents):
             table, dead, rows = self._read.read(messages.payloads, first)
             tables = {self._read.schema.name: table}
             times = "iso"
         elif isinstance(self._read, PackReader):
-            tables, dead, rows, times = self._packs(self._read, messages, first)
+            tables, dead, rows, times, unmatched = self._packs(self._read, messages, first)
         elif isinstance(self._read, PointReader | ClauseReader):  # a message may hold many lines
             of = np.repeat(np.arange(len(messages)), [payload.count(b"\n") + 1 for payload in messages.payloads])
             data = b"\n".join([*messages.payloads, b""])
             tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
             rows = of[: block.count] if block.lines is None else of[block.lines]
             dead = [replace(one, line=int(of[one.line])) for one in dead]
-            times = block.times or ""
+            times, unmatched = block.times or "", block.unmatched
         else:
             # A line break may stand between the values of a message, as may a carriage return, which ends no line.
             data = b"\n".join([*messages.payloads, b""])
@@ -137,31 +138,41 @@ class Inbox:
             beside = messages.beside(self._beside) if self._beside else None
             tables, dead, block = self._read.read(self.path, data, 0, 0, first, beside)
             rows = np.arange(len(messages)) if block.lines is None else block.lines
-            times = block.times or ""
+            times, unmatched = block.times or "", block.unmatched
         lines = np.asarray(messages.numbers, np.int64)[rows]
         said = any(map(self._says_changes, messages.payloads))
         block = Received(
-            self.path, first, len(rows), 0, lines, times=times or None, said=said, messages=messages, rows=rows
+            self.path,
+            first,
+            len(rows),
+            0,
+            lines,
+            times=times or None,
+            said=said,
+            unmatched=unmatched,
+            messages=messages,
+            rows=rows,
         )
         return tables, dead, block
 
     def _packs(
         self, packs: PackReader, messages: Messages, first: int
-    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str]:
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str, int]:
         """The events of messages that hold several records each; dead records, with the place of their message as their
-        line; of each record its message; how times are written."""
+        line; of each record its message; how times are written; how many records are no event."""
         found = DocumentLines()
         for number, payload in enumerate(messages.payloads):
             if payload:
                 packs.message(payload, number, found)
         of = np.array(found.document, np.int64)
-        table, dead, index, times = packs.tables(found, first, self._beside_rows(messages, of))
+        table, dead, index, times, unmatched = packs.tables(found, first, self._beside_rows(messages, of))
         refused = []
         for one in dead:
             number = int(of[one.line])
             text = found.text(one.line, messages.payloads[number].decode("utf-8", "surrogateescape"))
             refused.append(replace(one, line=number, text=text))
-        return {} if table is None else {packs.schema.name: table}, refused, of[index], times or ""
+        tables = {} if table is None else {packs.schema.name: table}
+        return tables, refused, of[index], times or "", unmatched
 
     def _beside_rows(self, messages: Messages, of: NDArray[np.int64]) -> dict[str, Sequence[str | None]] | None:
         """What the message of each row says besides."""

@@ -1,10 +1,10 @@
-"""Optional attributes that no record has: perhaps their column or path after FROM is mistyped."""
+"""Optional attributes that no record has, and events whose WHEN none passes: perhaps a path is mistyped."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cep.core.schema import Attribute, Schema
@@ -26,6 +26,8 @@ class NeverThere:
     _lacking: dict[str, list[Attribute]]
     _records: Counter[str]
     _firsts: dict[str, Mapping[str, object]]
+    _tested: dict[str, Schema]
+    _unmatched: Mapping[str, object] | None = None
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> NeverThere:
@@ -35,10 +37,17 @@ class NeverThere:
             for name, schema in schemas.items()
             if schema.declared and schema.fluent is None
         }
-        return cls({name: some for name, some in lacking.items() if some}, Counter(), {})
+        tested = {name: schema for name, schema in schemas.items() if schema.when is not None}
+        return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
 
     def take(self, batch: Batch) -> None:
         """Further events, of which whole columns are looked at: nothing is done for each row."""
+        for name in self._tested.keys() & batch.tables.keys():
+            if batch.tables[name].height:
+                del self._tested[name]
+        if self._tested and self._unmatched is None:
+            unmatched = next((block.first_unmatched for block in batch.blocks if block.first_unmatched), None)
+            self._unmatched = None if unmatched is None else _object(unmatched)
         for name in self._lacking.keys() & batch.tables.keys():
             table = batch.tables[name]
             if not table.height:
@@ -62,7 +71,17 @@ class NeverThere:
     def remarks(self) -> list[str]:
         """What is told of them where there are enough records."""
         sources = {name: {each.name: source_of(each) for each in lacking} for name, lacking in self._lacking.items()}
-        return remarks(self.lacking(), self._records, sources)
+        return [*self._never_passed(), *remarks(self.lacking(), self._records, sources)]
+
+    def _never_passed(self) -> Iterator[str]:
+        """What is told of events whose WHEN tests a path that the first record of no event does not have."""
+        found = self._unmatched or {}
+        for name, schema in sorted(self._tested.items()):
+            for source in schema.tested if found else ():
+                where = None if source in found else elsewhere(found, Attribute(source, "any"))
+                if where is not None and not has(found, path(source)):
+                    where = where.replace("write FROM", "write WHEN")
+                    yield f"no record is `{name}`: the first that is no event has nothing at `{source}`; {where}"
 
 
 def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -84,7 +103,14 @@ def _written(found: Mapping[str, object], attribute: Attribute) -> bool:
 def _first(batch: Batch, type: str) -> Mapping[str, object]:
     """The first record of an event as JSON; nothing where it is none, or cannot be read again."""
     try:
-        found = json.loads(batch.origin(type, 0)[2] or "")
-    except (OSError, ValueError, RecursionError):
+        return _object(batch.origin(type, 0)[2] or "")
+    except OSError:
+        return {}
+
+
+def _object(text: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

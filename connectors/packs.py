@@ -150,26 +150,28 @@ class PackReader:
 
     def tables(
         self, rows: DocumentLines, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
-    ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None]:
+    ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
         """The occurrences of the rows, numbered from `first`; dead records, of which the line is a row; of each record
-        its row; how times are written. `beside`: by source what the message of each row says besides."""
+        its row; how times are written; how many rows are no event. `beside`: by source what the message of each row
+        says besides."""
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
         index = np.arange(block.count) if block.lines is None else block.lines
         for place, one in enumerate(dead):
             if (reason := rows.refused.get(one.line)) is not None:
                 dead[place] = replace(one, code=reason.code, reason=reason.reason)
-        return tables.get(self.schema.name), dead, index, block.times
+        return tables.get(self.schema.name), dead, index, block.times, block.unmatched
 
     def batch(
         self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
         """The occurrences of rows made of a text, which stands at a position and line of a file as `data`."""
-        table, dead, index, times = self.tables(rows, first)
+        table, dead, index, times, unmatched = self.tables(rows, first)
         spans = np.stack([_bytes(text, data, rows.first), _bytes(text, data, rows.beyond)], axis=1)
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
         lines = line + np.searchsorted(breaks, spans[:, 0])
         block = Block(file, first, len(index), line, lines[index], spans.reshape(-1), position, data, times, 2 * index)
+        block = replace(block, unmatched=unmatched)
         found = []
         for one in dead:
             record = data[slice(*spans[one.line].tolist())].decode("utf-8", "replace")

@@ -19,6 +19,7 @@ from connectors.column_times import column_ticks, fitting, mismatch, refuse, wit
 from connectors.columnar import Reasons, flattened, leaves, resolved
 from connectors.header import bind
 from connectors.paths import EACH, Path, source_of, sources, written
+from connectors.record_tests import ColumnValues, passed
 from connectors.records import clock_patterns, time_keys
 from connectors.times import (
     form,
@@ -90,8 +91,17 @@ def read_batches(
             batch, place = flattened(batch, plain, nested, reasons)
             lines = place + line
         columns = pl.DataFrame(pl.from_arrow(_textual(batch, reasons)))
+        unmatched = 0
+        if schema.when is not None:
+            kept = np.flatnonzero(passed(schema, lambda source, columns=columns: ColumnValues(columns[source])))  # type: ignore[misc]
+            lines = kept + line if lines is None else lines[kept]
+            unmatched = height - len(np.unique(lines))
+            columns, reasons = (
+                columns[kept],
+                {new: reasons[old] for new, old in enumerate(kept.tolist()) if old in reasons},
+            )
         n = columns.height
-        block = Block(file, first, n, line, lines)
+        block = Block(file, first, n, line, lines, unmatched=unmatched)
         times = []
         day_and_clock = [] if schema.clock is None else [_joined(columns[keys[0]], columns[keys[1]], schema)]
         for column in day_and_clock or [columns[key] for key in keys]:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -16,7 +17,21 @@ from cep.core.suggest import nearest
 from cep.core.time_pattern import padded
 from cep.events import Value
 from connectors.declarations import RESERVED, declaration
-from connectors.paths import EACH, KEY, Path, elsewhere, from_message, is_own, list_of, path, source_of, written
+from connectors.paths import (
+    EACH,
+    KEY,
+    Path,
+    elsewhere,
+    first_at,
+    from_message,
+    is_own,
+    list_of,
+    path,
+    source_of,
+    sources,
+    written,
+)
+from connectors.record_tests import JsonValues, passed
 from connectors.time_hint import time_hint
 from connectors.times import shown
 from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value, written_time
@@ -26,6 +41,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _CP1252 = re.compile(rb"[\x80-\x9f]")
 """Letters of Windows where ISO 8859-1 has control characters."""
 _CLOCK = re.compile("%[HIMSf]")
+NO_EVENT = "the record is no event of the program: it passes no WHEN"
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
 _DTYPES: Mapping[str, type[pl.DataType]] = {
     "int": pl.Int64,
@@ -103,17 +119,70 @@ def read_events(
     if not isinstance(found, dict):
         hint = f"; {_ONE_A_LINE}" if isinstance(found, list) else ""
         raise Unreadable("object", f"a record is a JSON object, this is {kind(found)}{hint}")
-    schema = schemas[_type(found, schemas, default, bound)]
-    sources = [source_of(attribute) for attribute in schema.attributes]
-    keys = {path(source)[0] for source in [*sources, *time_keys(schema)]} | set(sources)
+    tested = [each for each in schemas.values() if each.when is not None and (not bound or each.name == default)]
+    if not tested:
+        return _events(found, schemas[_type(found, schemas, default, bound)], envelope)
+    made: list[Record | Unreadable] = []
+    name = found.get("type")
+    if not bound and isinstance(name, str) and name in schemas and schemas[name].when is None:
+        made += _readable(partial(_events, found, schemas[name], envelope))
+    for schema in tested:
+        made += _readable(partial(_tested, found, schema, envelope))
+    return made or ([Unreadable("type", NO_EVENT)] if tested[0].strict else [])
+
+
+def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Unreadable]:
+    """What is read, or why nothing is."""
+    try:
+        return read()
+    except Unreadable as reason:
+        return [reason]
+
+
+def _tested(
+    found: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
+) -> list[Record | Unreadable]:
+    """The events of a record, if it passes the tests of WHEN: one, or one for each element that does."""
+
+    def passes(place: int | None = None) -> bool:
+        def value(source: str) -> JsonValues:
+            given = found.get(source)
+            if given is None and from_message(source):
+                return JsonValues((envelope or {}).get(source) or None)
+            try:
+                return JsonValues(_reach(found, path(source), schema, place) if given is None else given)
+            except Unreadable:
+                return JsonValues(None)
+
+        return bool(passed(schema, value)[0])
+
+    keys = {path(source)[0] for source in schema.tested}
+    if isinstance(found, Twice) and (twice := sorted(found.names & keys)):
+        raise Unreadable("json", f"the key `{twice[0]}` is there twice")
+    series = list_of(sources(schema, time_keys(schema)))
+    elements = None if series is None else first_at(found, series)
+    if not isinstance(elements, list):
+        return _events(found, schema, envelope, None) if passes() else []
+    return _events(found, schema, envelope, [place for place in range(len(elements)) if passes(place)])
+
+
+def _events(
+    found: Mapping[str, Any],
+    schema: Schema,
+    envelope: Mapping[str, str | None] | None,
+    places: Sequence[int] | None = None,
+) -> list[Record | Unreadable]:
+    """The events of one type that a record holds. `places`: of the elements that are some, None: all are."""
+    own = [source_of(attribute) for attribute in schema.attributes]
+    keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
     if isinstance(found, Twice):
         for name in sorted(found.names & ({"type", "args", *keys} | set(time_keys(schema)))):
             raise Unreadable("json", f"the key `{name}` is there twice")
-    if "args" in found:
+    if "args" in found and schema.when is None:
         return [_positional(found, schema)]
-    if not schema.declared and not set(sources) <= found.keys():
+    if not schema.declared and not set(own) <= found.keys():
         raise Unreadable("args", _undeclared(found, schema))
-    series = list_of([*sources, *time_keys(schema)])
+    series = list_of(sources(schema, time_keys(schema)))
     if series is None:
         return [_event(found, schema, None, envelope)]
     elements = _reach(found, series, schema)
@@ -123,7 +192,7 @@ def read_events(
         hint = f'; without `[]` it is read as it is: FROM "{name}.value"' if isinstance(elements, dict) else ""
         raise Unreadable("args", f"`{name}` {what}{hint}")
     made: list[Record | Unreadable] = []
-    for place in range(len(elements)):
+    for place in range(len(elements)) if places is None else places:
         try:
             made.append(_event(found, schema, place, envelope))
         except Unreadable as reason:

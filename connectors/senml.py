@@ -17,7 +17,7 @@ from cep.core.fluents import RECORD_END
 from cep.core.schema import CHANGE, Schema
 from connectors.numbers import ESCAPED, FALSE, NUMBER, STRING, TRUE
 from connectors.packscan import resolve
-from connectors.paths import from_message, source_of
+from connectors.paths import from_message, sources
 from connectors.plainpacks import Ints, Lines, PlainRecords
 from connectors.records import Twice, time_keys
 from connectors.times import of_iso, shown
@@ -71,7 +71,7 @@ class Packs:
         self.schema = schema
         now = None if schema.records is None else schema.records.option("now")
         self._now = None if now is None else Decimal(of_iso(now)).scaleb(-6)
-        wanted = dict.fromkeys([*time_keys(schema), *(source_of(attribute) for attribute in schema.attributes)])
+        wanted = dict.fromkeys(sources(schema, time_keys(schema)))
         self._wanted: list[tuple[str, str]] = []
         for source in wanted:
             label = LONG.get(source, source)

@@ -46,7 +46,8 @@ class Pages:
             self._interval, self.schema = True, replace(schema, time=START, attributes=tuple(ends))
         else:
             self.schema = replace(schema, start=START, end=END) if self._interval else schema
-        types = {source_of(attribute): attribute.type for attribute in schema.attributes}
+        types = dict.fromkeys(schema.tested, "any")
+        types |= {source_of(attribute): attribute.type for attribute in schema.attributes}
         wanted = {*types, *time_keys(self.schema)}
         self._ids = [(name, types.get(name) in ("string", "iri")) for name in ("id", *LINKED) if name in wanted]
         self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]

@@ -49,6 +49,9 @@ class Documents:
 
     def __init__(self, schema: Schema, format: str) -> None:
         """CepError: an attribute has neither."""
+        if schema.when is not None:
+            hint = f"its class says which observations are one: `event {schema.name}(...) AS <class>`"
+            raise CepError(f"{schema.name}: WHEN tests records, not observations in RDF", hint=hint, code="input")
         bounded = tuple(each for each in schema.attributes if each.name != RECORD_BOUNDS or _path(source_of(each)))
         self.schema = schema = replace(schema, attributes=bounded)
         self._format = format

@@ -170,8 +170,9 @@ def test_text_fields_column_by_column_are_those_one_by_one(data: st.DataObject, 
     csv.writer(out, lineterminator=data.draw(st.sampled_from(["\n", "\r\n"]))).writerows(rows)
     text = out.getvalue().encode("utf-8", "surrogatepass")
     bound = bind("f", schema, columns)
-    reader = Fields("f", schema, columns, Dialect(","))
-    used, _, table, dead, block = reader.read(text, 0, 2, 0, True)
+    reader = Fields("f", [schema], columns, Dialect(","))
+    used, _, tables, dead, block = reader.read(text, 0, 2, 0, True)
+    table = tables.get(schema.name)
     expected, reasons = [], []
     for order, row in enumerate(rows):
         try:

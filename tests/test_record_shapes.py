@@ -294,10 +294,10 @@ rows = st.lists(
 def test_a_table_of_a_dialect_is_read_as_one_by_one(texts: list[str]) -> None:
     texts = [text.replace("@", str(i)) for i, text in enumerate(texts)]
     data = "".join(f"{text}\n" for text in texts).encode()
-    used, breaks, table, dead, block = Fields("f", TABLE, COLUMNS, DIALECT).read(data, 0, 1, 0, True)
+    used, breaks, tables, dead, block = Fields("f", [TABLE], COLUMNS, DIALECT).read(data, 0, 1, 0, True)
     assert (used, breaks) == (len(data), len(texts))
     found = []
-    for start, end, order, *values in [] if table is None else table.rows():
+    for start, end, order, *values in tables["r"].rows() if tables else []:
         found.append(f"{block.at(order)[1]} {Record('r', start, end, tuple(values))!r}")
     import csv
 
@@ -361,12 +361,12 @@ def test_booleans_in_words_and_digits() -> None:
     tables, dead, _ = LineReader(known, "r", True).read("f", data, 0, 1, 0)
     assert tables["r"]["b"].to_list() == [True, False, True, False, True, False, True, False]
     assert [one.line for one in dead] == [9, 10, 11]
-    _, _, table, dead, _ = Fields("f", known["r"], ["b", "ts"], Dialect(",")).read(
+    _, _, found, dead, _ = Fields("f", [known["r"]], ["b", "ts"], Dialect(",")).read(
         b"yes,1\nNO,1\n1,1\n0,1\nTrue,1\non,1\n", 0, 2, 0, True
     )
-    assert table is not None and table["b"].to_list() == [True, False, True, False, True]
+    assert found["r"]["b"].to_list() == [True, False, True, False, True]
     assert [one.line for one in dead] == [7]
-    assert pl.Series([True]).dtype == table["b"].dtype
+    assert pl.Series([True]).dtype == found["r"]["b"].dtype
 
 
 def test_the_shapes_of_the_benchmark_hold_the_same(tmp_path: Path) -> None:

@@ -106,6 +106,9 @@ class InputOptions:
     dead_letter: Annotated[
         str | None, Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
     ] = None
+    strict_types: Annotated[
+        bool, Option(help="Records that pass no WHEN are dead letters; else they are only counted.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ class Meter:
         self.derived: Counter[str] = Counter()
         self.late: Counter[str] = Counter()
         self.dead: Counter[str] = Counter()
-        self.no_records = 0
+        self.no_records = self.unmatched = 0
         self.revision: RevisionStats | None = None
         self.withdrawn: Counter[str] = Counter()
         self.keys: tuple[KeyShares, ...] = ()
@@ -106,6 +106,8 @@ class Meter:
         self.records += sum(report.read.values())
         if report.stage == READING:
             self.no_records += report.no_records
+            self.unmatched += report.unmatched
+            self.records += report.unmatched
             self.records += sum(report.dead.values()) - report.no_records  # of what was read, those that are no events
         for total, numbers in (
             (self.read, report.read),

@@ -31,6 +31,8 @@ class MetricsCollector(Collector):
         meter = self._meter
         yield GaugeMetricFamily("semcep_start_time_seconds", "When the run began, in Unix time.", meter.began)
         yield CounterMetricFamily("semcep_records", "Records read, also those that are no events.", meter.records)
+        text = "Records that are no event of the program: they pass no WHEN."
+        yield CounterMetricFamily("semcep_records_of_no_event", text, meter.unmatched)
         for name, text, label, counts in (
             ("semcep_events_read", "Events that came from outside.", "event", meter.read),
             ("semcep_events_late", "Events that the watermark had passed; dead letters too.", "event", meter.late),

@@ -41,12 +41,14 @@ class ProgramSource:
         knowledge: KnowledgeOptions,
         policy: str | None = None,
         dialect: DialectOptions | None = None,
+        strict_types: bool = False,
     ) -> ProgramSource:
         """Read what options name. CepError: something cannot be read, or there is no such policy."""
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
         found = cls.written(rules, dialect, policy)
+        found = replace(found, options=replace(found.options, strict_types=strict_types))
         facts = facts_of(knowledge.facts, found.text, found.name, found.options)
         return found.knowing(facts, knowledge_of(knowledge.files, knowledge.reasoning))
 

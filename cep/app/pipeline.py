@@ -131,7 +131,8 @@ def flow(
             dead_letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
             stats.dead[dead.code] += 1
         stats.no_records += _no_records(batch)
-        stats.records += batch.rows + len(batch.dead) - _no_records(batch)
+        stats.unmatched += batch.unmatched
+        stats.records += batch.rows + len(batch.dead) - _no_records(batch) + batch.unmatched
         seen |= batch.tables.keys()
         doubtful.take(batch.tables)
         units.take(batch.tables)
@@ -144,7 +145,7 @@ def flow(
         for remark in jumps.take(engine.latest, sum(one.code == "late" for one in refused), place):
             remarks[remark] = None
             stats.remarks = [*stats.remarks, remark]
-        stats.with_records.update(block.file for block in batch.blocks if block.count)
+        stats.with_records.update(block.file for block in batch.blocks if block.holds_records)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:
             silent, until = None, engine.reached if batch.watermark is None else batch.watermark
@@ -209,7 +210,7 @@ def _read(batch: Batch, engine: Engine) -> Report:
     read = {event: table.height for event, table in batch.tables.items()}
     dead = Counter(record.code for record in batch.dead)
     latest = engine.latest if any(read.values()) else None
-    return Report(read=read, dead=dead, no_records=_no_records(batch), latest=latest)
+    return Report(read=read, dead=dead, no_records=_no_records(batch), unmatched=batch.unmatched, latest=latest)
 
 
 def _no_records(batch: Batch) -> int:

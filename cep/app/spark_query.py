@@ -77,7 +77,8 @@ class JobRequest:
         """CepError: a rule or an option is wrong, or there is no Java."""
         inputs, checkpoint = options.checked()
         settings = session.with_packages(options.spark.packages, options.spark.settings)
-        source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
+        evaluation, strict_types = options.evaluation, options.source.strict_types
+        source = ProgramSource.read(options.rules, options.knowledge, evaluation.policy, options.dialect, strict_types)
         shipped, engine = _engine(options, source)
         wanted = tuple(selected(engine.outputs, options.sink.only))
         if not wanted:

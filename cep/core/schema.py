@@ -47,6 +47,22 @@ class RecordFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordTest:
+    """A test of the value that a record has at `source`. `operator`: `exists`, `not exists`, or a comparison with
+    `values`: `in` and `not in` with several, the others with one. A missing value only passes `not exists`; so does one
+    of `missing`."""
+
+    source: str
+    operator: str
+    values: tuple[int | float | str | bool, ...] = ()
+    missing: tuple[int | float | str, ...] = field(default=(), compare=False)
+
+
+When = tuple[tuple[RecordTest, ...], ...]
+"""Alternatives, each of tests that a record passes together."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """`type` is int float string bool iri time duration or any (of an undeclared event).
 
@@ -81,7 +97,8 @@ class Schema:
     `iri`: the class of its occurrences in RDF. `clock`: a second column of the time, which stands behind the first with
     a blank between them. `format`: how the times are written; `records`: how the records are. `fluent`: it is no event
     but a fluent, or what is known of one. `key`: attributes of which a later record of the same values and time
-    replaces the earlier one.
+    replaces the earlier one. `when`: which records are this event, whatever else they are; None: a record says it.
+    `strict`: a record that is no event is a dead letter.
     """
 
     name: str
@@ -97,6 +114,13 @@ class Schema:
     records: RecordFormat | None = field(default=None, compare=False)
     fluent: FluentTable | None = field(default=None, metadata={"later": True})
     key: tuple[str, ...] | None = field(default=None, compare=False)
+    when: When | None = field(default=None, metadata={"later": True})
+    strict: bool = field(default=False, compare=False)
+
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """The sources that WHEN tests, each once."""
+        return tuple(dict.fromkeys(test.source for tests in self.when or () for test in tests))
 
     @property
     def key_places(self) -> tuple[int, ...] | None:

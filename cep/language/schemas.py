@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 
 from cep.core.errors import CepError, Mistakes, Span
-from cep.core.schema import Attribute, Schema, TimeFormat
+from cep.core.schema import Attribute, Schema, TimeFormat, When
 from cep.language.fluents import Fluents
 from cep.language.heads import head_mistakes
 from cep.language.syntax import ast
@@ -89,6 +90,7 @@ class Schemas:
             statement.format,
             statement.records,
             key=statement.key,
+            when=_when(statement),
         )
 
     def _name_heads(self) -> None:
@@ -188,6 +190,13 @@ def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFo
         return own
     fold = event.format.fold
     return TimeFormat(own.pattern, None, event.format.zone, "earlier" if fold == "order" else fold)
+
+
+def _when(event: ast.EventDeclaration) -> When | None:
+    """The tests of WHEN, for which what the declaration calls missing is missing."""
+    if event.when is None:
+        return None
+    return tuple(tuple(replace(test, missing=event.missing or ()) for test in tests) for tests in event.when)
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:

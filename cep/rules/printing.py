@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cep.core.literals import LARGEST, SECOND, write_duration, write_time
-from cep.core.schema import RecordFormat, TimeFormat
+from cep.core.schema import RecordFormat, RecordTest, TimeFormat, When
 from cep.rules.expressions.typed import COMPARISONS
 from cep.rules.keywords import KEYWORDS
 from cep.rules.terms import (
@@ -101,8 +101,10 @@ def declaration(
     missing: tuple[int | float | str, ...] | None = None,
     records: RecordFormat | None = None,
     key: tuple[str, ...] | None = None,
+    when: When | None = None,
 ) -> str:
-    """`name(attributes) AS <iri> TIME time, clock START start END end`, then how records are written, and the key."""
+    """`name(attributes) AS <iri> TIME time, clock START start END end`, then how records are written, which they are,
+    and the key."""
     text = f"{name}({', '.join(map(attribute, attributes))})"
     if iri is not None:
         text += f" AS <{iri}>"
@@ -110,7 +112,7 @@ def declaration(
         text += f" TIME {_column(time)}" + (f", {_column(clock)}" if clock is not None else "")
     if start is not None and end is not None:
         text += f" START {_column(start)} END {_column(end)}"
-    text += time_format(format, "epoch ") + _missing(missing) + record_format(records)
+    text += time_format(format, "epoch ") + _missing(missing) + record_format(records) + record_tests(when)
     return text if key is None else f"{text} KEY {', '.join(key)}"
 
 
@@ -120,6 +122,25 @@ def record_format(records: RecordFormat | None) -> str:
         return ""
     options = ", ".join(f"{key}: {print_string(value)}" for key, value in records.options)
     return f" FORMAT {records.name}" + (f"({options})" if options else "")
+
+
+def record_tests(when: When | None) -> str:
+    """` WHEN kind = "deploy", level > 3`, nothing where there is none."""
+    return "" if when is None else " WHEN " + " or ".join(", ".join(map(_record_test, tests)) for tests in when)
+
+
+def _record_test(test: RecordTest) -> str:
+    values = ", ".join(map(_value, test.values))
+    if test.operator.endswith("in"):
+        values = f"[{values}]"
+    words = (_column(test.source), test.operator.upper() if not test.values else test.operator, values)
+    return " ".join(filter(None, words))
+
+
+def _value(value: int | float | str | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return print_string(value) if isinstance(value, str) else _number(value)
 
 
 def time_format(format: TimeFormat | None, since: str) -> str:

@@ -46,11 +46,11 @@ class Report:
     `read`: events from outside, by type; `latest`: the last end among them, `place`: the file and line of that
     record. `dead`: dead letters by code, those of
     `late` events, by type, among them, and whole files, which are `unread`, each with its reason; `no_records`: how
-    many of them are files, their rests, or changes of the knowledge. `derived`: by type,
-    before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
-    `revised`: what was put right, where what is derived may be withdrawn, and `withdrawn`: how much of it was, by type.
-    `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records read has, by event,
-    with where the value may be. `keys`: which keys have many of the rows that were dealt.
+    many of them are files, their rests, or changes of the knowledge. `unmatched`: records that are no event.
+    `derived`: by type, before identical ones of several buckets are made one. `counts`: the goals that did something
+    or hold something. `revised`: what was put right, where what is derived may be withdrawn, and `withdrawn`: how much
+    of it was, by type. `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records
+    read has, by event, with where the value may be. `keys`: which keys have many of the rows that were dealt.
     Times in microseconds, None: there is none (yet, or any more: after the end of the input).
     """
 
@@ -62,6 +62,7 @@ class Report:
     dead: Mapping[str, int] = field(default_factory=dict)
     unread: Sequence[str] = ()
     no_records: int = 0
+    unmatched: int = 0
     counts: Sequence[Count] = ()
     rows: int = 0
     bytes: int = 0

@@ -168,13 +168,20 @@ def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadL
     """Add a round to the metrics."""
     meter.revision = engine.revision_stats
     new, no_records = stats.dead - meter.dead, stats.no_records - meter.no_records
+    unmatched, latest = stats.unmatched - meter.unmatched, engine.latest
     late, dead_letters.late = dead_letters.late, Counter()
     read = {event: table.height for event, table in one.inputs.items()}
     refused = {code: number for code, number in new.items() if code == "late"}
     unread = {code: number for code, number in new.items() if code != "late"}
     meter.take(
         [
-            Report(read=read, dead=unread, no_records=no_records, latest=engine.latest if any(read.values()) else None),
+            Report(
+                read=read,
+                dead=unread,
+                no_records=no_records,
+                unmatched=unmatched,
+                latest=latest if any(read.values()) else None,
+            ),
             Report(
                 stage=1,
                 derived={event: table.height for event, table in one.derived.items()},

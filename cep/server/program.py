@@ -62,7 +62,8 @@ class ServedProgram:
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
     CepError."""
-    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
+    evaluation, strict_types = options.evaluation, options.source.strict_types
+    source = ProgramSource.read(options.rules, options.knowledge, evaluation.policy, options.dialect, strict_types)
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cep.core.errors import NOWHERE, Source, Span
-from cep.core.schema import RecordFormat, TimeFormat
+from cep.core.schema import RecordFormat, TimeFormat, When
 from cep.operators import temporal
 from cep.plan.formula import Formula
 from cep.rules.static.typed_facts import FactDeclaration
@@ -153,7 +153,7 @@ class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
     `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`:
-    the class in RDF. `clock`, `format`, `missing`, `records` and `key` as in `cep.core.schema.Schema`.
+    the class in RDF. `clock`, `format`, `missing`, `records`, `key` and `when` as in `cep.core.schema.Schema`.
     """
 
     name: str
@@ -168,6 +168,7 @@ class EventDeclaration:
     missing: tuple[int | float | str, ...] | None = None
     records: RecordFormat | None = None
     key: tuple[str, ...] | None = None
+    when: When | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.durations import duration
 from cep.language.syntax.patterns import policy_choice
 from cep.language.syntax.record_clauses import CLAUSES, Clauses, arrays, column
+from cep.language.syntax.record_tests import record_tests
 from cep.language.syntax.terms import constant
 from cep.language.syntax.tokens import Token
 from cep.rules.keywords import RESERVED
@@ -94,6 +95,8 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
         cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
     found = record_clauses(cursor, name.text, tuple(attributes), sources, first)
     hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
+    if found.when is not None and cursor.token.key in ("AS", "TIME", "START"):
+        hint = f"it stands before WHEN: `{cursor.token.key} .. WHEN ..`"
     if cursor.token.text.upper() in ("TIMEZONE", "TZ"):
         hint = 'did you mean `ZONE`? e.g. `TIME ts ZONE "Europe/Zurich"`'
     if cursor.token.text == KEY.lower():
@@ -121,20 +124,24 @@ def record_clauses(
         )
         cursor.expect("END", "`END`", two + one)
         end = _column(cursor, sources)
-    arrays(name, sources, cursor)
     clauses = Clauses(timed=time is not None or start is not None, pointed=time is not None)
-    key = None
-    while cursor.token.key in CLAUSES or cursor.token.text == KEY:
+    key = when = None
+    while cursor.token.key in ("WHEN", *CLAUSES) or cursor.token.text == KEY:
         if cursor.token.text == KEY:
             key = _key(cursor, name, attributes, key)
+        elif cursor.accept("WHEN"):
+            if when is not None:
+                hint = 'tests stand together: `WHEN kind = "deploy", version EXISTS`, alternatives behind `or`'
+                cursor.stop("a second WHEN", hint, cursor.previous.span)
+            when = record_tests(cursor, attributes, sources)
         else:
             clauses.read(cursor)
+    arrays(name, sources, cursor)
     times = clauses.times(cursor)
     if clock is not None and times is not None and times.unit is not None:
         cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
-    return ast.EventDeclaration(
-        name, attributes, time, start, end, iri, cursor.span(first), clock, times, clauses.missing, clauses.records, key
-    )
+    more = clock, times, clauses.missing, clauses.records, key, when
+    return ast.EventDeclaration(name, attributes, time, start, end, iri, cursor.span(first), *more)
 
 
 def _key(

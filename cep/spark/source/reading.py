@@ -104,7 +104,7 @@ def _packed(
     dead: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     unread: list[str] = []
-    no_records = 0
+    no_records = unmatched = 0
     latest: int | None = None
     place: str | None = None
     reached: int | None = None
@@ -115,6 +115,7 @@ def _packed(
         for piece in changes_of(pieces) if program.revises else pieces:
             dead.update(one.code for one in piece.dead)
             no_records += sum(one.of_file for one in piece.dead)
+            unmatched += piece.unmatched
             unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
             write_dead(piece.dead)
             never.take(piece)
@@ -142,6 +143,7 @@ def _packed(
         place=place,
         unread=unread,
         no_records=no_records,
+        unmatched=unmatched,
         remarks=told[0],
         lacking=told[1],
         keys=keys.counts(),
