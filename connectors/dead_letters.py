@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from cep.core.schema import Attribute
+from cep.runtime.encode import RefusedRow
 from connectors.batch import Batch, DeadLetter
 from connectors.paths import elsewhere
 from connectors.sinks import Sink
@@ -36,15 +37,11 @@ class DeadLetters:
         if self._sink is not None and out:
             self._sink.write("".join(out).encode("utf-8", "replace"))
 
-    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
-        """A record of the batch that the engine refused."""
-        if self._sink is None and self.first is not None:
-            self.counts[code] += 1
-            return
-        file, line, text = batch.origin(type, row)
-        if code == "missing" and text is not None:
-            reason += _elsewhere(text, *reason.split("`")[1:4:2])
-        self.add([DeadLetter(file, line, reason, code, text)])
+    def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
+        """Records of the batch that the engine refused."""
+        letters = refused if self._sink is not None or self.first is None else ()
+        self.counts.update(row.code for row in refused[len(letters) :])
+        self.add([_letter(batch, row) for row in letters])
 
     @property
     def total(self) -> int:
@@ -63,6 +60,15 @@ class DeadLetters:
     def close(self) -> None:
         if self._sink is not None:
             self._sink.close()
+
+
+def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
+    """A refused row as it stands in its file."""
+    file, line, text = batch.origin(refused.type, refused.row)
+    reason = refused.reason
+    if refused.code == "missing" and text is not None:
+        reason += _elsewhere(text, *reason.split("`")[1:4:2])
+    return DeadLetter(file, line, reason, refused.code, text)
 
 
 def _line(record: DeadLetter) -> str:

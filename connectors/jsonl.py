@@ -146,7 +146,7 @@ class LineReader:
                 events[row] = self._events(data[starts[row] : stops[row]], row, beside)
             found = events[row][place]
             if isinstance(found, Unreadable):
-                raise found
+                raise found.kept()
             return found
 
         found: list[_LineRows] = []
@@ -220,7 +220,7 @@ class LineReader:
         try:
             return read_events(line, self._schemas, self._default, self._bound, envelope)
         except Unreadable as reason:
-            return [reason]
+            return [reason.kept()]
 
     def _with_tested(
         self,

@@ -67,7 +67,7 @@ class DocumentLines:
 
     def add(self, line: str | Unreadable, document: int, first: int, beyond: int) -> None:
         if isinstance(line, Unreadable):
-            self.refused[len(self.lines)] = line
+            self.refused[len(self.lines)] = line.kept()
             line = _NO_LINE
         self.lines.append(line)
         self.document.append(document)

@@ -122,6 +122,7 @@ def has(found: Mapping[str, Any], steps: Path) -> bool:
     return bool(above) if steps[-1] == EACH else isinstance(above, dict) and steps[-1] in above
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     """A name without what sets its words apart: `deviceId`, `device_id` and `Device ID` are one."""
     return re.sub(r"[-_ ]", "", name).lower()

@@ -136,7 +136,7 @@ def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Un
     try:
         return read()
     except Unreadable as reason:
-        return [reason]
+        return [reason.kept()]
 
 
 def _tested(
@@ -174,8 +174,8 @@ def _events(
 ) -> list[Record | Unreadable]:
     """The events of one type that a record holds. `places`: of the elements that are some, None: all are."""
     own = [source_of(attribute) for attribute in schema.attributes]
-    keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
     if isinstance(found, Twice):
+        keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
         for name in sorted(found.names & ({"type", "args", *keys} | set(time_keys(schema)))):
             raise Unreadable("json", f"the key `{name}` is there twice")
     if "args" in found and schema.when is None:

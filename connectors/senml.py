@@ -139,7 +139,7 @@ class Packs:
         try:
             return self._resolved(record, base)
         except Unreadable as reason:
-            return reason
+            return reason.kept()
 
     def _resolved(self, record: Mapping[str, Any], base: Mapping[str, Any]) -> str | None:
         found: dict[str, str] = {}

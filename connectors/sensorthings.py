@@ -59,7 +59,7 @@ class Pages:
             try:
                 made.append(self._line(one, text(place)))
             except Unreadable as reason:
-                made.append(reason)
+                made.append(reason.kept())
         return made
 
     def made(self, records: PlainRecords) -> Lines:

@@ -88,7 +88,7 @@ class Documents:
             try:
                 records.append((found.line, self._record(found)))
             except Unreadable as reason:
-                records.append((found.line, reason))
+                records.append((found.line, reason.kept()))
         return records
 
     def _record(self, found: Observation | InvalidLine) -> Record:

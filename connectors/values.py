@@ -33,6 +33,10 @@ class Unreadable(Exception):
         self.code = code
         self.reason = reason
 
+    def kept(self) -> Unreadable:
+        """The same without the frames in which it was raised, which Python's collector would look through."""
+        return Unreadable(self.code, self.reason)
+
 
 class Real(str):
     """The text of a JSON number with a point or an exponent, kept so that times stay exact."""

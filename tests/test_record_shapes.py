@@ -19,6 +19,7 @@ from benchmarks.records import SHAPES, WEATHER, write
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
+from cep.runtime.encode import RefusedRow
 from connectors.batch import DeadLetter
 from connectors.csv import Dialect, Fields
 from connectors.dead_letters import DeadLetters
@@ -176,7 +177,7 @@ def test_a_missing_value_is_known_by_a_name_that_is_nearly_its_own(tmp_path: Pat
     (tmp_path / "r.jsonl").write_text(record + "\n")
     (batch,) = read([f"r={tmp_path / 'r.jsonl'}"], schemas("event r(device_id: string) TIME ts."))
     letters = DeadLetters()
-    letters.reject(batch, "r", 0, "missing", "`device_id` is missing")
+    letters.reject(batch, [RefusedRow("r", 0, "missing", "`device_id` is missing")])
     assert letters.first is not None and letters.first.reason == f"`device_id` is missing{where}"
 
 
@@ -185,7 +186,7 @@ def test_a_missing_value_says_where_it_seems_to_be(tmp_path: Path) -> None:
     known = schemas("event r(id: string) TIME ts.")
     (batch,) = read([f"r={tmp_path / 'r.jsonl'}"], known)
     letters = DeadLetters()
-    letters.reject(batch, "r", 0, "missing", "`id` is missing")
+    letters.reject(batch, [RefusedRow("r", 0, "missing", "`id` is missing")])
     assert letters.first == DeadLetter(
         str(tmp_path / "r.jsonl"),
         1,

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
+from cep.runtime.encode import RefusedRow
 from connectors.batch import DeadLetter
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
@@ -253,7 +254,7 @@ def test_dead_letters(tmp_path: Path) -> None:
     for batch in read([str(source)], BOTH):
         for one in (letters, silent):
             one.add(batch.dead)
-            one.reject(batch, "loose", 0, "late", "too late")
+            one.reject(batch, [RefusedRow("loose", 0, "late", "too late")])
     letters.add([DeadLetter("x.parquet", 7, "no time", "time", None)])
     letters.close()
     silent.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
@@ -37,7 +37,7 @@ class DeadLetterSink(Protocol):
 
     def add(self, records: Iterable[DeadLetter]) -> None: ...
 
-    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None: ...
+    def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None: ...
 
 
 class Interrupt:
@@ -127,9 +127,8 @@ def flow(
         dead_letters.add(batch.dead)
         stats.dead.update(record.code for record in batch.dead)
         refused = engine.take_dead()
-        for dead in refused:
-            dead_letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
-            stats.dead[dead.code] += 1
+        dead_letters.reject(batch, refused)
+        stats.dead.update(row.code for row in refused)
         stats.no_records += _no_records(batch)
         stats.unmatched += batch.unmatched
         stats.records += batch.rows + len(batch.dead) - _no_records(batch) + batch.unmatched

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from functools import lru_cache
 from heapq import nlargest
 from pathlib import Path
 
@@ -20,6 +21,11 @@ LONGEST = 100
 def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None:
     """The word of `words` that comes nearest, whatever is a capital; None: none is near. A single letter is near to
     nothing but itself."""
+    return _nearest(word, tuple(words), alike)
+
+
+@lru_cache(maxsize=64)  # a thousand records that lack the same attribute ask the same
+def _nearest(word: str, words: tuple[str, ...], alike: float) -> str | None:
     spelt: dict[str, str] = {}
     for each in words:
         spelt.setdefault(each.casefold(), each)

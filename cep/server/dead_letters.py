@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from cep.core.logs import Log
+from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import REASONS, count, ranked
 from connectors.batch import Batch, DeadLetter
 from connectors.dead_letters import DeadLetters
@@ -31,10 +32,9 @@ class LoggedDeadLetters(DeadLetters):
         super().add(records)
         self._report()
 
-    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
-        if code == "late":
-            self.late[type] += 1
-        super().reject(batch, type, row, code, reason)
+    def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
+        self.late.update(row.type for row in refused if row.code == "late")
+        super().reject(batch, refused)
 
     def _report(self) -> None:
         counts, first, total = self.counts, self.first, self.total
