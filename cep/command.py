@@ -164,6 +164,7 @@ def check(options: CheckOptions) -> int:
     """
     from cep.app.lars_check import LarsCheck
     from cep.runtime.run_stats import count
+    from connectors.declared_formats import check_formats
 
     refused = False
     shapes = options.knowledge.shapes
@@ -182,6 +183,7 @@ def check(options: CheckOptions) -> int:
                 lars.show_circles()
             tables = facts_of(options.knowledge.facts, source.text, path, source.options)
             engine = source.knowing(tables, known).engine(alerts=True)
+            check_formats(engine.inputs)
         except CepError as error:
             refused = True
             complain(error)

@@ -41,6 +41,26 @@ def test_check_tells_every_error_with_its_place() -> None:
     assert result.stdout.splitlines()[1].startswith("fire.cep: 1 rule")
 
 
+@pytest.mark.parametrize(
+    ("declaration", "message"),
+    [
+        ("fluent warm(k: string FROM n) FORMAT senml.", "warm: a record of SenML has one time, and one of a fluent"),
+        ("event warm(k: string FROM nn) FORMAT senml.", "warm: a record of SenML has no `nn`"),
+        (
+            'event warm(k: string) FORMAT influx(measurement: "m").\n'
+            'event cold(k: string) FORMAT influx(measurement: "m").\ny(K) <- cold(K).',
+            "`warm` and `cold` are both of the measurement `m`",
+        ),
+    ],
+)
+def test_check_refuses_what_records_of_the_declared_format_cannot_hold(declaration: str, message: str) -> None:
+    begins = "BEGIN OF warm(K)" if declaration.startswith("fluent") else "warm(K)"
+    Path("warm.cep").write_text(f"{declaration}\nx(K) <- {begins}.\n")
+    result = cep("check", "warm.cep")
+    assert result.exit_code == 2 and message in result.stderr, result.output
+    assert result.stdout == "warm.cep: 1 error\n"
+
+
 def test_no_message_is_cut_or_coloured_off_a_terminal() -> None:
     long = "x" * 90
     Path("bad.cep").write_text(f"{long}(X) <- a(Y).\n")
