@@ -14,7 +14,7 @@ from typer import Argument, Option
 from cep.app import completions
 from cep.app.cli_completion import answering, completion
 from cep.app.cli_explain import explain
-from cep.app.cli_help import RULES, Sectioned
+from cep.app.cli_help import RULES, Commands, Sectioned
 from cep.app.cli_infer import infer
 from cep.app.cli_knowledge import knowing, validate_knowledge
 from cep.app.cli_options import DialectOptions, KnowledgeOptions, PolicyName, RuleFile, RuleFiles
@@ -43,6 +43,7 @@ from demos.command import demos
 
 app = typer.Typer(
     name="cep",
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

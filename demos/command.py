@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from cep.app.cli_help import Sectioned
+from cep.app.cli_help import Commands, Sectioned
 from cep.app.command_line import takes
 from cep.app.terminal import announce_compiling, say
 from cep.core.extras import install_command
 
-demos = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+demos = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
 
 
 class _Demo(Sectioned):

@@ -115,7 +115,7 @@ def test_dead_letters_are_kept_with_their_reasons() -> None:
 def test_the_first_dead_letter_is_told_where_none_are_kept() -> None:
     Path("bad.jsonl").write_text(jsonl(BAD))
     messages = cep("run", "fire.cep", "--input", "bad.jsonl").stderr.splitlines()
-    assert len(messages) == 2 and messages[1].startswith("the first dead letter is bad.jsonl:4: `temp`")
+    assert len(messages) == 2 and messages[1].startswith("one dead letter is bad.jsonl:4: `temp`")
     assert messages[1].endswith("; `--dead-letter FILE` keeps them")
     assert len(cep("run", "fire.cep", "--input", "bad.jsonl", "--dead-letter", "d").stderr.splitlines()) == 1
 

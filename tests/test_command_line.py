@@ -102,13 +102,36 @@ def test_the_status_is_what_the_command_gives() -> None:
 def test_mistakes_end_with_2() -> None:
     for line, text in (
         (["here", "--count", "13"], "--count: 13 is unlucky\nhint: 12 or 14\n"),
-        (["here", "--count", "0"], "Invalid value for '--count'"),
-        (["here", "--kind", "c"], "Invalid value for '--kind'"),
-        ([], "Missing argument 'PLACE'."),
-        (["here", "--fats-now"], "--fats-now"),
+        (["here", "--count", "0"], "--count: `0` is not a whole number of at least 1\nhint: `--count 1`\n"),
+        (["here", "--count", "x"], "--count: `x` is not a whole number of at least 1\nhint: `--count 1`\n"),
+        (["here", "--kind", "c"], "--kind: `c` is not one of a and b\nhint: `--kind a`\n"),
+        ([], "cep: PLACE is missing\nhint: `cep PLACE`\n"),
+        (["here", "--fats-now"], "--fats-now is not an option of `cep`\nhint: did you mean `--fast-now`?\n"),
+        (["here", "--fast-now=1"], "--fast-now takes no value\nhint: `--fast-now` alone\n"),
+        (["here", "--count"], "--count: its value is missing\nhint: `--count 1`\n"),
+        (["here", "there"], "cep: `there` is too much\nhint: options begin with `--`: `cep --help` lists them\n"),
     ):
-        result = CliRunner().invoke(made([]), line)
-        assert result.exit_code == 2 and text in result.stderr, result.stderr
+        result = CliRunner().invoke(made([]), line, prog_name="cep")
+        assert result.exit_code == 2 and result.stderr == text, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("serve rules.cep --port x", "--port: `x` is not a whole number from 0 to 65535\nhint: `--port 8000`\n"),
+        ("run rules.cep --first x", "--first: `x` is not a whole number\nhint: `--first TICK`\n"),
+        (
+            "explain r.cep e --format rtec",
+            "--format: `rtec` is not one of text, json and prov\nhint: `--format text`\n",
+        ),
+        ("chek rules.cep", "`chek` is not a command of `cep`\nhint: did you mean `check`?\n"),
+        ("demo fir", "`fir` is not a command of `cep demo`\nhint: did you mean `fire`?\n"),
+        ("infer", "cep infer: FILE is missing\nhint: `cep infer FILE`\n"),
+    ],
+)
+def test_every_command_says_it_likewise(line: str, text: str) -> None:
+    result = CliRunner().invoke(app, line.split(), prog_name="cep")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", text)
 
 
 def test_the_help_has_a_section_for_each_group() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 INPUT, OUTPUT, KNOWLEDGE, RULES = "Input", "Output", "Knowledge", "The rules"
 WATCHING, SPARK, OTHER = "While it runs", "On Spark", "Options"
@@ -18,6 +18,12 @@ class Sectioned(TyperCommand):
     Before it runs, `cep.app.conflicts` checks that it overwrites nothing that it reads; the guard is the object of its
     context.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from cep.app.usage_errors import own_words
+
+        with own_words(ctx):
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         from cep.app.conflicts import OutputGuard
@@ -48,3 +54,19 @@ class Sectioned(TyperCommand):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+class Commands(TyperGroup):
+    """A group of commands, and what is said of a name that is none of them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from cep.app.usage_errors import own_words
+
+        with own_words(ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        from cep.app.usage_errors import own_words
+
+        with own_words(ctx):
+            return super().resolve_command(ctx, args)

@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from cep.app import completions
-from cep.app.cli_help import KNOWLEDGE, Sectioned
+from cep.app.cli_help import KNOWLEDGE, Commands, Sectioned
 from cep.app.cli_options import KnowledgeFiles, ReasoningName
 from cep.app.command_line import takes
 from cep.app.terminal import CLEAN, DEAD_LETTERS, complain, knowledge_of, say
@@ -28,7 +28,7 @@ SHOWN = 20
 SUBJECTS = 500
 """Subjects that `verify` takes: owlrl closes what is said of them in seconds."""
 
-knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+knowing = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
 FileArguments = Annotated[
     tuple[str, ...],
     Argument(metavar="FILE", help="As for --knowledge.", autocompletion=completions.knowledge_files),

@@ -42,7 +42,7 @@ class LoggedDeadLetters(DeadLetters):
             return
         if not self._reported:
             file = "standard input" if first.file in ("-", "") else first.file
-            text = f"the first dead letter is {file}:{first.line}: {first.reason}{self._hint}"
+            text = f"one dead letter is {file}:{first.line}: {first.reason}{self._hint}"
             self._log("first_dead_letter", text, "warning", code=first.code)
         else:
             reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(counts))
