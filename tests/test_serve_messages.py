@@ -49,8 +49,7 @@ def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tm
     (first,) = logged
     assert first[:2] == (
         "first_dead_letter",
-        "one dead letter is standard input:3: temp: expected float, found `broken`; `--dead-letter FILE` keeps "
-        "them",
+        "one dead letter is standard input:3: temp: expected float, found `broken`; `--dead-letter FILE` keeps them",
     )
     letters.add([DeadLetter("-", n, "bad", "json", "x") for n in range(4, 1_204)])
     now = OFTEN - 1

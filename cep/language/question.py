@@ -32,7 +32,8 @@ _AT_TICK = re.compile(r"(?P<name>[^\s(]+)\s*(?P<arguments>\(.*\))?\s+at\b\s*(?P<
 """`used(EWR) at 3`, `used at`; and `used at(EWR, 3)`, as it is written where it is told."""
 _PARTS = re.compile(r"(?P<name>[^(]+)\((?P<arguments>.*)\)(?P<value>\s*=\s*)?(?(value)(?P<of>.+))", re.DOTALL)
 """`location(P) = X`."""
-_ARGUMENT = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])+')
+_ARGUMENT = re.compile(r'(?:"(?:[^"\\]|\\.)*(?:"|\\?$)|[^",])+')
+"""An argument; a quote that is not closed goes to the end."""
 _NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*\s*:\s)?\s*(?P<value>.*?)\s*", re.DOTALL)
 
 
@@ -74,7 +75,10 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     except CepError as error:
         better = quoted(text)
         hint = "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
-        hint = hint if better is None else to_type(better)
+        if _parses(f"{body})"):
+            hint = f"its `)` is missing: `{text.strip()})`"
+        elif better is not None:
+            hint = to_type(better)
         raise CepError(f"`{text}` is no event: {error.message}", hint=hint, code="option") from None
     if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
         hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
@@ -86,7 +90,8 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
 def quoted(text: str, place: int | None = None) -> str | None:
     """The event with all arguments in quotes that are no values as they stand, or the one at a `place`; None: that does
     not make it an event."""
-    found = _PARTS.fullmatch(text.strip().removesuffix("."))
+    text = text.strip().removesuffix(".")
+    found = _PARTS.fullmatch(text if ")" in text else f"{text})")
     if found is None:
         return None
     arguments = _ARGUMENT.findall(found["arguments"])
@@ -108,8 +113,12 @@ def _as_value(argument: str, always: bool) -> str:
     if len(value) > 2 and value[0] == value[-1] == "'":
         value = value[1:-1]
         return (found["name"] or "") + print_string(value)
-    if not value or value.startswith('"') or (_parses(f"asked({value})") and not always):
+    if not value or (_parses(f"asked({value})") and (value.startswith('"') or not always)):
         return argument.strip()
+    if value[0] == '"':
+        value = value[1:].removesuffix('"')
+    elif value.count('"') == 1:
+        value = value.removesuffix('"')
     return (found["name"] or "") + print_string(value)
 
 
