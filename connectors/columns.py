@@ -30,7 +30,7 @@ from connectors.numbers import (
 )
 from connectors.patterns import compiled, join, read_patterns
 from connectors.record_tests import Tested
-from connectors.records import Record, clock_patterns, parse, series, time_keys
+from connectors.records import Record, parse, part_patterns, series, time_keys
 from connectors.times import FIRST, LAST, SHIFTS
 from connectors.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
 
@@ -159,8 +159,8 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     """Start and end, and which rows are GOOD: those that give exactly what the schema asks for."""
     keys = time_keys(schema)
-    if schema.clock is not None:
-        time, state = ticks(joined(cells, schema.format), 0, True, schema.format)
+    if schema.further:
+        time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
         return time, time, state
     given = [ticks(cells, c, True, schema.format) for c in range(len(keys))]
     if len(keys) == 1:
@@ -227,11 +227,11 @@ def text_cells(texts: pl.Series) -> Cells:
     return Cells(buffer, offset[None], length[None], kind[None], False)
 
 
-def joined(cells: Cells, format: TimeFormat | None) -> Cells:
-    """The cells of the first two columns, a day and a time of day, as one, with a blank between them."""
-    both = slice(0, 2)
-    digits = [(part and whole_digits(part)) or (0, 0) for part in clock_patterns(format)]
-    where = cells.buffer, cells.offset[both], cells.length[both], cells.kind[both]
+def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
+    """The cells of the first columns, the parts of a time, as one, with blanks between them."""
+    parts = slice(0, columns)
+    digits = [(part and whole_digits(part)) or (0, 0) for part in part_patterns(format, columns)]
+    where = cells.buffer, cells.offset[parts], cells.length[parts], cells.kind[parts]
     data, offset, length, kind = join(*where, np.array(digits, np.int64), cells.textual)
     return Cells(data, offset[None], length[None], kind[None], True, frozenset(), cells.point)
 

@@ -47,35 +47,22 @@ def read_csv(
     """
     dialect = Dialect.of(file, schemas, separator)
     separator = dialect.separator
-    rest = b""
-    while b"\n" not in rest and len(rest) <= LONGEST and (data := stream.read(chunk)):
-        rest += data
-    position = len(BOM) if rest.startswith(BOM) else 0
-    rest, line = rest[position:], 1
-    while dialect.comment is not None and rest.startswith(dialect.comment.encode()):
-        remark, _, rest = rest.partition(b"\n")
-        position, line = position + len(remark) + 1, line + 1
-        while b"\n" not in rest and len(rest) <= LONGEST and (data := stream.read(chunk)):
-            rest += data
-    head, _, body = rest.partition(b"\n")
-    if not head.strip():
-        if not rest.strip():
+    start = _Beginning(stream, chunk, dialect.comment.encode())
+    start.skip(dialect.skip)
+    names, head = list(dialect.columns), b""
+    if not names:
+        head = start.line_of_columns(file)
+        if not head and not start.rest.strip():
             return
-        raise CepError(f"{file}: the first line is empty, it should name the columns", code="input")
-    if len(head) > LONGEST:
-        raise CepError(
-            f"{file}: the first line has more than {LONGEST} bytes, it should name the columns", code="input"
-        )
-    names = header(file, head, separator, dialect.quote)
+        names = header(file, head, separator, dialect.quote)
+        start.skip(dialect.units)
     try:
-        types = {} if schemas[0].declared else _types(names, body, separator)
+        types = {} if schemas[0].declared else _types(names, start.rest, separator)
         rows = Fields(file, schemas, names, dialect, types)
     except CepError as error:
         hint = _separated(head, separator) or error.hint
         raise CepError(error.message, hint=hint, code=error.code) from None
-    position += len(head) + 1
-    line += 1
-    rest = body
+    rest, position, line = start.rest, start.position, start.line
     if readers is not None and readers.cheap and readable_apart(readers, stream, chunk):
         place = Place(position, line, first)
         for chunk_found in read_apart(readers, rows, file, stream, chunk, place):
@@ -106,6 +93,49 @@ def read_csv(
         rest += data
         if stream.damage is not None:  # the last line may be a part of one
             rest = rest[: rest.rfind(b"\n") + 1]
+
+
+class _Beginning:
+    """The lines at the beginning of a table, taken one by one. `rest`: what has been read of those that are not taken;
+    the next begins at byte `position` and is number `line`."""
+
+    def __init__(self, stream: ByteStream, chunk: int, comment: bytes) -> None:
+        self._stream, self._chunk, self._comment = stream, chunk, comment
+        self.rest, self.position, self.line = b"", 0, 1
+        self._look()
+        if self.rest.startswith(BOM):
+            self.rest, self.position = self.rest[len(BOM) :], len(BOM)
+
+    def skip(self, count: int) -> None:
+        """Pass over so many lines, whatever they hold."""
+        for _ in range(count):
+            self._take()
+
+    def line_of_columns(self, file: str) -> bytes:
+        """The header, behind comments; nothing where the file is empty. CepError: it is no line that names columns."""
+        self._look()
+        while self._comment and self.rest.startswith(self._comment):
+            self._take()
+            self._look()
+        head = self._take()
+        if not head.strip() and self.rest.strip():
+            raise CepError(f"{file}: the first line is empty, it should name the columns", code="input")
+        if len(head) > LONGEST:
+            message = f"{file}: the first line has more than {LONGEST} bytes, it should name the columns"
+            raise CepError(message, code="input")
+        return head if head.strip() else b""
+
+    def _take(self) -> bytes:
+        self._look()
+        line, end, self.rest = self.rest.partition(b"\n")
+        self.position += len(line) + len(end)
+        self.line += 1
+        return line
+
+    def _look(self) -> None:
+        """Read to the end of a line, and no more than it takes: blocks begin where they do for other readers."""
+        while b"\n" not in self.rest and len(self.rest) <= LONGEST and (data := self._stream.read(self._chunk)):
+            self.rest += data
 
 
 def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]:
@@ -157,13 +187,17 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How fields are written: what separates and quotes them, the decimal mark, how a line begins that is a comment,
-    the mark between thousands."""
+    the mark between thousands; the names of the columns, where no header has them; how many lines stand before the
+    header, and how many below it that are no records."""
 
     separator: str
     quote: str = '"'
     point: str = "."
-    comment: str | None = None
+    comment: str = ""
     thousands: str | None = None
+    columns: tuple[str, ...] = ()
+    skip: int = 0
+    units: int = 0
 
     @classmethod
     def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
@@ -179,8 +213,13 @@ class Dialect:
             given.option("separator") or separator,
             given.option("quote") or '"',
             given.option("decimal") or ".",
-            given.option("comment"),
+            given.option("comment") or "",
             given.option("thousands"),
+            tuple(name.strip() for name in (given.option("columns") or "").split(","))
+            if given.option("columns")
+            else (),
+            int(given.option("skip") or 0),
+            int(given.option("units") or 0),
         )
         if found.separator == found.point:
             message = f"{file}: `{found.point}` separates fields, and is the decimal mark of {schema.name}"
@@ -220,7 +259,7 @@ class Fields:
         buffer = np.frombuffer(data, np.uint8)
         capacity = data.count(b"\n") + 1
         marks = self._dialect
-        quote, comment = ord(marks.quote), -1 if marks.comment is None else ord(marks.comment)
+        quote, comment = ord(marks.quote), np.frombuffer(marks.comment.encode(), np.uint8)
         cells_of = self._columns, self._first, self._next, self._bounds[-1]
         n, used, breaks, offset, length, kind, state, starts, lines = scan(
             buffer, 0, final, CLOSED, ord(marks.separator), quote, comment, *cells_of, capacity

@@ -69,8 +69,8 @@ def scan(  # type: ignore[no-untyped-def]
 
     It stops before the last line that has no end, unless `final`. A quote that is not closed within `longest` bytes is
     OPEN. A line that is not FINE for its quotes ends at its first line break, and reading goes on there. `capacity` is
-    more than the line breaks: each line but the last has one of its own. Lines that begin with `comment` (-1: none) are
-    passed over.
+    more than the line breaks: each line but the last has one of its own. Lines that begin with the bytes of `comment`,
+    if there are any, are passed over.
     """
     stop = len(buffer)
     offset = np.zeros((width, capacity), np.int32)
@@ -87,7 +87,10 @@ def scan(  # type: ignore[no-untyped-def]
             i = min(i + (1 if buffer[i] == 10 else 2), stop)
             line += 1
             continue
-        if buffer[i] == comment:
+        remark = len(comment) > 0 and i + len(comment) <= stop
+        for j in range(len(comment)):
+            remark = remark and buffer[i + j] == comment[j]
+        if remark:
             while i < stop and buffer[i] != 10:
                 i += 1
             if i >= stop and not final:

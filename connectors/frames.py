@@ -191,7 +191,7 @@ def _schema(label: str, schemas: Mapping[str, Schema], event: str | None) -> Sch
 
 
 def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int, folded: FoldedTables) -> Iterator[Batch]:
-    keys = [key for key in (schema.time, schema.clock, schema.start, schema.end) if key is not None]
+    keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
     paths = {each: path(each) for each in sources(schema, keys) if each not in found.names}
     nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
     try:

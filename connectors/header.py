@@ -34,7 +34,7 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         ways = "`--revise 6h`, in Python `revise=`, reads it" if schema.declared else f"declare `{schema.name}`"
         message = f"{file}: the column `{CHANGE}` says what is withdrawn, and here all would come"
         raise CepError(message, hint=f'{ways}; an attribute of it is `change: string FROM "{CHANGE}"`', code="input")
-    wanted = [key for key in (bound.time, bound.clock, bound.start, bound.end) if key is not None]
+    wanted = [key for key in (bound.time, *bound.further, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
     for attribute in bound.attributes:
         key = source_of(attribute)

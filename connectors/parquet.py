@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from connectors.columnar import Reasons, flattened, leaves, resolved
 from connectors.header import bind
 from connectors.paths import EACH, Path, source_of, sources, written
 from connectors.record_tests import ColumnValues, passed
-from connectors.records import clock_patterns, time_keys
+from connectors.records import part_patterns, time_keys
 from connectors.times import (
     form,
 )
@@ -57,7 +58,9 @@ def read_parquet(
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
     """Tables of one event of up to `rows` rows. CepError: a column is missing or holds something else."""
     arrow = opened.schema_arrow
-    asked = sources(schema, [key for key in (schema.time, schema.clock, schema.start, schema.end) if key is not None])
+    asked = sources(
+        schema, [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
+    )
     nested = resolved(arrow, asked)
     bound = bind(file, schema, [*arrow.names, *nested], {each.name: _type(each.type) for each in arrow})
     yield from read_batches(file, _batches(file, opened, rows, columns_of(bound, nested)), bound, first)
@@ -96,19 +99,17 @@ def read_batches(
             kept = np.flatnonzero(passed(schema, lambda source, columns=columns: ColumnValues(columns[source])))  # type: ignore[misc]
             lines = kept + line if lines is None else lines[kept]
             unmatched = height - len(np.unique(lines))
-            columns, reasons = (
-                columns[kept],
-                {new: reasons[old] for new, old in enumerate(kept.tolist()) if old in reasons},
-            )
+            columns = columns[kept]
+            reasons = {new: reasons[old] for new, old in enumerate(kept.tolist()) if old in reasons}
         n = columns.height
         block = Block(file, first, n, line, lines, unmatched=unmatched)
         times = []
-        day_and_clock = [] if schema.clock is None else [_joined(columns[keys[0]], columns[keys[1]], schema)]
-        for column in day_and_clock or [columns[key] for key in keys]:
-            key = ", ".join(keys) if day_and_clock else column.name
+        in_parts = [_joined([columns[key] for key in keys], schema)] if schema.further else []
+        for column in in_parts or [columns[key] for key in keys]:
+            key = ", ".join(keys) if in_parts else column.name
             ticks = column_ticks(file, column, Attribute(key, "time", format=schema.format), reasons, "time")
             for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
-                lacking = next((each for each in keys if columns[each][row] is None), key) if day_and_clock else key
+                lacking = next((each for each in keys if columns[each][row] is None), key) if in_parts else key
                 reasons.setdefault(row, ("time", f"no time: `{lacking}` is missing"))
             times.append(ticks)
         found = [
@@ -126,7 +127,7 @@ def read_batches(
             table = table.filter(pl.Series(good))
         if table.height:
             kind = columns[keys[0]].dtype
-            number = not day_and_clock and kind.is_numeric()
+            number = not in_parts and kind.is_numeric()
             block = replace(block, times=form(None if kind.is_temporal() else schema.format, number))
         dead = [
             DeadLetter(file, line + row if lines is None else int(lines[row]), reason, code, None)
@@ -143,13 +144,16 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
     return CepError(f"{file}: the column `{name}` holds {what}, {schema.field(name).type}", hint=hint, code="input")
 
 
-def _joined(day: pl.Series, clock: pl.Series, schema: Schema) -> pl.Series:
-    """A day and a time of day as one text."""
-    first, second = clock_patterns(schema.format)
-    if isinstance(day.dtype, pl.Datetime):
-        day = day.dt.date()
-    hour = clock.dt.to_string("%H:%M:%S%.f") if clock.dtype == pl.Time else written_times(clock, second)
-    return (written_times(day, first).str.strip_chars(" \t") + " " + hour.str.strip_chars(" \t")).alias("time")
+def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
+    """The parts of a time as one text."""
+    texts: list[pl.Series] = []
+    for column, pattern in zip(columns, part_patterns(schema.format, len(columns))):
+        if isinstance(column.dtype, pl.Datetime) and not texts:
+            column = column.dt.date()
+        clock = column.dtype == pl.Time
+        text = column.dt.to_string("%H:%M:%S%.f") if clock else written_times(column, pattern)
+        texts.append(text.str.strip_chars(" \t"))
+    return reduce(lambda whole, text: whole + " " + text, texts).alias("time")
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:

@@ -18,7 +18,7 @@ _SAID_MONTH, _SAID_DAY, _SAID_HOUR, _SAID_MINUTE, _SAID_SECOND = range(5)
 _STEPS = {
     " ": (_BLANK,), "Y": (_YEAR,), "y": (_SHORT_YEAR,), "j": (_YEAR_DAY,), "I": (_HALF_HOUR,), "f": (_PART,),
     "b": (_NAME,), "B": (_FULL_NAME,), "a": (_WEEKDAY,), "A": (_FULL_WEEKDAY,), "p": (_HALF,), "z": (_OFFSET,),
-    "m": (_NUMBER, _SAID_MONTH, 1, 12), "d": (_NUMBER, _SAID_DAY, 1, 31), "H": (_NUMBER, _SAID_HOUR, 0, 23),
+    "m": (_NUMBER, _SAID_MONTH, 1, 12), "d": (_NUMBER, _SAID_DAY, 1, 31), "H": (_NUMBER, _SAID_HOUR, 0, 24),
     "M": (_NUMBER, _SAID_MINUTE, 0, 59), "S": (_NUMBER, _SAID_SECOND, 0, 59), "u": (_DIGIT, 1, 7), "w": (_DIGIT, 0, 6),
     **dict.fromkeys("ZGVUW", (_SLOW,)),
 }  # fmt: skip
@@ -177,6 +177,8 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
         return 0, False, BAD
     if afternoon == 1:
         said[_SAID_HOUR] += 12
+    if afternoon < 0 and said[_SAID_HOUR] == 24 and said[_SAID_MINUTE] + said[_SAID_SECOND] + micros + max(rest, 0) > 0:
+        return 0, False, BAD
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if of_year > 365 and not leap:
         return 0, False, BAD
@@ -236,25 +238,29 @@ def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  #
 
 @njit(linear=True, cache=True)
 def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-untyped-def]
-    """Two cells a row as one with a blank between them: bytes, offsets, lengths, kinds. Where one is missing, the row
+    """The cells of a row as one with blanks between them: bytes, offsets, lengths, kinds. Where one is missing, the row
     is; what has escapes is one that cannot be read here. `digits`: of each how many a number has without the zeros that
-    it has lost, and with them, as `read_patterns`. A row takes both cells, a byte and the zeros, fewer than these."""
-    n = kinds.shape[1]
-    size = n * (digits[0, 1] + digits[1, 1])
-    for row in range(n):
-        size += lengths[0, row] + lengths[1, row] + 1
+    it has lost, and with them, as `read_patterns`. A row takes all cells, a byte for each, and at most the zeros."""
+    parts, n = kinds.shape
+    size = 0
+    for part in range(parts):
+        size += n * (digits[part, 1] + 1)
+        for row in range(n):
+            size += lengths[part, row]
     out = np.empty(size, np.uint8)
     offset = np.zeros(n, np.int32)
     length = np.zeros(n, np.int32)
     kind = np.zeros(n, np.uint8)
     o = 0
     for row in range(n):
-        first, second = kinds[0, row], kinds[1, row]
         offset[row] = o
-        if first <= 1 or second <= 1:
+        missing = False
+        for part in range(parts):
+            missing |= kinds[part, row] <= 1
+        if missing:
             continue
         kind[row] = STRING
-        for part in range(2):
+        for part in range(parts):
             if kinds[part, row] != STRING and kinds[part, row] != 2:
                 kind[row] = 7
             i, stop = trim(buffer, offsets[part, row], offsets[part, row] + lengths[part, row])
@@ -268,7 +274,7 @@ def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-u
                 out[o] = buffer[i]
                 o += 1
                 i += 1
-            if part == 0:
+            if part < parts - 1:
                 out[o] = 32
                 o += 1
         length[row] = o - offset[row]

@@ -326,10 +326,10 @@ def other_encoding(raw: bytes, table: bool = False) -> str:
 
 
 def time_keys(schema: Schema) -> tuple[str, ...]:
-    """The columns that may hold the times: one, or a day and a clock, or start and end, or all three where none was
+    """The columns that may hold the times: one, or the parts of one, or start and end, or all three where none was
     declared."""
     if schema.time is not None:
-        return (schema.time,) if schema.clock is None else (schema.time, schema.clock)
+        return (schema.time, *schema.further)
     if schema.start is not None or schema.end is not None:
         return (schema.start or "start", schema.end or "end")
     return RESERVED
@@ -418,9 +418,11 @@ def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
     return padded(text, pattern) if fields and pattern is not None else text
 
 
-def clock_patterns(format: TimeFormat | None) -> tuple[str | None, str | None]:
-    """The parts of a pattern for a day and a time of day in two columns, None: they are not known."""
+def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | None]:
+    """The parts of a pattern for the columns of a time, of two a day and a time of day. None: they are not known."""
     words = [] if format is None or format.pattern is None else format.pattern.split()
+    if columns > 2:
+        return words if len(words) == columns else [None] * columns
     at = 1 if len(words) == 2 else next((at for at, word in enumerate(words) if _CLOCK.search(word)), 0)
     return (" ".join(words[:at]), " ".join(words[at:])) if at else (None, None)
 
@@ -442,8 +444,8 @@ def read_times(
     for key, value in zip(keys, given):
         if value is None:
             raise Unreadable("time", f"no time: `{key}` is missing")
-    if schema.clock is not None:
-        words = [_word(*each, fields) for each in zip(keys, given, clock_patterns(schema.format))]
-        return (time := read(f"{keys[0]}, {keys[1]}", " ".join(words))), time
+    if schema.further:
+        words = [_word(*each, fields) for each in zip(keys, given, part_patterns(schema.format, len(keys)))]
+        return (time := read(", ".join(keys), " ".join(words))), time
     start = read(keys[0], given[0])
     return start, read(keys[-1], given[-1]) if len(keys) > 1 else start

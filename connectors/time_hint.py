@@ -40,7 +40,7 @@ def column_name(source: str) -> str:
 def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
     """What to write, where a JSON record has nothing where its declaration has the time."""
     named_one = schema.time is not None
-    if schema.start is not None or schema.clock is not None or (named_one and has(found, path(str(schema.time)))):
+    if schema.start is not None or schema.further or (named_one and has(found, path(str(schema.time)))):
         return ""
     places = {written(steps): value for steps, value in _leaves(found, ()) if path(written(steps)) == steps}
     forms = {source: form for source, value in places.items() if (form := _form(value)) is not None}

@@ -148,10 +148,10 @@ def cells(days: list[str], clocks: list[str], kind: int, textual: bool) -> Cells
 )
 @example([(date(2024, 5, 1), "5")], "%d%m%Y %H%M%S", True)  # fmt: skip
 def test_many_rows_are_read_as_single_ones(rows: list[tuple[date, str]], pattern: str, table: bool) -> None:
-    form, schema = TimeFormat(pattern), Schema("r", (), True, True, "d", clock="c", format=TimeFormat(pattern))
+    form, schema = TimeFormat(pattern), Schema("r", (), True, True, "d", further=("c",), format=TimeFormat(pattern))
     days = [day.strftime(pattern.rpartition(" ")[0]).lstrip("0") for day, _ in rows]
     clocks = [clock for _, clock in rows]
-    found, states = ticks(joined(cells(days, clocks, STRING if table else NUMBER, table), form), 0, True, form)
+    found, states = ticks(joined(cells(days, clocks, STRING if table else NUMBER, table), form, 2), 0, True, form)
     for row, (day, clock) in enumerate(zip(days, clocks)):
         number = int(clock) if not table and clock.strip().isdigit() and str(int(clock)) == clock else clock
         given = {"d": day, "c": number}
@@ -166,5 +166,5 @@ def test_many_rows_are_read_as_single_ones(rows: list[tuple[date, str]], pattern
 
 def test_a_time_of_day_of_two_digits_under_minutes_is_after_midnight() -> None:
     form = TimeFormat("%Y-%m-%d %H%M")
-    found, states = ticks(joined(cells(["2024-05-01"], ["59"], STRING, True), form), 0, True, form)
+    found, states = ticks(joined(cells(["2024-05-01"], ["59"], STRING, True), form, 2), 0, True, form)
     assert states[0] == GOOD and found[0] == MAY + timedelta(minutes=59) // timedelta(microseconds=1)

@@ -291,7 +291,7 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
         names,
         declared,
         st.just("a"),
-        clock=st.one_of(st.none(), texts),
+        further=st.one_of(st.just(()), st.tuples(texts)),
         format=st.sampled_from(
             [None, TimeFormat("%d.%m.%Y"), TimeFormat(None, None, "UTC"), TimeFormat(None, None, "UTC", "order")]
         ),

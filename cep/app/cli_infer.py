@@ -97,7 +97,16 @@ def _written(made: Inferred, sample: RecordSample) -> str:
 
     schema = made.schema
     behind = declaration(
-        schema.name, (), None, schema.time, schema.start, schema.end, schema.clock, schema.format, None, schema.records
+        schema.name,
+        (),
+        None,
+        schema.time,
+        schema.start,
+        schema.end,
+        schema.further,
+        schema.format,
+        None,
+        schema.records,
     )
     tail = behind.removeprefix(f"{schema.name}()").strip()
     lines = [f"% {_seen(made, sample)}"]

@@ -94,8 +94,8 @@ class Schema:
     """An event's attributes in order. `point`: every occurrence is an instant.
 
     `time`, or `start` and `end`, name the columns that hold the times, None: `time`, `start`, `end` themselves.
-    `iri`: the class of its occurrences in RDF. `clock`: a second column of the time, which stands behind the first with
-    a blank between them. `format`: how the times are written; `records`: how the records are. `fluent`: it is no event
+    `iri`: the class of its occurrences in RDF. `further`: columns of the time that stand behind the first, with a blank
+    between them. `format`: how the times are written; `records`: how the records are. `fluent`: it is no event
     but a fluent, or what is known of one. `key`: attributes of which a later record of the same values and time
     replaces the earlier one. `when`: which records are this event, whatever else they are; None: a record says it.
     `strict`: a record that is no event is a dead letter.
@@ -109,7 +109,7 @@ class Schema:
     start: str | None = None
     end: str | None = None
     iri: str | None = None
-    clock: str | None = field(default=None, compare=False)
+    further: tuple[str, ...] = field(default=(), compare=False)
     format: TimeFormat | None = field(default=None, compare=False)
     records: RecordFormat | None = field(default=None, compare=False)
     fluent: FluentTable | None = field(default=None, metadata={"later": True})

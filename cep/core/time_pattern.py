@@ -2,7 +2,7 @@
 
 The directives are those of Python's `strptime` that say a date, a time of day or an offset, with English names; `%f`
 takes any number of digits, and what is finer than a microsecond rounds half to even. Numbers that stand side by side,
-`%d%m%Y`, have all their digits; any other may have fewer.
+`%d%m%Y`, have all their digits; any other may have fewer. The hour `24`, with no minutes, is the next midnight.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REGEX = {
     "m": r"1[0-2]|0[1-9]",
     "d": r"3[01]|[12][0-9]|0[1-9]",
     "j": r"36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0[1-9][0-9]|00[1-9]",
-    "H": r"2[0-3]|[01][0-9]",
+    "H": r"2[0-4]|[01][0-9]",
     "I": r"1[0-2]|0[1-9]",
     "M": r"[0-5][0-9]",
     "S": r"[0-5][0-9]",
@@ -241,11 +241,7 @@ def padded(text: str, pattern: str) -> str:
 def of_clock(text: str, pattern: str) -> int:
     """The microseconds since midnight of a time of day under a pattern of such; `24:00` ends a day. ValueError: it does
     not fit."""
-    if not (pattern.startswith("%H") and text.startswith("24")):
-        return of_pattern(f"1970 {text}", f"%Y {pattern}")[0]
-    if of_pattern(f"1970 00{text[2:]}", f"%Y {pattern}")[0]:
-        raise ValueError("is no time of day")
-    return 86_400 * SECOND
+    return of_pattern(f"1970 {text}", f"%Y {pattern}")[0]
 
 
 def _unfit(text: str, pattern: str) -> str:
@@ -287,13 +283,17 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     digits = found.get("f", "0")
     micros = int(digits[:6].ljust(6, "0"))
     rest = int(digits[6:] or "0") * 2 - 10 ** len(digits[6:])  # against a half
+    next_day = hour == 24
+    if next_day and (int(found.get("M", "0")) or int(found.get("S", "0")) or micros or rest > 0):
+        raise ValueError("is no time of the day: 24:00 is its end")
     day = int(found.get("d", "1")) if of_week is None else of_week.day
     try:
         days = int(found.get("j", "1")) - 1
-        moment = datetime(year, month, day, hour, int(found.get("M", "0")), int(found.get("S", "0")))
+        moment = datetime(year, month, day, 0 if next_day else hour, int(found.get("M", "0")), int(found.get("S", "0")))
         moment += timedelta(days=days)
         if moment.year != year:
             raise ValueError
+        moment += timedelta(days=next_day)
     except (ValueError, OverflowError):
         raise ValueError("is no time of the calendar") from None
     ticks = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + micros

@@ -86,7 +86,7 @@ class Schemas:
             statement.start,
             statement.end,
             statement.iri,
-            statement.clock,
+            statement.further,
             statement.format,
             statement.records,
             key=statement.key,

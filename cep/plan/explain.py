@@ -288,7 +288,7 @@ def _declared(schema: Schema) -> str:
     if records is not None:  # a dialect's, in microseconds
         options = [(key, write_duration(int(v)) if key == "tick" else v) for key, v in records.options]
         records = replace(records, options=tuple(options))
-    how = schema.clock, schema.format, None, records, None, schema.when
+    how = schema.further, schema.format, None, records, None, schema.when
     return declaration(shown_name(schema), attributes, schema.iri, time, start, end, *how).removesuffix("()")
 
 

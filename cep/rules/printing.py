@@ -96,20 +96,20 @@ def declaration(
     time: str | None = None,
     start: str | None = None,
     end: str | None = None,
-    clock: str | None = None,
+    further: Sequence[str] = (),
     format: TimeFormat | None = None,
     missing: tuple[int | float | str, ...] | None = None,
     records: RecordFormat | None = None,
     key: tuple[str, ...] | None = None,
     when: When | None = None,
 ) -> str:
-    """`name(attributes) AS <iri> TIME time, clock START start END end`, then how records are written, which they are,
+    """`name(attributes) AS <iri> TIME time, further START start END end`, then how records are written, which they are,
     and the key."""
     text = f"{name}({', '.join(map(attribute, attributes))})"
     if iri is not None:
         text += f" AS <{iri}>"
     if time is not None:
-        text += f" TIME {_column(time)}" + (f", {_column(clock)}" if clock is not None else "")
+        text += f" TIME {', '.join(map(_column, (time, *further)))}"
     if start is not None and end is not None:
         text += f" START {_column(start)} END {_column(end)}"
     text += time_format(format, "epoch ") + _missing(missing) + record_format(records) + record_tests(when)

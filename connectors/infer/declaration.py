@@ -36,13 +36,13 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         last = path(source)[-1] if path(source)[-1] != EACH else path(source)[-2]
         guesses[source] = guess(last, column, sample.text, marks[0], sample.typed.get(source), marks[1])
     own = sample.format is not None and sample.format.name in SENSORS  # the format has a time of its own
-    times, clock, format = ((), None, None) if own else event_times(sample, guesses)
+    times, further, format = ((), (), None) if own else event_times(sample, guesses)
     made = Inferred(Schema("", (), True, False))
     left_out = dict(sample.left_out)
     for source, found in guesses.items():
-        if not found.type and source not in (*times, clock):
+        if not found.type and source not in (*times, *further):
             left_out[source] = found.note
-    sources = [source for source in guesses if source not in (*times, clock) and guesses[source].type]
+    sources = [source for source in guesses if source not in (*times, *further) and guesses[source].type]
     called = {source: f"arg{place}" for place, source in enumerate(sources, 1)} if sample.positional else names(sources)
     attributes = []
     for source, each in called.items():
@@ -59,7 +59,9 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
     records = sample.format
     if own and records is not None and sample.name not in (None, title):
         records = RecordFormat(records.name, (("measurement", str(sample.name)), *records.options))
-    made.schema = Schema(title, tuple(attributes), True, one is not None, one, start, end, None, clock, format, records)
+    made.schema = Schema(
+        title, tuple(attributes), True, one is not None, one, start, end, None, further, format, records
+    )
     made.remarks = [*_binding(sample, title, own), *sample.remarks]
     if not own and not times:
         made.remarks.append("no column looks like the time of an event: name it with TIME")

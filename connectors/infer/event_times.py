@@ -32,12 +32,12 @@ _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived
 
 def event_times(
     sample: RecordSample, guesses: Mapping[str, Guess]
-) -> tuple[tuple[str, ...], str | None, TimeFormat | None]:
-    """The columns of the time, one or two of an interval; one of the time of day besides; and how they are written."""
+) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None]:
+    """The columns of the time, one or two of an interval; further ones of its parts; and how they are written."""
     last = {source: path(source)[-1].lower() for source in guesses}
     if sample.positional:
         named = [key for key in ("time", "start", "end") if key in guesses]
-        return tuple(named), None, guesses[named[0]].format if named else None
+        return tuple(named), (), guesses[named[0]].format if named else None
     known = [source for source, found in guesses.items() if found.type == "time"]
     whole = [source for source in known if None not in sample.columns[source] and not guesses[source].missing]
     if not whole and known:
@@ -47,11 +47,11 @@ def event_times(
     begin = next((source for word in _BEGINS for source in whole if last[source] == word), None)
     end = next((source for word in _ENDS for source in whole if last[source] == word), None)
     if begin is not None and end is not None and _interval(guesses[begin], guesses[end]):
-        return (begin, end), None, guesses[begin].format
+        return (begin, end), (), guesses[begin].format
     for day in whole:
         found = _clock_of(day, sample, guesses) if guesses[day].day else None
         if found is not None:
-            return (day,), *found
+            return (day,), (found[0],), found[1]
 
     def rank(source: str) -> tuple[bool, int, bool, int]:
         word = last[source]
@@ -59,7 +59,7 @@ def event_times(
         return guesses[source].day, place, not timely(word), whole.index(source)
 
     best = min(whole, key=rank, default=None)
-    return ((), None, None) if best is None else ((best,), None, guesses[best].format)
+    return ((), (), None) if best is None else ((best,), (), guesses[best].format)
 
 
 def _interval(begin: Guess, end: Guess) -> bool:

@@ -153,7 +153,7 @@ class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
     `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`:
-    the class in RDF. `clock`, `format`, `missing`, `records`, `key` and `when` as in `cep.core.schema.Schema`.
+    the class in RDF. `further`, `format`, `missing`, `records`, `key` and `when` as in `cep.core.schema.Schema`.
     """
 
     name: str
@@ -163,7 +163,7 @@ class EventDeclaration:
     end: str | None = None
     iri: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
-    clock: str | None = None
+    further: tuple[str, ...] = ()
     format: TimeFormat | None = None
     missing: tuple[int | float | str, ...] | None = None
     records: RecordFormat | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cep.core.suggest import did_you_mean
@@ -19,6 +20,7 @@ from cep.rules.keywords import RESERVED
 KEY = "KEY"
 """Before the attributes of which a later record of the same values and time replaces the earlier one. It is a keyword
 here alone: events have attributes called `key`."""
+_PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 RANGED = ("int", "float", "time", "duration")
 
 RangeEnd = int | float | None
@@ -110,10 +112,12 @@ def record_clauses(
 ) -> ast.EventDeclaration:
     """What a declaration says behind its attributes of how its records are. `sources`: the columns of these."""
     iri = _iri(cursor) if cursor.accept("AS") else None
-    time = start = end = clock = None
+    time = start = end = None
+    further: list[str] = []
     if cursor.accept("TIME"):
         time = _column(cursor, sources)
-        clock = _column(cursor, sources) if cursor.accept(",") else None
+        while cursor.accept(","):
+            further.append(_column(cursor, sources))
     elif cursor.accept("START"):
         start = _column(cursor, sources)
         two = "an interval has two columns: `START departed END landed`"
@@ -138,10 +142,22 @@ def record_clauses(
             clauses.read(cursor)
     arrays(name, sources, cursor)
     times = clauses.times(cursor)
-    if clock is not None and times is not None and times.unit is not None:
+    if further and times is not None and times.unit is not None:
         cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
-    more = clock, times, clauses.missing, clauses.records, key, when
+    if len(further) > 1:
+        _check_parts(cursor, (time or "", *further), None if times is None else times.pattern, first)
+    more = tuple(further), times, clauses.missing, clauses.records, key, when
     return ast.EventDeclaration(name, attributes, time, start, end, iri, cursor.span(first), *more)
+
+
+def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, first: Token) -> None:
+    """Refuse a time of three columns or more whose FORMAT has not a part for each."""
+    count = 0 if pattern is None else len(pattern.split())
+    if count != len(columns):
+        written = " ".join(_PARTS[: len(columns)])
+        hint = f'a part for each column, with blanks between: `TIME {", ".join(columns)} FORMAT "{written}"`'
+        has = "no FORMAT" if pattern is None else f"a FORMAT of {count}"
+        cursor.stop(f"the time has {len(columns)} columns, and {has}", hint, cursor.span(first))
 
 
 def _key(

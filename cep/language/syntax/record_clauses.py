@@ -22,7 +22,7 @@ CLAUSES = ("FORMAT", "ZONE", "FOLD", "MISSING")
 UNITS = ("s", "ms", "us", "ns")
 FOLDS = ("earlier", "later", "order")
 RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
-    "csv": ("separator", "decimal", "thousands", "comment", "quote", "encoding"),
+    "csv": ("separator", "decimal", "thousands", "comment", "quote", "encoding", "columns", "skip", "units"),
     "senml": ("now",),
     "sensorthings": (),
     "influx": ("measurement", "precision"),
@@ -56,6 +56,7 @@ _FOREIGN_FORMATS = {
 _FOREIGN_OPTIONS = {
     **dict.fromkeys(("sep", "delimiter", "delim"), "separator"), "decimal_comma": "decimal", "quotechar": "quote",
     "charset": "encoding", "comments": "comment", "thousand": "thousands", "grouping": "thousands",
+    **dict.fromkeys(("header", "names", "fields"), "columns"), "skiprows": "skip", "skip_rows": "skip", "unit": "units",
 }  # fmt: skip
 _LEVEL = re.compile(r"topic\[[1-9][0-9]*\]", re.ASCII)
 
@@ -230,12 +231,15 @@ def _records(cursor: Cursor) -> RecordFormat:
         cursor.advance()
         cursor.expect(":", "`:` and a string", example)
         value = cursor.token
-        options[key.text] = _text(cursor, "a string", example)
+        options[key.text] = cursor.advance().text if value.kind == "number" else _text(cursor, "a string", example)
         if why := _refused(key.text, options[key.text]):
             cursor.stop(*why, value.span)
         if not cursor.accept(","):
             break
     cursor.close(opening, ")", "`,` or `)`", example)
+    if {"columns", "units"} <= options.keys():
+        hint = "`skip: 2` passes over lines at the beginning"
+        cursor.stop("without a header no rows of units stand below it", hint, cursor.span(opening))
     marks = [options[key] for key in ("separator", "decimal", "quote", "comment") if key in options]
     if len(set(marks)) < len(marks) or ("thousands" in options and options["thousands"] == options.get("decimal", ".")):
         message = "one character cannot be two of separator, decimal, quote and comment"
@@ -268,7 +272,14 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             )
         case "decimal" if value not in (".", ","):
             return "the decimal mark is `.` or `,`", f"e.g. {_CSV}"
-        case "separator" | "comment" | "quote" if len(value) != 1 or not value.isascii() or value in "\r\n":
+        case "comment" if not value.isascii() or not value or set(value) & set("\r\n"):
+            return "a comment begins with characters of ASCII", f"e.g. {_CSV}"
+        case "columns" if not value.strip(" ,"):
+            return "there are no names of columns", 'e.g. `FORMAT csv(columns: "time, station, wind")`'
+        case "skip" | "units" if not (value.isascii() and value.isdigit() and len(value) < 6):
+            what = "lines before the header" if option == "skip" else "rows between the header and the records"
+            return f"`{value}` is no number of {what}", f"e.g. `FORMAT csv({option}: 2)`"
+        case "separator" | "quote" if len(value) != 1 or not value.isascii() or value in "\r\n":
             return f"the {option} is one character of ASCII", "a tabulator is written `\\t`"
     return None
 
