@@ -18,8 +18,9 @@ from cep.core.schema import ARRIVAL, CHANGE, TIE
 from cep.engine import Engine
 from cep.events import Event
 from cep.language.files import joined
+from cep.plan.partition import partition
 from cep.runtime.buckets import merged_identical
-from cep.runtime.fluent_records import as_records
+from cep.runtime.fluent_records import as_records, tables_of
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
 from cep.workers.partitioned_engine import PartitionedEngine, why_one_place
@@ -72,6 +73,7 @@ class Run:
         )
         self.program = self.compiled()
         self.known = Known(self.length, self.case.keys)
+        self.workers = rng.choice((2, 3))
         self.learnt: list[Update] = []
         self.net: Rows = Counter()
         self.final = -(2**62)
@@ -86,13 +88,16 @@ class Run:
         asked = replace(self.asked, before=before)
         if "workers" not in self.features:
             return Engine(self.program, asked)
-        if why_one_place(self.program.plan) is not None:
+        if why_one_place(self.program.plan, asked) is not None:
             return Engine(self.program, asked)
-        return PartitionedEngine(self.program, asked, LocalWorkers(self.rng.choice((2, 3))))
+        count = self.workers if self.revises or self.case.keys else self.rng.choice((2, 3))
+        return PartitionedEngine(self.program, asked, LocalWorkers(count))
 
     def coming(self, engine: Engine) -> list[list[Change | Update]]:
         """What comes, batch by batch."""
-        rng, events = self.rng, [event for event in self.case.events if event.type in engine.inputs]
+        outside = frozenset[str]().union(*(stage.outside for stage in partition(self.program.plan)))
+        read = {name for name, table in tables_of(self.program.plan).items() if table in outside} | outside
+        rng, events = self.rng, [event for event in self.case.events if event.type in read & engine.inputs.keys()]
         if self.length:
             late = self.length // SECOND
             events.sort(key=lambda one: one.end + (rng.randrange(late + 1) * SECOND if rng.random() < 0.5 else 0))

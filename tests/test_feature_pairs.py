@@ -30,8 +30,6 @@ REFUSED: dict[Pair, str] = {
     pair("serve", "before"): "a snapshot with lineage goes with its own program",
     pair("explain", "Spark"): "--explain is not for Spark",
     pair("workers", "Spark"): "--workers is for one machine",
-    pair("workers", "revise"): "workers: what comes late or is withdrawn is put right in one process",
-    pair("workers", "final"): "workers: what comes late or is withdrawn is put right in one process",
     pair("workers", "serve"): "workers: what is remembered for explanations is in one process",
     pair("workers", "before"): "workers: the state of another program is taken over in one process",
     pair("workers", "knowledge updates"): "workers: changes of the knowledge come to one process",

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -29,7 +30,7 @@ from cep.runtime.options import EngineOptions
 from cep.workers import chunk_readers, partitioned_engine, processes
 from cep.workers.partitioned_engine import PartitionedEngine
 from cep.workers.processes import WorkerProcesses
-from tests.cli_runs import cep, here, jsonl, start
+from tests.cli_runs import cep, events, here, jsonl, start
 from tests.local_workers import LocalWorkers
 from tests.waiting import pause, until
 
@@ -166,11 +167,30 @@ def test_the_command_writes_the_same_of_nothing_and_of_one_key(given: list[dict[
     assert bool(outputs[0][1]) == any(int(str(each["value"])) > 99 for each in given)
 
 
+def test_the_command_puts_right_in_workers() -> None:
+    given = records(120)
+    for number, each in enumerate(Random(3).sample(given, 30)):
+        given.insert(given.index(each) + number, each | {"@change": "withdraw"})
+    Path("in.jsonl").write_text(jsonl(Random(4).sample(given, len(given))))
+    nets = []
+    for workers in ("1", "2"):
+        files = ["--output", f"out{workers}.jsonl", "--dead-letter", f"dead{workers}.jsonl"]
+        run = ["run", "rules.cep", "--input", "in.jsonl", "--revise", "1min", "--batch", "40", "--workers", workers]
+        assert cep(*run, *files).exit_code == 0
+        net: Counter[str] = Counter()
+        for row in events(Path(f"out{workers}.jsonl").read_text()):
+            change = 1 if row.pop("@change") == "add" else -1
+            net[json.dumps(row, sort_keys=True)] += change
+        nets.append(+net)
+    assert nets[0] == nets[1] and nets[0].total() > 10
+    assert Path("dead1.jsonl").read_bytes() == Path("dead2.jsonl").read_bytes()
+    assert "unknown-withdrawal" in Path("dead1.jsonl").read_text()
+
+
 def test_the_command_says_what_workers_do_not_do() -> None:
     Path("in.jsonl").write_text(jsonl(records(9)))
     run = ["run", "rules.cep", "--input", "in.jsonl", "--workers", "2"]
     for more, message in (
-        (["--revise", "1h"], "workers: what comes late or is withdrawn is put right in one process"),
         (["--explain"], "workers: these rules run in 2 stages"),
         (["--knowledge-updates", "k.nq"], "--workers and --knowledge-updates"),
         (["--on", "spark", "--output", "o", "--checkpoint", "c"], "--workers is for one machine"),

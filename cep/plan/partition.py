@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cep.core.components import components
@@ -63,6 +63,27 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
         plan.stages.append(_partition(plan))
     stages: tuple[Stage, ...] = plan.stages[0]
     return stages
+
+
+def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
+    """The stages with the records of an event that has a KEY dealt so that those of one key come to one bucket, where a
+    later one replaces the earlier. Where the rules need them dealt by what is no part of the KEY, there is one
+    bucket."""
+    dependencies = Dependencies(plan)
+    return tuple(_dealt_by_keys(stage, plan, dependencies) for stage in stages)
+
+
+def _dealt_by_keys(stage: Stage, plan: Plan, dependencies: Dependencies) -> Stage:
+    keys = {event: places for event in stage.outside if (places := plan.schemas[event].key_places) is not None}
+    ways = {event: stage.inputs[event] for event in keys}
+    apart = {event for event, way in ways.items() if isinstance(way, tuple) and not set(way) <= set(keys[event])}
+    whole = {event for event, way in ways.items() if way == "whole"}
+    if any(map(dependencies.stateful, stage.rules)):
+        by_key = {event: keys[event] for event in whole}
+        return replace(stage, inputs={**stage.inputs, **by_key}, keyed=stage.keyed and not apart)
+    by_key = {event: keys[event] for event in apart | whole}  # of rules that remember nothing rows are dealt anyhow
+    merged = frozenset(stage.outputs) if apart else stage.merged
+    return replace(stage, inputs={**stage.inputs, **by_key}, merged=merged)
 
 
 def _partition(plan: Plan) -> tuple[Stage, ...]:

@@ -24,7 +24,7 @@ from cep.runtime.revision.row_changes import RowChanges
 
 
 @dataclass(slots=True)
-class _Pushed:
+class Pushed:
     """Occurrences of one event as they came, in order; which of them withdraw (None: none does); the rows of the pushed
     table that they were (None: they are all). `span`: their first and last end."""
 
@@ -48,8 +48,8 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
     none. `in_turn`: a row is late for the rows of the batch that came before it, too."""
     revision = parts.revision
     assert revision is not None, "input is revised"
-    pushed, parts.position = _taken(parts, batch)
-    _refuse_final(parts, revision, pushed, in_turn)
+    pushed, parts.position = taken(parts, batch)
+    refuse_final(parts, revision, pushed, in_turn)
     for event, each in pushed.items():
         if event in (revision.window.handed or ()):
             goes = np.zeros(rows(each.table), np.bool_) if each.withdraws is None else each.withdraws
@@ -72,11 +72,12 @@ def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
     return found
 
 
-def _taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, _Pushed], int]:
+def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int]:
+    """A push as occurrences, without those that do not fit; and the position after it. Raises CepError."""
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)
         parts.dead += [row for one in admitted.values() for row in one.dead]
-        return {name: _Pushed(one.table, None, one.rows) for name, one in admitted.items()}, position
+        return {name: Pushed(one.table, None, one.rows) for name, one in admitted.items()}, position
     found, position = {}, parts.position
     for name, frame in batch.items():
         schema = parts.schema(name)
@@ -84,7 +85,7 @@ def _taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, _Pushed], i
         if withdraws is None:
             come = encode.admit(encode.PushedColumns.of(frame), schema, parts.pool, position)
             parts.dead += come.dead
-            found[name] = _Pushed(come.table, None, come.rows)
+            found[name] = Pushed(come.table, None, come.rows)
         else:
             found[name] = _changes(parts, schema, frame, withdraws, position)
         position += frame.height
@@ -104,7 +105,7 @@ def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
     return withdraws if withdraws.any() else None
 
 
-def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws: Bools, position: int) -> _Pushed:
+def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws: Bools, position: int) -> Pushed:
     """The rows of a table some of which withdraw."""
     if ARRIVAL not in frame.columns:
         frame = frame.with_columns(pl.int_range(position, position + frame.height, eager=True).alias(ARRIVAL))
@@ -120,7 +121,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
     table = np.concatenate([table for table, _ in parts_], axis=1)
     own = np.concatenate([places for _, places in parts_])
     order = np.argsort(table[ORDER], kind="stable")
-    return _Pushed(table[:, order], withdraws[own[order]], own[order])
+    return Pushed(table[:, order], withdraws[own[order]], own[order])
 
 
 def _named_by_key(schema: Schema) -> Schema:
@@ -132,7 +133,7 @@ def _named_by_key(schema: Schema) -> Schema:
     return replace(schema, attributes=attributes)
 
 
-def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pushed], in_turn: bool) -> None:
+def refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, Pushed], in_turn: bool) -> None:
     """Rows that end when nothing may change any more become dead."""
     behind = revision.window.behind + revision.window.length
     length = None if parts.buffer.lateness is None else behind - 1
@@ -149,7 +150,7 @@ def _refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, _Pus
         rows_late = zip(each.pushed(np.flatnonzero(mask)), by[mask].tolist())
         parts.dead += [RefusedRow(name, row, "late", encode.late_reason(some, True)) for row, some in rows_late]
         kept = np.flatnonzero(~mask)
-        pushed[name] = _Pushed(
+        pushed[name] = Pushed(
             np.ascontiguousarray(each.table[:, kept]),
             None if each.withdraws is None else each.withdraws[kept],
             kept if each.rows is None else each.rows[kept],

@@ -176,6 +176,19 @@ class EngineOutput:
                 found.setdefault(name, {})[part] = table.with_columns(place)
         return {name: stacked(list(both.values())) for name, both in sorted(found.items())}
 
+    def changes_asked(self, changes: Frames, meanings: Mapping[str, str]) -> Frames:
+        """Tables with `@change`, first what is withdrawn, as they are asked for, with the `@id` of each row."""
+        both: list[Frames] = []
+        for sign in (-1, 1):
+            parts = {name: table.filter(pl.col(CHANGE) == sign).drop(CHANGE) for name, table in changes.items()}
+            out = self.as_asked({name: table for name, table in parts.items() if table.height})
+            for name, frame in out.items():
+                named = [identities(frame, self.schemas[name], meanings[name])] if name in self.schemas else []
+                out[name] = frame.hstack([*named, *_signs(sign, frame.height)])
+            both.append(out)
+        names = sorted({name for out in both for name in out})
+        return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
+
     def as_asked(self, out: Frames) -> Frames:
         """These tables, in which fluents are their intervals, these and what begins, or what changes."""
         if self.plan.changes:

@@ -15,7 +15,7 @@ from cep.core.fluents import EDGES, HOLDS
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
-from cep.plan.partition import Stage, partition
+from cep.plan.partition import Stage, dealt_by_keys, partition
 from cep.plan.staged import needed
 from cep.runtime.buckets import deal
 from cep.runtime.fluent_records import tables_of
@@ -89,7 +89,7 @@ class ShippedProgram:
         check_partitions(buckets)
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         if engine.revises:
-            stages = tuple(_dealt_by_keys(stage, engine.plan.schemas, book) for stage in stages)
+            stages = dealt_by_keys(engine.plan, stages)
         ticks = {number for number, node in enumerate(engine.plan.nodes) if node.properties().once}
         return cls(
             text,
@@ -171,21 +171,6 @@ def _compiled(program: ShippedProgram) -> CompiledProgram:
     if not _last or _last[0][0] is not program:
         _last[:] = [(program, compiled(program.text, program.name, program.options.unpacked))]
     return _last[0][1]
-
-
-def _dealt_by_keys(stage: Stage, schemas: Mapping[str, Schema], book: Dependencies) -> Stage:
-    """The stage with the records of an event that has a KEY dealt so that those of one key come to one bucket: a later
-    one replaces the earlier. Where the rules need them dealt by what is no part of the KEY, there is one bucket."""
-    keys = {event: places for event in stage.outside if (places := schemas[event].key_places) is not None}
-    ways = {event: stage.inputs[event] for event in keys}
-    apart = {event for event, way in ways.items() if isinstance(way, tuple) and not set(way) <= set(keys[event])}
-    whole = {event for event, way in ways.items() if way == "whole"}
-    if any(map(book.stateful, stage.rules)):
-        by_key = {event: keys[event] for event in whole}
-        return replace(stage, inputs={**stage.inputs, **by_key}, keyed=stage.keyed and not apart)
-    by_key = {event: keys[event] for event in apart | whole}  # of rules that remember nothing rows are dealt anyhow
-    merged = frozenset(stage.outputs) if apart else stage.merged
-    return replace(stage, inputs={**stage.inputs, **by_key}, merged=merged)
 
 
 def _followed(engine: Engine) -> bool:

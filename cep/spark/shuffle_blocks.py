@@ -16,7 +16,7 @@ from cep.runtime.held import clipped
 from cep.runtime.key_shares import KeyCounter
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
-from cep.spark.ways import net
+from cep.workers.ways import net
 from connectors.arrow_bytes import pack, unpack
 
 WORLD = 0

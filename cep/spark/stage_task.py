@@ -41,8 +41,8 @@ from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.came import Came
 from cep.spark.state.migration import StartingPoint
 from cep.spark.stepped import Stepped
-from cep.spark.ways import added, net, withdrawn
 from cep.spark.ways_task import KeptWays, forget_others
+from cep.workers.ways import added, net, withdrawn
 from connectors.arrow_bytes import unpack
 from connectors.batch import DeadLetter
 

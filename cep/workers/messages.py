@@ -47,13 +47,55 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Made:
     """What a step has given, as tables, and what the stage holds now; `counts`: of its goals, where they are asked
-    for; `warnings`: what the engine has warned of."""
+    for; `warnings`: what the engine has warned of; `keys_replayed`: how many keys were run again."""
 
     stage: int
     rows: int
     bytes: int
     counts: tuple[Count, ...] = ()
     warnings: tuple[tuple[str, str, dict[str, object]], ...] = ()
+    keys_replayed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Take tables that come from outside, and complete nothing, in the stage of that number: records in them may
+    withdraw or replace others."""
+
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A record of a table that was refused: its `@order`, and why."""
+
+    table: str
+    order: int
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was refused of them, and how many rows of each table came or went late."""
+
+    stage: int
+    refused: tuple[RefusedRecord, ...]
+    late: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Take changes of the knowledge (`KnowledgeSource.change`), each from a time on."""
+
+    changes: tuple[tuple[int, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """They are taken, or none of them where one is `refused`."""
+
+    refused: Failed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +192,23 @@ class Failed:
 
 
 Head = (
-    Begin | Lineage | WriteRows | Step | Made | ReadChunk | ChunkFound | Forget | Save | Saved | Restore | Done | Failed
+    Begin
+    | Lineage
+    | WriteRows
+    | Step
+    | Made
+    | Take
+    | Taken
+    | Learn
+    | Learnt
+    | ReadChunk
+    | ChunkFound
+    | Forget
+    | Save
+    | Saved
+    | Restore
+    | Done
+    | Failed
 )
 
 

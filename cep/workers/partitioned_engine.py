@@ -19,8 +19,8 @@ from cep.core.schema import ARRIVAL, Schema
 from cep.core.time import END_OF_TIME
 from cep.core.values import MISSING, Ints, Pool
 from cep.engine import Engine, Frames
-from cep.events import Event, Value
-from cep.plan.partition import Stage, partition
+from cep.events import Value
+from cep.plan.partition import Stage, dealt_by_keys, partition
 from cep.plan.plan import Plan
 from cep.plan.staged import staged
 from cep.runtime import snapshot
@@ -33,10 +33,13 @@ from cep.runtime.fluent_records import may_close
 from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
 from cep.runtime.key_shares import KeyShares
 from cep.runtime.options import EngineOptions
+from cep.workers.changing_input import ChangingInput
 from cep.workers.chunk_readers import WorkerReaders
 from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved, WriteRows
 from cep.workers.processes import WorkerProcesses
+from cep.workers.pushed_tables import as_table, taken_columns
 from cep.workers.rounds import Placement, Rounds
+from cep.workers.withdrawn_rows import WithdrawnRows
 from connectors.written import WrittenRows, stacked_rows
 
 PER_CORE, LEAST = 8, 16
@@ -48,7 +51,7 @@ def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int,
     CepError: the options cannot be."""
     check_partitions(workers)
     check_cores(workers)
-    why = why_one_place(program.plan)
+    why = why_one_place(program.plan, options)
     if why is None:
         return PartitionedEngine(program, options, workers)
     tell(f"the program runs in one process, whatever the number of workers: {why}")
@@ -64,33 +67,50 @@ def check_cores(workers: int) -> None:
         raise CepError(f"{workers} workers, and this machine has {has}", hint=hint, code="workers")
 
 
-def why_one_place(plan: Plan) -> str | None:
+def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
     """Why a program runs in one place; None: it need not."""
     stages = partition(plan)
     if not any(stage.keyed for stage in stages):
         return "; ".join(dict.fromkeys(each.text for stage in stages for each in stage.reasons)) or "it has no rules"
-    for name in sorted(plan.inputs):
-        if plan.schemas[name].key is not None:
-            return f"records of `{name}`, which has a KEY, replace earlier ones"
+    if not any(stage.keyed for stage in _dealt(plan, options)):
+        keyed = [name for name in sorted(plan.inputs) if plan.schemas[name].key is not None]
+        return f"rules need records of {_listed(keyed)} dealt by what is no part of the KEY"
+    for name in sorted(plan.inputs) if not _changing(plan, options) else ():
         if may_close(plan, name):
             return f"records of `{author_name(name)}` may close earlier ones"
     return None
 
 
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+def _changing(plan: Plan, options: EngineOptions) -> bool:
+    """Whether records may withdraw or replace others."""
+    keyed = any(plan.schemas[name].key is not None for name in plan.inputs)
+    return options.revise is not None or (keyed and not options.corrected)
+
+
+def _dealt(plan: Plan, options: EngineOptions) -> tuple[Stage, ...]:
+    """The stages, as rows are dealt to them."""
+    stages = partition(plan)
+    return dealt_by_keys(plan, stages) if _changing(plan, options) else stages
+
+
 def refuse_workers(plan: Plan, options: EngineOptions) -> None:
     """CepError: what is asked of a program is not done in several processes."""
-    if options.revise is not None:
-        hint = "without workers; or `--on spark`, which deals out what is revised, too"
-        message = "workers: what comes late or is withdrawn is put right in one process"
-        raise CepError(message, hint=hint, code="workers")
     if options.remember is not None:
         raise CepError("workers: what is remembered for explanations is in one process", code="workers")
     if options.before is not None:
         raise CepError("workers: the state of another program is taken over in one process", code="workers")
-    stages = partition(plan)
-    if options.explain and (len(stages) > 1 or stages[0].merged):
+    if options.begins and options.revise is not None and not options.final:
+        hint = "without `begins`: intervals are given when they are complete; or without workers"
+        raise CepError("workers: what begins, and may be withdrawn, is known in one process", hint=hint, code="workers")
+    if not options.explain:
+        return
+    stages, hint = partition(plan), "without workers, or without `--explain`; `cep plan` tells the stages"
+    if len(stages) > 1 or stages[0].merged:
         many = f"run in {len(stages)} stages" if len(stages) > 1 else "may derive an event in several of them"
-        hint = "without workers, or without `--explain`; `cep plan` tells the stages"
         message = f"workers: these rules {many}, and none of these knows all that led to an event"
         raise CepError(message, hint=hint, code="workers")
 
@@ -116,12 +136,16 @@ class PartitionedEngine(Engine):
         self._own = isinstance(workers, int)
         self._processes = WorkerProcesses(workers) if isinstance(workers, int) else workers
         self.readers = WorkerReaders(self._processes)
-        self._placement = Placement(partition(self.plan), len(self._processes))
+        self._placement = Placement(_dealt(program.plan, options), len(self._processes))
         running = replace(options, lateness=None, changes=False, begins=False)
         shipped = replace(program, _first=None)
         for each in range(len(self._processes)):
             self._processes.tell(each, Begin(shipped, running, self._placement.stages_of(each)))
-        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes)
+        withdrawn = WithdrawnRows(self.plan.schemas) if self.withdraws else None
+        given = frozenset(self.plan.derived)
+        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes, given, withdrawn)
+        revision = self._parts.revision
+        self._changing = None if revision is None else ChangingInput(self._parts, revision, self._rounds)
         self._units = {stage.number: staged(self.plan, stage.number).origin or () for stage in self._placement.stages}
 
     @property
@@ -138,10 +162,13 @@ class PartitionedEngine(Engine):
 
     def push(self, batch: EventBatch) -> Frames:
         self.receive(batch)
-        return self._run(self._buffer.reached())
+        return self._run(self.reached)
 
     @wholly(refuses=True)
     def _receive(self, batch: EventBatch, in_turn: bool = False) -> None:
+        if self._changing is not None:
+            self._changing.receive(batch, in_turn)
+            return
         given = batch if isinstance(batch, Mapping) else list(batch)
         if isinstance(given, Mapping) and given and (found := fitting_tables(self._parts, given, in_turn)) is not None:
             self._parts.position += sum(table.height for table in given.values())
@@ -157,12 +184,14 @@ class PartitionedEngine(Engine):
                 frame = given[name] if one.rows is None else given[name][one.rows]
             else:
                 assert one.rows is not None, "events have their places"
-                frame = _frame([given[row] for row in one.rows.tolist()], self.plan.schemas[name])
+                frame = as_table([given[row] for row in one.rows.tolist()], self.plan.schemas[name])
             frame = frame.with_columns(pl.Series(ARRIVAL, one.table[ORDER]))
-            self._waiting.setdefault(name, []).append(_taken_columns(frame, self.plan.schemas[name]))
+            self._waiting.setdefault(name, []).append(taken_columns(frame, self.plan.schemas[name]))
 
     @wholly()
     def _run(self, watermark: int) -> Frames:
+        if self._changing is not None:
+            return self._as_given(self._changing.step(watermark))
         if watermark > self.watermark:
             self._buffer.release(watermark)
             self._moved = True
@@ -180,7 +209,7 @@ class PartitionedEngine(Engine):
             self._rounds.begin(tables, self.watermark, self._buffer.first, self._buffer.latest)
 
     def run_ahead(self, calls: int) -> None:
-        self._ahead = calls
+        self._ahead = 0 if self._changing is not None else calls  # only workers know what is refused
 
     @wholly()
     def outstanding(self) -> Frames:
@@ -208,7 +237,8 @@ class PartitionedEngine(Engine):
 
     def _as_given(self, made: Frames) -> Frames:
         """What stages made, as the program gives it."""
-        return self._output.as_asked({name: made[name] for name in self._output.given if name in made})
+        given = {name: made[name] for name in self._output.given if name in made}
+        return self._output.changes_asked(given, self.meanings()) if self.withdraws else self._output.as_asked(given)
 
     def set_lineage_columns(self, *columns: str) -> None:
         for each in range(len(self._processes)):
@@ -217,7 +247,7 @@ class PartitionedEngine(Engine):
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
         """From now on give rows of these events as they stand in the output (`connectors.writers.written_rows`), where
         nobody here asks for their attributes."""
-        if self.explain or self.plan.changes or self.plan.begins:
+        if self.explain or self.plan.changes or self.plan.begins or self.withdraws:
             return
         asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))
         ready = {name: one for name, one in schemas.items() if name not in asked and one.fluent is None}
@@ -285,7 +315,13 @@ class PartitionedEngine(Engine):
             "times": self._buffer.times(),
             "stages": [number for number, _, _ in found],
         }
-        batch = pa.record_batch([pa.array([state for _, _, state in found], pa.large_binary())], ["state"])
+        held = [state for _, _, state in found]
+        if self._changing is not None:
+            header["revision"] = self._changing.times()
+            ways = [] if self._rounds.withdrawn is None else [*self._rounds.withdrawn.saved()]
+            header["ways"] = [[number, event] for number, event, _ in ways]
+            held += [table for *_, table in ways]
+        batch = pa.record_batch([pa.array(held, pa.large_binary())], ["state"])
         return snapshot.save(header, [batch], self._state + snapshot.IN_PARTITIONS)
 
     def goes_on(self, blob: bytes) -> bool:
@@ -299,8 +335,12 @@ class PartitionedEngine(Engine):
 
     @wholly()
     def _go_on_from(self, header: Mapping[str, Any], states: Sequence[bytes]) -> None:
+        if self._changing is not None and header["partitions"] != self._placement.workers:
+            message = f"workers: what may still change is held in {header['partitions']} parts"
+            hint = f"restore it with as many workers, and not {self._placement.workers}"
+            raise CepError(message, hint=hint, code="workers")
         before: dict[int, list[bytes]] = {}
-        for number, state in zip(header["stages"], states, strict=True):
+        for number, state in zip(header["stages"], states):
             before.setdefault(number, []).append(state)
         asked = [Restore({}, {}) for _ in range(self._placement.workers)]
         for stage in self._placement.stages:
@@ -309,6 +349,11 @@ class PartitionedEngine(Engine):
         self._processes.ask(heads)
         self._parts.position = header["position"]
         self._buffer.restore({}, header["times"])
+        if self._changing is not None:
+            self._changing.restore(header["times"]["watermark"], header["revision"])
+        if self._rounds.withdrawn is not None:
+            ways = zip(header["ways"], states[len(header["stages"]) :], strict=True)
+            self._rounds.withdrawn.restore([(number, event, table) for (number, event), table in ways])
 
     def _restoring(self, stage: Stage, before: Sequence[bytes], asked: Sequence[Restore]) -> None:
         places = self._placement.places(stage)
@@ -341,27 +386,6 @@ class PartitionedEngine(Engine):
 
     def replace(self, keys: object, state: bytes) -> None:
         raise CepError("workers: they hold their keys", hint="`restore` takes all of it", code="workers")
-
-
-_COLUMNS = {"float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": pl.Boolean, "any": pl.Object}
-
-
-def _frame(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
-    """Events of one type, which fit, as a table."""
-    columns = [pl.Series(at, [getattr(each, at) for each in events], dtype=pl.Int64) for at in ("start", "end")]
-    for i, attribute in enumerate(schema.attributes):
-        values = [each.args[i] for each in events]
-        columns.append(pl.Series(attribute.name, values, dtype=_COLUMNS.get(attribute.type, pl.Int64), strict=False))
-    return pl.DataFrame(columns)
-
-
-def _taken_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """The columns of a pushed table that an engine takes, with `@order`."""
-    start = frame["start" if "start" in frame.columns else "time"].alias("start")
-    end = frame["end"] if "end" in frame.columns else start.alias("end")
-    there = [each.name for each in schema.attributes if each.name in frame.columns]
-    lacking = [pl.Series(each.name, [None] * frame.height) for each in schema.attributes if each.name not in there]
-    return pl.DataFrame([start, end, frame[ARRIVAL], *(frame[name] for name in there), *lacking])
 
 
 def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -21,9 +21,10 @@ from cep.runtime.counts import Count
 from cep.runtime.key_shares import KeyCounter
 from cep.workers.dealing import deal_packed
 from cep.workers.merging import in_order
-from cep.workers.messages import Made, Step
+from cep.workers.messages import Made, Step, Take, Taken
 from cep.workers.packing import Tables
 from cep.workers.processes import WorkerProcesses
+from cep.workers.withdrawn_rows import WithdrawnRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +49,35 @@ class Placement:
 @dataclass(slots=True)
 class _Round:
     """`tables`: what comes from outside, in parts of the same columns; `made`: what stages have given so far, by event,
-    a table a partition; `begun`: how many stages have begun, and of the last of them `missing`, so many partitions have
-    not answered; `answers`: of that stage, by worker."""
+    a table a partition, `counted`: what that changes of what is there; `begun`: how many stages have begun, and of the
+    last of them `missing`, so many partitions have not answered; `answers`: of that stage, by worker."""
 
     tables: Mapping[str, Sequence[pl.DataFrame]]
     watermark: int
-    latest: int
     first: int
+    latest: int
     made: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     begun: int = 0
     answers: dict[int, Tables] = field(default_factory=dict)
     missing: int = 0
+    counted: dict[str, pl.DataFrame] = field(default_factory=dict)
 
 
 class Rounds:
     """`held`: the rows and bytes that each stage holds in each worker; `counts`: what goals have done since they were
-    taken, and what they hold, likewise; `keys`: counts the rows that are dealt by key."""
+    taken, and what they hold, likewise; `keys`: counts the rows that are dealt by key; `keys_replayed`: how many were
+    run again. `given`: the tables that go out; `withdrawn`: what was made may be withdrawn, as is counted by that."""
 
-    def __init__(self, placement: Placement, schemas: Mapping[str, Schema], processes: WorkerProcesses) -> None:
-        self.placement, self.schemas, self.processes = placement, schemas, processes
+    def __init__(
+        self,
+        placement: Placement,
+        schemas: Mapping[str, Schema],
+        processes: WorkerProcesses,
+        given: Collection[str],
+        withdrawn: WithdrawnRows | None = None,
+    ) -> None:
+        self.placement, self.schemas, self.processes, self.given = placement, schemas, processes, given
+        self.withdrawn, self.keys_replayed = withdrawn, 0
         self.merged = frozenset[str]().union(*(stage.merged for stage in placement.stages))
         self.held: dict[tuple[int, int], tuple[int, int]] = {}
         self.counts: dict[tuple[int, int], list[Count]] = {}
@@ -76,8 +87,27 @@ class Rounds:
     def begin(self, tables: Mapping[str, Sequence[pl.DataFrame]], watermark: int, first: int, latest: int) -> None:
         """Begin a round: tables from outside, with `@order`, in parts of the same columns; all that ends up to the
         watermark has come. All that has come ends between `first` and `latest`."""
-        self._under_way.append(_Round(tables, watermark, latest, first))
+        self._under_way.append(_Round(tables, watermark, first, latest))
         self._go_on()
+
+    def receive(self, tables: Mapping[str, pl.DataFrame]) -> list[tuple[int, int, Taken]]:
+        """Deal tables from outside in which records may withdraw or replace others, while no round is under way; what
+        each worker says of them, with the number of its partition."""
+        asked = []
+        for stage in self.placement.stages:
+            mine = {name: [table] for name, table in tables.items() if name in stage.outside}
+            places = self.placement.places(stage)
+            dealt = deal_packed(stage, mine, self.schemas, len(places), self.keys)
+            for worker, parts in zip(places, dealt, strict=True):
+                if parts:
+                    self.processes.tell(worker, Take(stage.number), parts)
+                    asked.append(worker)
+        found = []
+        for _ in asked:
+            heard = self.processes.hear()
+            assert heard is not None and isinstance(heard[1], Taken), "workers answer what they take"
+            found.append((heard[1].stage, heard[0], heard[1]))
+        return sorted(found, key=lambda each: each[:2])
 
     def finished(self, ahead: int) -> Iterator[Tables]:
         """What rounds have given that are over, in their order; no more than `ahead` stay under way."""
@@ -85,7 +115,9 @@ class Rounds:
             over = self._under_way[0]
             if over.begun == len(self.placement.stages) and not over.missing:
                 self._under_way.popleft()
-                yield {name: self._for_the_world(name, parts) for name, parts in sorted(over.made.items())}
+                parts = {name: over.made[name] for name in sorted(over.made.keys() & self.given)}
+                made = {name: self._for_the_world(name, each) for name, each in parts.items()}
+                yield made if self.withdrawn is None else {name: each for name, each in made.items() if each.height}
                 continue
             heard = self.processes.hear(wait=len(self._under_way) > ahead)
             if heard is None:
@@ -98,6 +130,7 @@ class Rounds:
         for event, text, fields in made.warnings:
             warnings.warn(RunWarning(event, text, **fields), stacklevel=2)
         self.held[worker, made.stage] = made.rows, made.bytes
+        self.keys_replayed += made.keys_replayed
         self.counts[worker, made.stage] = _together(self.counts.get((worker, made.stage), ()), made.counts)
         round_ = next(one for one in self._under_way if one.begun == made.stage and worker not in one.answers)
         round_.answers[worker] = tables
@@ -121,7 +154,7 @@ class Rounds:
         taken = {name: parts for name, parts in round_.tables.items() if name in stage.outside}
         for name in stage.inputs:
             if name not in stage.outside and name in round_.made:
-                taken[name] = [merged_by_arrival(round_.made[name])]
+                taken[name] = [self._handed_on(round_, name)]
         places = self.placement.places(stage)
         round_.begun, round_.answers, round_.missing = stage.number, {}, len(places)
         step = Step(stage.number, round_.watermark, round_.latest, round_.first)
@@ -129,8 +162,18 @@ class Rounds:
         for worker, tables in zip(places, dealt, strict=True):
             self.processes.tell(worker, step, tables)
 
+    def _handed_on(self, round_: _Round, name: str) -> pl.DataFrame:
+        """What partitions and stages gave of one event, for a stage that takes it."""
+        if self.withdrawn is None or name not in self.merged:
+            return merged_by_arrival(round_.made[name])
+        if name not in round_.counted:
+            round_.counted[name] = self.withdrawn.handed_on(name, merged_by_arrival(round_.made[name]))
+        return round_.counted[name]
+
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """What partitions and stages gave of one event in a round, as one engine gives it."""
+        if self.withdrawn is not None:
+            return self.withdrawn.given(name, in_order(parts), name in self.merged)
         return merged_identical([in_order(parts)]) if name in self.merged else in_order(parts, TIE, ARRIVAL)
 
 

@@ -24,6 +24,7 @@ from cep.core.logs import RunWarning
 from cep.core.schema import ARRIVAL, TIE
 from cep.engine import Engine
 from cep.plan.partition import partition
+from cep.runtime.fluent_records import tables_of
 from cep.runtime.options import EngineOptions
 from cep.workers.chunk_readers import WorkerChunks
 from cep.workers.messages import (
@@ -32,14 +33,19 @@ from cep.workers.messages import (
     Failed,
     Forget,
     Head,
+    Learn,
+    Learnt,
     Line,
     Lineage,
     Made,
     ReadChunk,
+    RefusedRecord,
     Restore,
     Save,
     Saved,
     Step,
+    Take,
+    Taken,
     WriteRows,
 )
 from cep.workers.packing import PackedTable, Tables
@@ -79,6 +85,7 @@ class Worker:
             engine.receive(tables)
             refused = engine.take_dead()
             assert not refused, f"a row that was taken is refused: {refused[0]}"
+        before = engine.revision_stats
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", RunWarning)
             made = engine.advance(step.watermark)
@@ -88,8 +95,29 @@ class Worker:
                 warned.append((each.message.event, str(each.message), each.message.fields))
             else:
                 warnings.showwarning(each.message, each.category, each.filename, each.lineno)
-        held = Made(step.stage, engine.state_rows, engine.state_bytes, tuple(engine.take_counts()), tuple(warned))
+        counts, done = tuple(engine.take_counts()), engine.revision_stats
+        replayed = 0 if before is None or done is None else (done - before).keys_replayed
+        held = Made(step.stage, engine.state_rows, engine.state_bytes, counts, tuple(warned), replayed)
         return held, {name: self.given(name, table) for name, table in made.items() if table.height}
+
+    def take(self, asked: Take, tables: Tables) -> Taken:
+        engine = self.engines[asked.stage]
+        before, own = engine.late_rows, tables_of(engine.plan)
+        engine.receive(tables)
+        refused = []
+        for dead in engine.take_dead():
+            table = own.get(dead.type, dead.type)
+            refused.append(RefusedRecord(table, int(tables[table][ARRIVAL][dead.row]), dead.code, dead.reason))
+        late = {event: number - before.get(event, 0) for event, number in engine.late_rows.items()}
+        return Taken(asked.stage, tuple(refused), late)
+
+    def learn(self, asked: Learn) -> Learnt:
+        try:
+            for engine in self.engines.values():
+                engine.learn(asked.changes)
+        except CepError as error:  # each engine refuses the same
+            return Learnt(Failed.of(error))
+        return Learnt(None)
 
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
         """What was made, as it is asked for."""
@@ -113,6 +141,10 @@ class Worker:
         match head:
             case Step():
                 return self.step(head, tables)
+            case Take():
+                return self.take(head, tables), {}
+            case Learn():
+                return self.learn(head), {}
             case Forget():
                 for engine in self.engines.values():
                     engine.forget()

@@ -1,0 +1,117 @@
+"""Records that may withdraw or replace others, where workers hold what there is.
+
+The run finds what is late, the worker that has a record's key what is unknown. Of an event that no rule reads nothing
+is held, so a withdrawal of one is never unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter_ns
+
+import numpy as np
+import polars as pl
+
+from cep.core.relation import ORDER, rows
+from cep.core.schema import ARRIVAL, CHANGE
+from cep.runtime.admission import EventBatch
+from cep.runtime.change_admission import Pushed, refuse_final, taken
+from cep.runtime.encode import RefusedRow
+from cep.runtime.parts import EngineParts
+from cep.runtime.revision.revision import Revision
+from cep.runtime.revision.revision_stats import RevisionStats
+from cep.workers.packing import Tables
+from cep.workers.pushed_tables import as_table, taken_columns
+from cep.workers.rounds import Rounds
+
+
+class ChangingInput:
+    """`parts`: of the engine that deals out; its revision holds no rows, but knows how far time has come and what was
+    done."""
+
+    def __init__(self, parts: EngineParts, revision: Revision, rounds: Rounds) -> None:
+        self._parts, self._revision, self._rounds = parts, revision, rounds
+        self._late = False
+
+    def receive(self, batch: EventBatch, in_turn: bool) -> None:
+        """Take a push. CepError, and nothing changes: see `receive_changes`."""
+        parts, revision = self._parts, self._revision
+        given = batch if isinstance(batch, Mapping) else list(batch)
+        pushed, position = taken(parts, given)
+        refuse_final(parts, revision, pushed, in_turn)
+        parts.position = position
+        tables = {}
+        for name, each in pushed.items():
+            if not rows(each.table):
+                continue
+            parts.buffer.count(*each.span)
+            if isinstance(given, Mapping):
+                frame = given[name] if each.rows is None else given[name][each.rows]
+            else:
+                assert each.rows is not None, "events have their places"
+                frame = as_table([given[row] for row in each.rows.tolist()], parts.plan.schemas[name])
+            frame = taken_columns(frame.with_columns(pl.Series(ARRIVAL, each.table[ORDER])), parts.plan.schemas[name])
+            signs = np.ones(frame.height, np.int8) if each.withdraws is None else np.where(each.withdraws, -1, 1)
+            tables[name] = frame.with_columns(pl.Series(CHANGE, signs, pl.Int8))
+        self._refuse(pushed, tables)
+
+    def _refuse(self, pushed: Mapping[str, Pushed], tables: Mapping[str, pl.DataFrame]) -> None:
+        """Deal the tables out; count what is late, and refuse what workers do."""
+        stages = self._rounds.placement.stages
+        owner = {name: stage.number for stage in reversed(stages) for name in stage.outside}
+        refused: dict[str, list[tuple[int, str, str]]] = {}
+        for stage, worker, answer in self._rounds.receive(tables):
+            for name, late in answer.late.items():
+                if late and self._reports(name, owner, stage, worker):
+                    self._late = True
+                    self._revision.stats += RevisionStats(late=late)
+                    self._revision.late_rows[name] += late
+            for one in answer.refused:
+                if self._reports(one.table, owner, stage, worker):
+                    refused.setdefault(one.table, []).append((one.order, one.code, one.reason))
+        for name, every in refused.items():
+            each = pushed[name]
+            places: dict[int, list[int]] = {}
+            for row, order in zip(each.pushed(np.arange(rows(each.table))), each.table[ORDER].tolist()):
+                places.setdefault(order, []).append(row)
+            dead = [RefusedRow(name, places[order].pop(0), code, reason) for order, code, reason in sorted(every)]
+            self._parts.dead += dead
+
+    def _reports(self, name: str, owner: Mapping[str, int], stage: int, worker: int) -> bool:
+        """Return True if this worker's answer counts: a row may be dealt to several stages, and to every worker."""
+        route = self._rounds.placement.stages[stage - 1].inputs[name]
+        return owner.get(name) == stage and (route != "broadcast" or worker == 0)
+
+    def learnt(self, first: int) -> None:
+        """Knowledge has changed, from this time on the earliest."""
+        self._late |= first <= self._revision.watermark
+
+    def step(self, watermark: int) -> Tables:
+        """Time goes on; what that completes, and what late changes put right."""
+        revision, rounds, buffer = self._revision, self._rounds, self._parts.buffer
+        began, replayed = perf_counter_ns(), rounds.keys_replayed
+        revision.watermark = buffer.watermark = max(watermark, revision.watermark)
+        rounds.begin({}, revision.watermark, buffer.first, buffer.latest)
+        (made,) = rounds.finished(0)
+        if self._late:
+            seconds, keys = (perf_counter_ns() - began) / 1e9, rounds.keys_replayed - replayed
+            revision.stats += RevisionStats(revisions=1, keys_replayed=keys, seconds=seconds)
+            self._late = False
+        if rounds.withdrawn is not None:
+            withdrawn = sum(int((table[CHANGE] < 0).sum()) for table in made.values())
+            revision.stats += RevisionStats(withdrawn=withdrawn)
+            rounds.withdrawn.forget(revision.stable)
+        return made
+
+    # --- state ---
+
+    def times(self) -> dict[str, object]:
+        """How far back what was given may change, for a snapshot."""
+        return {"length": self._revision.length, "floor": self._revision.floor}
+
+    def restore(self, watermark: int, times: Mapping[str, int]) -> None:
+        """Go on at a watermark; what was final stays so where the length of the window is another."""
+        revision, length = self._revision, times["length"]
+        revision.watermark, revision.floor = watermark, times["floor"]
+        if length != revision.length:
+            revision.floor = max(revision.floor, watermark - length)

@@ -1,0 +1,30 @@
+"""Pushed events as tables that workers take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from cep.core.schema import ARRIVAL, Schema
+from cep.events import Event
+
+COLUMNS = {"float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": pl.Boolean, "any": pl.Object}
+
+
+def as_table(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
+    """Events of one type, which fit, as a table."""
+    columns = [pl.Series(at, [getattr(each, at) for each in events], dtype=pl.Int64) for at in ("start", "end")]
+    for i, attribute in enumerate(schema.attributes):
+        values = [each.args[i] for each in events]
+        columns.append(pl.Series(attribute.name, values, dtype=COLUMNS.get(attribute.type, pl.Int64), strict=False))
+    return pl.DataFrame(columns)
+
+
+def taken_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The columns of a pushed table that an engine takes, with `@order`."""
+    start = frame["start" if "start" in frame.columns else "time"].alias("start")
+    end = frame["end"] if "end" in frame.columns else start.alias("end")
+    there = [each.name for each in schema.attributes if each.name in frame.columns]
+    lacking = [pl.Series(each.name, [None] * frame.height) for each in schema.attributes if each.name not in there]
+    return pl.DataFrame([start, end, frame[ARRIVAL], *(frame[name] for name in there), *lacking])
