@@ -35,13 +35,13 @@ class Change:
 
     @classmethod
     def of(cls, add: Any, remove: Any) -> Change:
-        """Of text (Turtle, TriG, N-Triples, N-Quads), a Path, an rdflib graph, or triples or quads of rdflib or
-        pyoxigraph; None is nothing. Raises CepError."""
+        """Build a change from text (Turtle, TriG, N-Triples, N-Quads), a Path, an rdflib graph, or triples or quads of
+        rdflib or pyoxigraph; None means no triples. Raises CepError."""
         return cls(_lines(remove, "what is removed"), _lines(add, "what is added"))
 
     @classmethod
     def read(cls, blob: bytes) -> Change:
-        """Of the bytes that `written` made."""
+        """Read the bytes that `written` made."""
         lines = blob.decode().split("\n")
         return cls(*(frozenset(line[2:] for line in lines if line.startswith(mark)) for mark in ("D ", "A ")))
 
@@ -50,7 +50,7 @@ class Change:
         return "".join(line + "\n" for line in lines).encode()
 
     def quads(self, terms: Terms) -> tuple[load.Quads, load.Quads]:
-        """What is removed and what is added as columns of ids."""
+        """Return the removed and the added quads as columns of ids."""
         removed, added = (
             list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)) for lines in (self.removed, self.added)
         )

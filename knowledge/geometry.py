@@ -30,14 +30,14 @@ NUMBERS = (
 )
 """Properties of a latitude and a longitude, and how they are called."""
 PROPERTIES = (*(each for pair in NUMBERS for each in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
-"""What says where something is."""
+"""Properties that give a thing a place."""
 
 _OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
 _PIECE = 1 << 20  # rows that are looked at together
 
 
 class Geometries:
-    """Where the things of the knowledge are, read when first asked for.
+    """The places of the things in the knowledge, read when first needed.
 
     A thing is at its `wgs84:lat` and `wgs84:long`, at its `schema:latitude` and `schema:longitude`, at its
     `wgs84:lat_long`, at its `geo:asWKT`, and where its `wgs84:location`, its `schema:geo`, its `geo:hasGeometry` and
@@ -96,7 +96,7 @@ class Geometries:
 
     @cached_property
     def _areas(self) -> tuple[Ints, Ints]:
-        """What has a shape (sorted), and which: rows of `_shapes`, then of `_points`."""
+        """Things with a shape (sorted), and the shape of each: rows of `_shapes`, then of `_points`."""
         own = pl.concat([self._shapes.select("thing"), self._points.select("thing")]).with_row_index("row")
         linked = self._links.join(own, left_on="place", right_on="thing")
         every = pl.concat([own.select("thing", "row"), linked.select("thing", "row")]).unique().sort("thing", "row")
@@ -104,7 +104,7 @@ class Geometries:
 
     @cached_property
     def _links(self) -> pl.DataFrame:
-        """What is where something else is: columns thing, place, geometry (is that place nothing but a geometry)."""
+        """Things placed by another: columns thing, place, geometry (True if that place is only a geometry)."""
         parts = [
             self._pairs(property, "thing", "place").with_columns(geometry=pl.lit(property in GEOMETRIES))
             for property in LINKS
@@ -190,7 +190,7 @@ def _together(shapes: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Features:
-    """What is at points: IRIs sorted as texts, and their points, those of one IRI together.
+    """Things at points: IRIs sorted as texts, and their points, those of one IRI together.
 
     `of`: the place in `iris` of each point (ascending).
     """
@@ -206,7 +206,7 @@ class Features:
 
     @cached_property
     def starts(self) -> Ints:
-        """Where the points of each IRI begin, and the number of points."""
+        """Index of the first point of each IRI, then the number of points."""
         return np.searchsorted(self.of, np.arange(len(self.iris) + 1))
 
 
@@ -289,7 +289,7 @@ class _NearProbe:
         return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
 
     def _near(self, bound_values: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
-        """Of questions with points that may be near enough those that are: question, feature, metres."""
+        """Keep the candidates that are near enough: question, feature, metres."""
         features = self._features
         pairs = (bound_values[0][index], bound_values[1][index], features.lat[points], features.long[points])
         radius = bound_values[2][index]
@@ -344,7 +344,7 @@ class _NearProbe:
 
 
 def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, Ints, Floats]:
-    """Of the points of one feature the nearest. Sorted by question and feature."""
+    """Keep the nearest point of each feature. The input is sorted by question and feature."""
     same = (index[1:] == index[:-1]) & (which[1:] == which[:-1])
     if not same.any():
         return index, which, metres

@@ -60,8 +60,10 @@ class Knowledge(KnowledgeSource):
     """
 
     def __init__(self, terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str | type[Any] = "none") -> None:
-        """Of triples by the id of their graph, NONE for the default graph. `reasoning`: none, rdfs, owlrl, or a rule
-        set of one's own, a class of owlrl or its name, `module:Class` (knowledge/reasoning/owlrl_rules.py).
+        """Build it from triples by the id of their graph, NONE for the default graph.
+
+        `reasoning`: none, rdfs, owlrl, or a rule set of your own: a class of owlrl or its name, `module:Class`
+        (knowledge/reasoning/owlrl_rules.py).
 
         A large closure is kept on disk, and taken from there (knowledge/reasoning/cache.py). Raises CepError if the
         triples contradict themselves under the reasoning."""
@@ -86,7 +88,7 @@ class Knowledge(KnowledgeSource):
 
     @classmethod
     def load(cls, names: str | Path | Iterable[str | Path], reasoning: str | type[Any] = "none") -> Knowledge:
-        """What files hold: RDF by the suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz), GeoNames dumps, and
+        """Load files: RDF by the suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz), GeoNames dumps, and
         registers of places by name; folders and patterns (`*.ttl`) stand for their files.
 
         Raises CepError, with line and column, and then nothing is loaded.
@@ -157,8 +159,11 @@ class Knowledge(KnowledgeSource):
         return self.store(ordered=not words.isdisjoint(_OPEN))
 
     def by_difference(self, graph: Graph) -> bool:
-        """Whether the table of a pattern follows a change: it consists of triples (`knowledge.query.pattern_tables`),
-        or its answers depend on few triples each (`knowledge.query.locality`)."""
+        """Return True if the table of a pattern can follow a change by its difference.
+
+        Either it consists of triples (`knowledge.query.pattern_tables`), or each of its answers depends on few triples
+        (`knowledge.query.locality`).
+        """
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))
 
@@ -200,7 +205,7 @@ class Knowledge(KnowledgeSource):
 
     @property
     def places(self) -> geometry.Geometries:
-        """Where the things of the knowledge are."""
+        """The places of the things in the knowledge."""
         if self._places is None:
             self._places = geometry.Geometries(self.terms, self.closed)
         return self._places
@@ -372,7 +377,7 @@ class Knowledge(KnowledgeSource):
         store.follow(kept, self.terms, [(NONE, gone, new), *differing(self.graphs, graphs)])
 
     def placed(self, *changed: TripleSet) -> bool:
-        """Whether some of these triples say where something is."""
+        """Return True if any of these triples gives a thing a place."""
         if not any(map(len, changed)):
             return False
         ids = self.terms.ids(_PLACED)

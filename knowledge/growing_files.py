@@ -46,7 +46,7 @@ class GrowingFile:
         self._line = 0
 
     def read(self, lines: bytes, last: bool = False) -> ReadUpdates:
-        """What whole lines that follow make. `last`: no more will come."""
+        """Read the whole lines that follow. `last`: no more will come."""
         news = ReadUpdates()
         touched: dict[str, None] = {}
         for line in lines.splitlines(keepends=True):
@@ -82,7 +82,7 @@ class GrowingFile:
 
 
 def whole(file: str) -> ReadUpdates:
-    """What a file makes that does not grow. CepError: it cannot be read."""
+    """Read a file that does not grow. CepError: it cannot be read."""
     return ReadUpdates(read_updates([file]))
 
 
@@ -98,7 +98,7 @@ def there(names: Iterable[str]) -> list[str]:
 
 
 def grows(file: str) -> bool:
-    """Whether more may come at the end of a file."""
+    """Return True if lines may be appended to a file."""
     return Path(file).name.lower().endswith(".nq")
 
 

@@ -1,4 +1,4 @@
-"""Where a literal that is none of its datatype is written: the file and the line, for whoever has to correct it."""
+"""Find the file and line of a literal that does not fit its datatype, so that it can be corrected."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def _alike(path: Path) -> str | None:
 
 
 def _unknown(path: Path) -> str | None:
-    """What a name may be, where it is none of a file that could be read."""
+    """Say which names are valid, if this is not the name of a readable file."""
     return None if rdf_format(path) is not None else _known()
 
 
@@ -312,7 +312,7 @@ def _known() -> str:
 
 
 def base_iri(path: Path | str) -> str:
-    """What relative IRIs in a file are relative to."""
+    """Return the base of relative IRIs in a file."""
     return path if isinstance(path, str) else path.resolve().as_uri()
 
 

@@ -53,7 +53,10 @@ def changed(
 
 
 def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
-    """Whether a quad, in N-Quads, is in a graph, in any where it names none; `every`: the triples of all of them."""
+    """Return True if a quad, in N-Quads, is in its graph, or in any graph if it names none.
+
+    `every`: the triples of all graphs.
+    """
     (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
     ids = [terms.id_of(term) for term in quad.triple]
     triples = every

@@ -29,7 +29,7 @@ class ObservedTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What is wanted of the nodes of a class, or of those that have the property with which `key` begins."""
+    """The properties to read of the nodes of a class, or of those that have the property with which `key` begins."""
 
     type: str
     key: PropertyPath
@@ -139,7 +139,7 @@ def _lines(text: bytes) -> dict[str, int]:
 
 
 def lines_of_json(text: bytes) -> bool:
-    """Whether a JSON-LD file is one document a line, not one in all: its first line is a document."""
+    """Return True if a JSON-LD file holds one document per line: its first line is a document."""
     first = text.lstrip().split(b"\n", 1)[0]
     try:
         json.loads(first)

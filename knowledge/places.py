@@ -31,7 +31,7 @@ _in_use: WeakValueDictionary[str, Gazetteer] = WeakValueDictionary()
 
 
 def is_register(name: str | Path) -> bool:
-    """Whether this is a source of places: the name of a register, or a file that is called as GeoNames dumps are."""
+    """Return True for a source of places: the name of a register, or a file named like a GeoNames dump."""
     return str(name) in PACKAGES or geonames.is_dump(Path(name))
 
 
@@ -61,9 +61,9 @@ def read_places(name: str | Path, terms: Terms) -> TripleColumns:
 
 
 def attributions(knowledge: Knowledge) -> list[str]:
-    """What has to be shown wherever places of this knowledge are: the dcterms:rights of its datasets, sorted.
+    """Return the attributions to show wherever places of this knowledge appear, sorted.
 
-    Also of datasets that other files describe: any `void:Dataset`.
+    They are the `dcterms:rights` of every `void:Dataset`, also of those that other files describe.
     """
     terms, triples = knowledge.terms, knowledge.closed
     kind, dataset, rights = (terms.id_of(iri) for iri in (RDF_TYPE, DATASET, DCTERMS + "rights"))

@@ -136,8 +136,10 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
 
 
 def _filters(values: Mapping[str, Value], numbers: bool) -> str:
-    """What narrows the solutions to those of these values. Not of all: times and durations are numbers here, and the
-    same number need not be equal in SPARQL where it has another datatype."""
+    """Return filters that narrow the solutions to these values.
+
+    Times and durations get none: they are numbers here, and an equal number may differ in SPARQL by its datatype.
+    """
     found = []
     for name, value in values.items():
         if isinstance(value, Iri):

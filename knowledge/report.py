@@ -1,4 +1,4 @@
-"""What there is to say about knowledge: how much of what it holds, and why a triple is there."""
+"""Reports on knowledge: how many triples of each kind it holds, and why a triple is there."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from knowledge.graph import Knowledge
 
 STATIONS = Path(__file__).parent.parent / "ontologies" / "stations.shapes.ttl"
-"""What a register of weather stations has to say."""
+"""The shapes that a register of weather stations has to fit."""
 
 SOSA = "http://www.w3.org/ns/sosa/"
 OBSERVES = URIRef(SOSA + "observes")
@@ -61,9 +61,9 @@ class ValidationResult:
 
 
 def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
-    """What in knowledge (as closed as it is), or in a graph, does not fit the shapes; by node, path and reason.
+    """Return the violations of the shapes in knowledge (with its inferences) or a graph; by node, path and reason.
 
-    Of large knowledge only what the shapes speak of is looked at: places cost nothing, a station about a millisecond.
+    Only nodes that the shapes target are checked: places cost nothing, a station about a millisecond.
     Raises CepError where the file has no shapes, or shapes that SHACL does not know.
     """
     rules = _read(shapes)

@@ -21,7 +21,7 @@ class StoreFollower:
         self._known = knowledge.fork(with_answers=False, apart=True)
 
     def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """What goes and what comes with some changes (`Knowledge.change`), asserted or inferred, as N-Quads."""
+        """Apply changes (`Knowledge.change`); return the asserted and inferred quads removed and added, as N-Quads."""
         before = self._graphs()
         self._known.apply(self._known.merge(changes))
         now = self._graphs()

@@ -50,7 +50,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class RefusedUpdate:
-    """What could not be taken: file, line, the reason, a short name for it, the text."""
+    """An update that was refused: file, line, the reason, a short name for it, the text."""
 
     file: str
     line: int
@@ -171,5 +171,5 @@ def _updates(path: Path | str) -> Iterator[Update]:
 
 
 def _intended_name(word: str) -> str | None:
-    """Of the two properties of a time, without their prefix, the one that was surely intended."""
+    """Return the property of a time that a misspelt word, without its prefix, surely means."""
     return nearest(word.removeprefix(PROV), [each.removeprefix(PROV) for each in (FROM, UNTIL)], SURE)

@@ -28,7 +28,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class DatasetOrigin:
-    """Where places are from: the dataset's IRI and name, the licence's IRI, and what has to be shown with them."""
+    """The origin of places: the dataset's IRI and name, the licence's IRI, and the attribution to show with them."""
 
     iri: str
     title: str
@@ -92,7 +92,7 @@ PROPERTIES = (
     Property(OWN + "iata", "iata", XSD + "string"),
     Property(OWN + "local", "local", XSD + "string"),
 )
-"""What the columns of features are as triples. `icao`, `iata` and `local` are codes of aerodromes."""
+"""The property for each column of features. `icao`, `iata` and `local` are codes of aerodromes."""
 
 CODE_PROPERTIES = (
     Property(RDF_TYPE, "type"),

@@ -91,7 +91,7 @@ def read_dump(path: Path) -> Dump:
 
 
 def is_dump(path: Path) -> bool:
-    """Whether a file is called as dumps are: not as their companion files."""
+    """Return True if a file is named like a dump, and not like a companion file of one."""
     return path.suffix.lower() in (".txt", ".zip") and path.stem not in COMPANIONS
 
 

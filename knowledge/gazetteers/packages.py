@@ -27,7 +27,7 @@ def data(package: str, path: str, install: str = "") -> Path:
 
 
 def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
-    """What a JSON file holds, with each object replaced by what `wanted` makes of it, as soon as it is read.
+    """Read a JSON file; replace each object by the result of `wanted` as soon as it is read.
 
     An object that is to stay is given back as it is; what nobody holds is gone before the next is read, so that a file
     of 80 MB takes little memory. Raises CepError where the file is not JSON or an object has not what is wanted.

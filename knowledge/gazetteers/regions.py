@@ -8,7 +8,7 @@ from knowledge.gazetteers.gazetteer import DatasetOrigin, Gazetteer
 from knowledge.gazetteers.geonames import Dump
 
 SWS = "https://sws.geonames.org/"
-"""What the IRIs of GeoNames features begin with: with https, as GeoNames writes them now."""
+"""Prefix of the IRIs of GeoNames features: with https, as GeoNames writes them now."""
 
 GEONAMES = DatasetOrigin(
     "https://www.geonames.org/",

@@ -33,7 +33,7 @@ class Field:
 
     @property
     def tests(self) -> list[pl.Expr]:
-        """What holds for each value of this column."""
+        """Conditions on every value of this column."""
         value = pl.col(self.name)
         tests = [value.is_not_null()] if self.needed else []
         if self.type == "float":

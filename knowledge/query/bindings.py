@@ -112,7 +112,7 @@ def _guess(pattern: EncodedPattern, triples: TripleSet, found: Bindings) -> floa
 
 
 def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed: Set[str], most: int) -> Bindings:
-    """What is found with the pattern besides, in columns that are needed; distinct where others were dropped."""
+    """Join the bindings with a pattern; keep the columns needed, distinct where others were dropped."""
     if NONE in pattern:
         return Bindings({}, 0)
     keys = _keys(pattern, found, slice(None))

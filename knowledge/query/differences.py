@@ -1,4 +1,4 @@
-"""What a change of the knowledge takes from the answers of patterns, and what it brings."""
+"""Answers of patterns that a change of the knowledge removes, and those that it adds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Difference:
 
 
 def of_triples(last: Difference, terms_given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
-    """Of triples that have these terms: their other positions."""
+    """Return the other positions of the changed triples that have these terms."""
     fixed = [None if term is None else terms.id_of(str(term)) for term in terms_given]
     wanted = [i for i, id in enumerate(fixed) if id is None]
     gone, new = (
@@ -49,7 +49,7 @@ def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
 def changes_of_table(
     before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
 ) -> tuple[Answers, Answers] | None:
-    """Of a pattern whose answers were a table. None: all was queried again."""
+    """Return the changed answers of a pattern whose answers are a table; None if all was queried again."""
     if before is now:
         nothing = _nothing(len(now.variables))
         return nothing, nothing

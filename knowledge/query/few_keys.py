@@ -25,8 +25,9 @@ _FRACTIONS = frozenset((XSD + "decimal", XSD + "double"))
 
 
 def few_columns(terms: Terms, columns: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]] | None:
-    """What `Terms.columns` gives for columns of IRIs, texts, whole numbers and others, each of one kind; None where
-    they are not few, or something else."""
+    """Return what `Terms.columns` does for a few rows of IRIs, texts and numbers, each column of one kind.
+
+    None if there are many rows, or values of another kind."""
     if not columns or len(columns[0]) > FEW:
         return None
     every = sorted({id for column in columns for id in column.tolist()} - {NONE})

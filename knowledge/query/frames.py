@@ -27,6 +27,6 @@ def solutions_frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
 
 
 def has_order_by(sparql: str) -> bool:
-    """Whether a query says in which order its answers come: ORDER BY after the last brace."""
+    """Return True if a query orders its answers: ORDER BY after the last brace."""
     words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
     return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]

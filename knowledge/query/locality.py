@@ -1,4 +1,4 @@
-"""What an answer of a graph pattern depends on: the triples that are found from the binding of one variable, its key.
+"""Locality of a graph pattern: each answer depends on the triples found from the binding of one variable, its key.
 
 A pattern is taken apart into blocks of triples, each with the triples around it by which it is joined to the key. If
 each block is joined to it, the answers with one key depend on no triple but those that the blocks find from it. So a

@@ -218,13 +218,13 @@ def _few(rows: Sequence[Row], names: Sequence[str]) -> Bindings:
 
 
 def contains(columns: Sequence[Ints], row: Row) -> bool:
-    """Whether a row is among sorted ones."""
+    """Return True if a row is among sorted ones."""
     start, stop = stretch_of(columns, row)
     return stop > start
 
 
 def stretch_of(columns: Sequence[Ints], row: Row) -> tuple[int, int]:
-    """Where the rows lie, or would lie, in sorted ones that begin with these values."""
+    """Return the bounds of the sorted rows that begin with these values; equal bounds if there are none."""
     start, stop = 0, len(columns[0])
     for column, value in zip(columns, row):
         within = column[start:stop]

@@ -160,7 +160,7 @@ class Refreshed:
 
 
 def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequence[Ints]) -> Refreshed:
-    """Of the columns `names(of, wanted)` of distinct rows, and the terms that they stand for."""
+    """Build it from the columns `names(of, wanted)` of distinct rows, and the terms they stand for."""
     named = dict(zip(names(of, wanted), columns))
     by_key, values = (_sorted([named[name] for name in each]) for each in (named, columns_by_value(of, wanted)))
     return Refreshed(of, wanted, terms, len(terms), by_key, values)
@@ -185,12 +185,12 @@ def tables_following(
 
 
 def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """What is asked: the key, then what else is wanted."""
+    """Return the variables to query: the key, then the others wanted."""
     return (of.key, *(name for name in wanted if name != of.key))
 
 
 def columns_by_value(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """What is wanted, then the key if it is not among it."""
+    """Return the wanted variables, then the key unless it is one of them."""
     return (*wanted, *({of.key} - set(wanted)))
 
 

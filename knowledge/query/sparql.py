@@ -101,7 +101,7 @@ class ConstantTerm:
 
 
 VarOrTerm = str | ConstantTerm
-"""What stands at a position of a triple pattern: a variable's name (`x`; of a blank node `_:x`) or a constant."""
+"""A position of a triple pattern: a variable's name (`x`, or `_:x` for a blank node) or a constant."""
 
 
 class TriplePattern(NamedTuple):

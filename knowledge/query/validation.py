@@ -1,4 +1,4 @@
-"""Whether a graph pattern can be asked: it is SPARQL, it binds what the rule takes, it has one answer at all times."""
+"""Validation of graph patterns: they are SPARQL, bind what the rule takes, and have the same answer at all times."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
 
 
 def quoting(text: str) -> SparqlToken | None:
-    """Where a pattern or a query asks for triples about triples: `<<`, `{|`, `~` after a triple, `TRIPLE(...)`."""
+    """Find where a pattern or query asks for triples about triples: `<<`, `{|`, `~` after a triple, `TRIPLE(...)`."""
     found = tokens(text)
     for token, following in zip(found, found[1:]):
         joined = token.text + following.text
@@ -160,7 +160,7 @@ def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
 
 
 def _offset(error: str, text: str, before: int = 0) -> int | None:
-    """Where in a text a message says that the error is; `before`: lines that were put before it."""
+    """Return the offset in a text that an error message names; `before`: lines that were put before the text."""
     match = _ERROR.search(error)
     if match is None:
         return None

@@ -77,8 +77,10 @@ class Canonical:
     def changed(
         self, before: TripleSet, closed: TripleSet, added: TripleSet, removed: TripleSet
     ) -> tuple[TripleSet, TripleSet, TripleSet]:
-        """What `triples(closed)` is, where it was `before` and some were added and removed since; what has come to it;
-        what has gone."""
+        """Update the canonical triples: return `triples(closed)`, the triples added to it, and those removed.
+
+        It was `before`; `added` and `removed` have changed `closed` since.
+        """
         new, gone = self.triples(added).minus(before), self.triples(removed)
         if not self.changes:
             return closed, new, gone

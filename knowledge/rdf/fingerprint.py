@@ -21,9 +21,9 @@ _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str) -> str:
-    """Of quads (triples by the id of their graph) and how they are closed, 32 hexadecimal digits.
+    """Return a fingerprint of quads (triples by the id of their graph) and their reasoning: 32 hexadecimal digits.
 
-    Each quad has a number that its terms' texts give; these are added up, so no order matters.
+    Each quad hashes to a number by the texts of its terms; the numbers are summed, so order does not matter.
     """
     there = np.zeros(len(terms), dtype=np.bool_)
     for graph, triples in graphs.items():

@@ -22,8 +22,10 @@ def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
 
 
 def engine_values(term: Term) -> tuple[Value, ...]:
-    """What the engine takes a term for (see `Terms.columns`): a time or a duration is microseconds, or seconds among
-    values of other kinds."""
+    """Return the engine's values for a term (see `Terms.columns`).
+
+    A time or a duration is in microseconds, or in seconds among values of other kinds.
+    """
     terms, pool = Terms(), Pool()
     (type,), (column,) = terms.columns([terms.ids([term])], pool)
     if type in ("string", "iri"):
@@ -34,7 +36,7 @@ def engine_values(term: Term) -> tuple[Value, ...]:
 
 
 def equal(term: Term, value: Value) -> bool:
-    """Whether the engine takes a term for this value."""
+    """Return True if the engine reads a term as this value."""
     return any(_kind(found) == _kind(value) and found == value for found in engine_values(term))
 
 

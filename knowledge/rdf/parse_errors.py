@@ -1,4 +1,4 @@
-"""What is wrong with a file that is no RDF: file, line, column, the reason, and what to write instead."""
+"""Errors in RDF files: file, line, column, the reason, and what to write instead."""
 
 from __future__ import annotations
 

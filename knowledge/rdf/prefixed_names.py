@@ -27,14 +27,14 @@ _PARTS = (
     *("intersectionOf", "unionOf", "oneOf", "complementOf", "inverseOf", "members", "distinctMembers"),
     *("sourceIndividual", "assertionProperty", "targetIndividual", "targetValue"),
 )
-"""What a class, property or axiom without a name is made of."""
+"""Properties that make up a class, property or axiom without a name."""
 _AXIOMS = ("AllDifferent", "AllDisjointClasses", "AllDisjointProperties")
 _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean": "true|false"}
 """Literals that Turtle writes without quotes."""
 
 
 class PrefixedNames:
-    """What terms are called. With `facts`, blank nodes that are lists, restrictions or axioms are written out."""
+    """Readable names of terms. With `facts`, blank nodes that are lists, restrictions or axioms are written out."""
 
     def __init__(
         self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: PredicateRelations | None = None

@@ -55,7 +55,7 @@ def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
 
 
 def _rows(within: Ints, values: Ints) -> Ints:
-    """Where those of some sorted values are that a sorted column has."""
+    """Return the positions, in a sorted column, of the sorted values that it contains."""
     places = np.searchsorted(within, values[contained(within, values)])
     return places
 
@@ -198,7 +198,7 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints, round: int = 0) -> PredicateRelations:
-        """Of columns of distinct triples in any order."""
+        """Build it from columns of distinct triples in any order."""
         order = np.argsort(p, kind="stable")
         pairs, p = packed(s, o)[order], p[order]
         starts = np.flatnonzero(_changes(p))

@@ -31,7 +31,7 @@ _SUFFIX = r'"(?:\^\^<(?<datatype>[^<>"]*)>|@(?<language>[A-Za-z0-9-]+))?$'
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """What makes a text a term: its kind and, for literals, the datatype's IRI and the language (lower case)."""
+    """The sort of a term: its kind and, for literals, the datatype's IRI and the language (lower case)."""
 
     kind: int
     datatype: str = ""

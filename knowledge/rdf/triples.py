@@ -30,7 +30,7 @@ class TripleSet:
     __slots__ = ("_beside", "_orders")
 
     def __init__(self, columns: TripleColumns) -> None:
-        """Of columns that are sorted and distinct; `TripleSet.of` takes any."""
+        """Take columns that are sorted and distinct; `TripleSet.of` takes any."""
         self._orders: dict[int, TripleColumns] = {0: columns}
         self._beside: tuple[TripleSet, TripleSet, TripleSet] | None = (
             None  # triples, those of them that are gone, new ones
@@ -38,7 +38,7 @@ class TripleSet:
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints) -> TripleSet:
-        """Of columns in any order, with repetitions."""
+        """Build it from columns in any order, which may repeat triples."""
         return cls(_sorted((s, p, o), 0))
 
     @classmethod
@@ -248,7 +248,7 @@ def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> 
 
 
 def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
-    """Where triples lie, or would lie, in an order."""
+    """Return the position at which each triple lies, or would lie, in an order."""
     start: Ints = np.empty(len(triples), dtype=np.int64)
     stop: Ints = np.empty(len(triples), dtype=np.int64)
     a, b, c = (columns[place] for place in _ORDERS[order])
@@ -258,7 +258,7 @@ def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
 
 
 def _located(columns: TripleColumns, keys: TripleColumns, width: int, start: Ints, stop: Ints) -> None:
-    """Where the rows of sorted columns are that have the first `width` ids of each key, into `start` and `stop`."""
+    """Write the bounds of the rows that have the first `width` ids of each key into `start` and `stop`."""
     a, b, c = map(_fixed, columns)
     x, y, z = map(_fixed, keys)
     _locate(a, b, c, x, y, z, width, start, stop)

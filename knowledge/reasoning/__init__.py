@@ -1,1 +1,1 @@
-"""What follows from triples: RDFS and OWL 2 RL, semi-naive, on columns."""
+"""Reasoning over triples: RDFS and OWL 2 RL, semi-naive, on columns."""

@@ -42,9 +42,9 @@ _ABANDONED = 3600  # seconds by which a file half written is older than the newe
 
 
 def folder() -> Path:
-    """Where closures are kept: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory.
+    """Return the folder of cached closures: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory.
 
-    What is no folder, as /dev/null, keeps nothing.
+    A path that is not a folder, such as /dev/null, turns the cache off.
     """
     return asked_cache() or own_cache()
 

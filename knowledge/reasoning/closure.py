@@ -124,7 +124,7 @@ class Closure:
         return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))
 
     def links(self, less: Closure) -> bool:
-        """Whether something that is here and not in `less` follows from such things at once."""
+        """Return True if a triple that is here and not in `less` follows in one step from other such triples."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = there.fresh(here)

@@ -1,4 +1,4 @@
-"""What goes when asserted triples go: all that was inferred with them, unless it follows in another way too (DRed)."""
+"""Delete and rederive (DRed): remove what was inferred from deleted triples, unless it also follows in another way."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of_every(part: BodyAtom, relation: BinaryRelation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
-    """Of which subjects the triple holds with every member of the list."""
+    """Select the subjects for which the triple holds with every member of the list."""
     pairs, back = np.unique(packed(s, lists), return_inverse=True)
     subjects, heads = unpacked(pairs)
     members = part.relations[HAS]

@@ -151,7 +151,7 @@ def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
 
 
 def known_different(terms: Terms, first: int, second: int) -> bool:
-    """Whether two literals, well-formed, are known to have different values (rule dt-diff).
+    """Return True if two well-formed literals are known to have different values (rule dt-diff).
 
     Moments and durations are distinguished to the microsecond, times of the day not at all.
     """

@@ -176,7 +176,7 @@ def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> Pre
 
 
 def sort_key(node: Node) -> tuple[str, ...]:
-    """What a term consists of, as texts by which terms of all kinds are sorted."""
+    """Return the parts of a term as texts, by which terms of all kinds are sorted."""
     return type(node).__name__, str(node), *(str(getattr(node, name, None)) for name in ("datatype", "language"))
 
 

@@ -70,7 +70,7 @@ class Prover:
     words: ReasoningVocabulary
 
     def proof(self, triple: IdTriple) -> Proof:
-        """Of a triple of the closed facts."""
+        """Return the proof of a triple of the closed facts."""
         made: dict[IdTriple, Proof] = {}
         steps: dict[IdTriple, tuple[str, list[IdTriple]]] = {}
         waiting = [triple]

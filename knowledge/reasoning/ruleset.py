@@ -45,7 +45,7 @@ class Ruleset:
         return self.schema + self.data
 
     def fits(self, terms: Terms, changed: PredicateRelations) -> bool:
-        """Whether more or less of some triples leaves rules, lists and datatypes as they are."""
+        """Return True if adding or removing these triples leaves rules, lists and datatypes as they are."""
         read = (self.words.first, self.words.rest, *self.words.of_lists, *self.words.of_numbers)
         if any(predicate in changed for predicate in read):
             return False

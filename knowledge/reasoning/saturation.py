@@ -81,9 +81,9 @@ class Saturation:
         return self._take(heads)
 
     def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
-        """What the rule gives from facts of which at least one is new.
+        """Derive what follows by the rule from facts of which at least one is new.
 
-        Of a rule with twins, if `linked`, only what makes the same terms equal: not each with each.
+        For a rule with twins, `linked` derives only enough to make the same terms equal, not every pair.
         """
         assert rule.head is not None, "a rule without a head gives nothing"
         if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
@@ -183,7 +183,7 @@ class Saturation:
             self.give(rule.head, rows, heads)
 
     def is_transitive(self, p: int, by: PredicateRelations) -> bool:
-        """Whether some facts say that a property is."""
+        """Return True if a property is declared transitive."""
         return bool(by[self.words.type].has(packed(np.array([p]), np.array([self.words.transitive])))[0])
 
     @property

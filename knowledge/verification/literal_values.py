@@ -30,7 +30,7 @@ _OTHERS = (XSD.double, XSD.float, XSD.boolean, XSD.date, XSD.time, XSD.dateTime,
 
 
 def datatype_contains(datatype: Node, literal: Literal) -> bool:
-    """Whether a datatype holds a literal's value; True where it or the literal's own is not known."""
+    """Return True if a datatype holds a literal's value, or if it or the literal's own datatype is unknown."""
     value = literal.value
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if datatype in LEAST_AND_MOST:
@@ -44,7 +44,7 @@ def datatype_contains(datatype: Node, literal: Literal) -> bool:
 
 
 def values_differ(x: Literal, y: Literal) -> bool:
-    """Whether two literals, numbers, booleans, strings or texts in a language, have different values."""
+    """Return True if two literals have different values: numbers, booleans, strings or texts in a language."""
     sorts = [(XSD.decimal if datatype_contains(XSD.decimal, one) else one.datatype, one.language) for one in (x, y)]
     return sorts[0] != sorts[1] or x.value != y.value
 

@@ -1,4 +1,4 @@
-"""What `cep knowledge verify` says: what was taken, what both closures have, and each difference with its reason."""
+"""The report of `cep knowledge verify`: the input, the size of both closures, and each difference with its reason."""
 
 from __future__ import annotations
 

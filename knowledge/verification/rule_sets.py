@@ -136,7 +136,7 @@ def left_out(triple: Triple) -> str | None:
 
 
 def generalised(triple: Triple) -> bool:
-    """Whether it is no triple of RDF (D4): its subject is a literal, or its predicate no IRI."""
+    """Return True if a triple is not valid RDF: its subject is a literal, or its predicate is not an IRI."""
     return isinstance(triple[0], Literal) or not isinstance(triple[1], URIRef)
 
 
