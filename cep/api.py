@@ -66,6 +66,7 @@ def detect(
     *,
     lateness: Duration | None = None,
     strict: bool = False,
+    params: Mapping[str, object] | None = None,
 ) -> Derived:
     """All that a program derives from data, which need not be in the order of time.
 
@@ -74,13 +75,14 @@ def detect(
     `cep.compile.compile`. `lateness`: take the data as they stand, none of them later than so much, and hold no more of
     them than that; an iterator of tables may then be longer than the memory. The tables of several events (`{event:
     data}`) have no order among each other: all their rows are taken, then time moves. `strict`: a row that becomes no
-    event is an error; else it is among `dead` of what is found. Raises CepError for a mistake in the program, and for
-    data that do not fit it.
+    event is an error; else it is among `dead` of what is found.
+    `params`: values of parameters, `{"Hot": 8}`. Raises CepError for a mistake in the program, and for data that do
+    not fit it.
     """
     events, data = _events(data)
     text, name = _program(program)
     types = None if events is None else types_of(events)
-    options = CompileOptions(policy=policy, knowledge=knowledge, types=types)
+    options = CompileOptions(policy=policy, knowledge=knowledge, types=types, params=params)
     engine = Running(_compiled(text, name, facts, options), lateness=None if lateness is None else _ticks(lateness))
     found = _Found(engine, strict)
     if events is not None:
@@ -366,7 +368,7 @@ def _compiled(
     text: str | Mapping[str, str], name: str, facts: Mapping[str, Any] | None, options: CompileOptions
 ) -> CompiledProgram:
     text, name, options = one_text(text, name, options)
-    program = ReadProgram.of(text, name, options.dialect, options.tick, options.answer_sets, options.files)
+    program = ReadProgram.of(text, name, options)
     tables = None if facts is None else _facts(facts, program.predicates)
     return program.compiled(replace(options, facts=tables, knowledge=_source(options.knowledge)))
 

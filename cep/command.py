@@ -17,7 +17,7 @@ from cep.app.cli_explain import explain
 from cep.app.cli_help import RULES, Commands, Sectioned
 from cep.app.cli_infer import infer
 from cep.app.cli_knowledge import knowing, validate_knowledge
-from cep.app.cli_options import DialectOptions, KnowledgeOptions, PolicyName, RuleFile, RuleFiles
+from cep.app.cli_options import DialectOptions, KnowledgeOptions, ParameterOptions, PolicyName, RuleFile, RuleFiles
 from cep.app.cli_run import run
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -120,6 +120,7 @@ class CheckOptions:
     ] = ()
     together: Annotated[bool, Option(help="The files are one program, as for `cep run`, and not each its own.")] = False
     dialect: DialectOptions
+    parameters: ParameterOptions
     knowledge: CheckedKnowledge
 
 
@@ -138,6 +139,7 @@ class PlanOptions:
 
     rules: RuleFiles
     dialect: DialectOptions
+    parameters: ParameterOptions
     evaluation: PolicyOptions
     knowledge: KnowledgeOptions
 
@@ -178,7 +180,7 @@ def check(options: CheckOptions) -> int:
     for files in programs:
         path = ", ".join(map(str, files))
         try:
-            source = ProgramSource.written(files, options.dialect)
+            source = ProgramSource.written(files, options.dialect, parameters=options.parameters)
             lars = LarsCheck.of(source)
             if lars is not None:
                 lars.show_circles()
@@ -246,9 +248,13 @@ def plan(options: PlanOptions) -> None:
     from cep.app.lars_check import LarsCheck
     from cep.plan.explain import explain as explained
 
-    source = ProgramSource.read(options.rules, options.knowledge, options.evaluation.policy, options.dialect)
+    source = ProgramSource.read(
+        options.rules, options.knowledge, options.evaluation.policy, options.dialect, options.parameters
+    )
     engine = source.engine(alerts=True)
     lars = LarsCheck.of(source)
+    if engine.written.parameters:
+        say(f"parameters\n{engine.written.parameters.listing()}\n")
     say(explained(engine.plan, engine.chained, answers=engine.answers, written=None if lars is None else lars.rules))
 
 

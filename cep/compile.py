@@ -6,7 +6,7 @@ parse -> lower -> ask the knowledge -> close the static rules -> plan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict, Unpack
 
 import polars as pl
@@ -17,7 +17,7 @@ from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.files import joined
-from cep.language.reading import dialects_of, read, together
+from cep.language.reading import dialects_of, parameters_of, read, together
 from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
 from cep.language.syntax.parser import parse
@@ -28,6 +28,7 @@ from cep.plan.algebra import Rules
 from cep.plan.plan import Plan, plan
 from cep.plan.staged import alerts_left_out
 from cep.rules.alert import Alert
+from cep.rules.parameters import Parameters
 from cep.rules.static.datalog import Statics, close
 from cep.rules.terms import PolicyChoice, StaticRule
 from cep.runtime import snapshot
@@ -49,7 +50,7 @@ class CompileOptions:
     how many microseconds one is searched for; `first`: the tick at which a stream of LARS begins, if nothing comes
     earlier.
 
-    `files`: those that the text is put together of, each with its first line.
+    `files`: those that the text is put together of, each with its first line. `params`: values of parameters.
 
     `strict_types`: records that pass no WHEN are dead letters, and not only counted.
     """
@@ -66,6 +67,7 @@ class CompileOptions:
     first: int | None = None
     files: Files = ()
     strict_types: bool = False
+    params: Mapping[str, object] | None = None
 
     @property
     def answer_sets(self) -> AnswerSetOptions | None:
@@ -92,6 +94,7 @@ class FactlessCompileKeywords(TypedDict, total=False):
     first: int | None
     files: Files
     strict_types: bool
+    params: Mapping[str, object] | None
 
 
 class CompileKeywords(FactlessCompileKeywords, total=False):
@@ -122,11 +125,12 @@ def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
 class Written:
     """What is known of a program's text without its tree: `rules`: how many there are; `predicates`: the static
     predicates that conditions ask for; `prefixes`: with their IRIs; `dialect`, `tick`: those that were asked
-    for; `together`: what several files say."""
+    for; `together`: what several files say; `parameters`: with their values."""
 
     rules: int
     predicates: frozenset[str]
     prefixes: tuple[tuple[str, str], ...]
+    parameters: Parameters
     dialect: str | None = None
     tick: int | None = None
     together: Together | None = None
@@ -135,6 +139,7 @@ class Written:
     def of(
         cls,
         tree: SyntaxTree,
+        parameters: Parameters,
         dialect: str | None = None,
         tick: int | None = None,
         together: Together | None = None,
@@ -142,7 +147,7 @@ class Written:
         own = [each for each in tree.statements if getattr(each, "name", None) not in tree.helpers]
         rules = sum(isinstance(each, EventRule | FluentRule | WhileRule | StaticRule) for each in own)
         prefixes = tuple((each.name, each.iri) for each in tree.statements if isinstance(each, Prefix))
-        return cls(rules, frozenset(predicates_of(tree)), prefixes, dialect, tick, together)
+        return cls(rules, frozenset(predicates_of(tree)), prefixes, parameters, dialect, tick, together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,23 +194,19 @@ class ReadProgram:
     dialect: str | None
     tick: int | None
     tree: SyntaxTree
+    parameters: Parameters = field(default_factory=Parameters)
     together: Together | None = None
 
     @classmethod
-    def of(
-        cls,
-        text: str,
-        name: str,
-        dialect: str | None = None,
-        tick: int | None = None,
-        answer_sets: AnswerSetOptions | None = None,
-        files: Files = (),
-    ) -> ReadProgram:
+    def of(cls, text: str, name: str, options: CompileOptions) -> ReadProgram:
         """Raises CepError."""
+        dialect, tick, files = options.dialect, options.tick, options.files
+        parameters = parameters_of(text, name, files, dialect, options.params)
         if files:
-            every = together(text, name, files, dialect, tick, answer_sets)
-            return cls(text, name, dialect, tick, every.tree({}), every)
-        return cls(text, name, dialect, tick, read(text, name, dialect, tick, answer_sets))
+            every = together(text, name, files, dialect, tick, options.answer_sets, parameters)
+            return cls(text, name, dialect, tick, every.tree({}), parameters, every)
+        tree = read(text, name, dialect, tick, options.answer_sets, parameters)
+        return cls(text, name, dialect, tick, tree, parameters)
 
     @property
     def predicates(self) -> frozenset[str]:
@@ -238,9 +239,7 @@ def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) 
 
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
     """The same, with the options as a value."""
-    return ReadProgram.of(text, name, options.dialect, options.tick, options.answer_sets, options.files).compiled(
-        options
-    )
+    return ReadProgram.of(text, name, options).compiled(options)
 
 
 def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
@@ -249,6 +248,7 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
     if program.together is not None and program.together.untyped:
         tree = program.together.typed(lambda part: _types(part, options, source))
     every, rules, planned, bound = _planned(tree, options, source)
+    planned = replace(planned, warnings=(*planned.warnings, *program.parameters.warnings()))
     if rules.alerts and not options.alerts:  # checked, and not made
         planned = alerts_left_out(planned)
     if options.strict_types:
@@ -261,7 +261,7 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
         _fingerprint(program, options, source),
         tables,
         source,
-        Written.of(tree, program.dialect, program.tick, program.together),
+        Written.of(tree, program.parameters, program.dialect, program.tick, program.together),
         every,
         bound,
     )
@@ -302,6 +302,8 @@ def _fingerprint(program: ReadProgram, options: CompileOptions, source: Knowledg
     if files:
         said = " ".join(f"{first}:{each}" for (_, first), each in zip(files, written, strict=True))
         says = f"{said} {program.tick} {FACTS}\0"
+    if program.parameters:
+        says += f"parameters {program.parameters.text()}\0"
     if options.first is not None:
         says += f"first {options.first}\0"
     return snapshot.program_fingerprint(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.app.facts import read_facts
-from cep.compile import ReadProgram
+from cep.compile import CompileOptions, ReadProgram
 from cep.core.errors import CepError
 from cep.language.static_predicates import declarations_of
 from connectors.files import read
@@ -117,7 +117,7 @@ def test_facts_that_are_not_utf8_say_what_makes_them_so(tmp_path: Path, code: st
     with pytest.raises(CepError) as caught:
         read_facts("x", path)
     assert f'declare it: `FORMAT csv(encoding: "{code}")`' in str(caught.value)
-    fact = declarations_of(ReadProgram.of(declared % code, "x").tree)["x"]
+    fact = declarations_of(ReadProgram.of(declared % code, "x", CompileOptions()).tree)["x"]
     assert read_facts("x", path, fact).rows() == [("é", 2)]
 
 

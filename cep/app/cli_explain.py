@@ -17,6 +17,7 @@ from cep.app.cli_options import (
     EvaluationOptions,
     InputFormat,
     Inputs,
+    ParameterOptions,
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -108,6 +109,7 @@ class ExplainOptions:
     question: QuestionOptions
     answer: AnswerOptions
     dialect: DialectOptions
+    parameters: ParameterOptions
     evaluation: EvaluationOptions
     knowledge: ChangingKnowledgeOptions
 
@@ -174,7 +176,9 @@ def explain(options: ExplainOptions) -> int:
     for name in knowledge_options.updates:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
-    source = ProgramSource.read(options.rules, knowledge_options, options.evaluation.policy, options.dialect)
+    source = ProgramSource.read(
+        options.rules, knowledge_options, options.evaluation.policy, options.dialect, options.parameters
+    )
     program = source.compiled()
     schemas = inputs_of(program.plan)
     unit = number_size(find(options.records.inputs, schemas, options.records.input_format), schemas)

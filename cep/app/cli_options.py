@@ -11,6 +11,7 @@ from typer import Argument, Option
 from cep.app import completions
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
 from cep.app.durations import duration, name_and_file, refuse
+from cep.core.errors import reason_of
 from cep.core.logs import Format as LogFormat
 from cep.runtime.options import MOST_DERIVATIONS, EngineOptions
 
@@ -257,6 +258,57 @@ class DialectOptions:
         if ticks == 0:
             raise refuse("--tick, --clock: a tick of no time", "`--tick 1ms`")
         return ticks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterOptions:
+    """Values of the parameters of rules."""
+
+    PANEL: ClassVar = RULES
+
+    param: Annotated[
+        tuple[str, ...],
+        Option(metavar="NAME=VALUE", help="Set a parameter of the rules: `--param Hot=8`. Repeatable."),
+    ] = ()
+    params: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Set parameters from a TOML file, `Hot = 8` a line. `--param` wins over it.",
+        ),
+    ] = None
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The values by name. CepError: they cannot be read."""
+        found = {} if self.params is None else _values_in(Path(self.params))
+        said: set[str] = set()
+        for text in self.param:
+            name, equals, value = text.partition("=")
+            name = name.strip()
+            if not equals or not name.isidentifier():
+                raise refuse(f"--param: `{text}` is not a name and a value", "`--param Hot=8`")
+            if name in said:
+                raise refuse(f"--param: `{name}` is set twice", "give it one value")
+            said.add(name)
+            found[name] = value
+        return found
+
+
+def _values_in(file: Path) -> dict[str, object]:
+    import tomllib
+
+    try:
+        found: dict[str, object] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise refuse(f"--params {file}: {reason_of(error)}") from None
+    except ValueError as error:
+        raise refuse(f"--params {file}: {error}", "a TOML file with a line for each: `Hot = 8`") from None
+    for name, value in found.items():
+        if isinstance(value, dict | list):
+            kind = "table" if isinstance(value, dict) else "list"
+            raise refuse(f"--params {file}: `{name}` is a {kind}, not a value", "a line for each: `Hot = 8`")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,8 +236,9 @@ def _sourced(options: RunOptions) -> _Sourced:
     from connectors.sources import Sources
     from connectors.time_format import number_size
 
-    evaluation, strict_types = options.evaluation, options.source.strict_types
-    source = ProgramSource.read(options.rules, options.knowledge, evaluation.policy, options.dialect, strict_types)
+    strict_types = options.source.strict_types
+    policy, parameters = options.evaluation.policy, options.parameters
+    source = ProgramSource.read(options.rules, options.knowledge, policy, options.dialect, parameters, strict_types)
     program = source.compiled()
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")

@@ -30,14 +30,15 @@ class LarsCheck:
     def of(cls, source: ProgramSource) -> LarsCheck | None:
         """None: nothing of it is LARS. Raises CepError with all that is wrong."""
         from cep.compile import Written
-        from cep.language.reading import lars_program, together
+        from cep.language.reading import lars_program, parameters_of, together
 
         asked, text, name = source.options, source.text, source.name
         others = 0
         if asked.files:
-            found = together(text, name, asked.files, asked.dialect, asked.tick)
+            parameters = parameters_of(text, name, asked.files, asked.dialect, asked.params)
+            found = together(text, name, asked.files, asked.dialect, asked.tick, parameters=parameters)
             program = None if found.lars is None else found.asking({})
-            others = Written.of(found.others).rules
+            others = Written.of(found.others, parameters).rules
         else:
             program = lars_program(text, name, asked.dialect, asked.tick)
         if program is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cep.app.cli_options import DialectOptions, InputOptions, KnowledgeOptions
+from cep.app.cli_options import DialectOptions, InputOptions, KnowledgeOptions, ParameterOptions
 from cep.app.terminal import facts_of, knowledge_of, text_of
 
 if TYPE_CHECKING:
@@ -41,25 +41,33 @@ class ProgramSource:
         knowledge: KnowledgeOptions,
         policy: str | None = None,
         dialect: DialectOptions | None = None,
+        parameters: ParameterOptions | None = None,
         strict_types: bool = False,
     ) -> ProgramSource:
         """Read what options name. CepError: something cannot be read, or there is no such policy."""
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
-        found = cls.written(rules, dialect, policy)
+        found = cls.written(rules, dialect, policy, parameters)
         found = replace(found, options=replace(found.options, strict_types=strict_types))
         facts = facts_of(knowledge.facts, found.text, found.name, found.options)
         return found.knowing(facts, knowledge_of(knowledge.files, knowledge.reasoning))
 
     @classmethod
-    def written(cls, rules: Sequence[Path], dialect: DialectOptions | None, policy: str | None = None) -> ProgramSource:
+    def written(
+        cls,
+        rules: Sequence[Path],
+        dialect: DialectOptions | None,
+        policy: str | None = None,
+        parameters: ParameterOptions | None = None,
+    ) -> ProgramSource:
         """The same without facts and knowledge."""
         from cep.compile import CompileOptions
         from cep.language.files import joined
 
         text, name, files = joined([(str(path), text_of(path)) for path in rules])
-        options = CompileOptions(policy=policy, files=files)
+        params = None if parameters is None else parameters.values
+        options = CompileOptions(policy=policy, files=files, params=params)
         if dialect is not None:
             models, limit = dialect.answer_sets
             options = replace(options, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit)

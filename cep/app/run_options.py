@@ -19,6 +19,7 @@ from cep.app.cli_options import (
     EvaluationOptions,
     InputOptions,
     Logging,
+    ParameterOptions,
     PlaceOptions,
     RuleFiles,
 )
@@ -230,6 +231,7 @@ class RunOptions:
     source: SourceOptions
     sink: SinkOptions
     dialect: DialectOptions
+    parameters: ParameterOptions
     evaluation: RulesOptions
     knowledge: ChangingKnowledgeOptions
     watch: WatchOptions

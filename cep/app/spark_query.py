@@ -77,8 +77,9 @@ class JobRequest:
         """CepError: a rule or an option is wrong, or there is no Java."""
         inputs, checkpoint = options.checked()
         settings = session.with_packages(options.spark.packages, options.spark.settings)
-        evaluation, strict_types = options.evaluation, options.source.strict_types
-        source = ProgramSource.read(options.rules, options.knowledge, evaluation.policy, options.dialect, strict_types)
+        strict_types = options.source.strict_types
+        policy, parameters = options.evaluation.policy, options.parameters
+        source = ProgramSource.read(options.rules, options.knowledge, policy, options.dialect, parameters, strict_types)
         shipped, engine = _engine(options, source)
         wanted = tuple(selected(engine.outputs, options.sink.only))
         if not wanted:
@@ -283,6 +284,7 @@ def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints
         revise=request.options.revised,
         final=request.options.sink.final,
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
+        params=engine.written.parameters.used_values(),
         grouped=True,
     )
 
@@ -363,7 +365,7 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path) -> ShippedProgram:
     """The program of a checkpoint, with the facts and the knowledge of another one. CepError: its own were others."""
     files = now.options.compiling.files if was.text == now.text else ()
-    compiling = replace(now.options.compiling, policy=was.policy, files=files)
+    compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
     running = replace(now.options.running, revise=was.revise, final=was.final)
     options = replace(now.options, compiling=compiling, running=running)
     with suppress(CepError):

@@ -123,7 +123,7 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
     from cep.language.static_predicates import declarations_of
 
     given = compiling
-    read = ReadProgram.of(program, name, given.dialect, given.tick, given.answer_sets, given.files)
+    read = ReadProgram.of(program, name, given)
     declared = declarations_of(read.tree)
     named = [name_and_file(one, "--facts") for one in options]
     return {name: _facts(name, local_path(file), declared.get(name)) for name, file in named}

@@ -38,7 +38,9 @@ def _refuse(message: str, hint: str | None = None) -> CepError:
 
 
 def read_number(text: str) -> int | float:
-    """An int where only digits are written, else a finite float."""
+    """An int where only digits are written, perhaps behind a `-`, else a finite float."""
+    if text.startswith("-"):
+        return -read_number(text[1:])
     if text.isdigit():
         if len(text.lstrip("0")) > 19 or int(text) > LARGEST:
             if len(text.lstrip("0")) == 19 and int(text) == LARGEST + 1:

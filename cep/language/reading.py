@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from cep.core.errors import CepError, CepErrors, Files, Mistakes, Source
 from cep.core.literals import SECOND
@@ -18,11 +17,13 @@ from cep.language.files import apart, blended
 from cep.language.merging import FileTree, one_program
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
+from cep.language.syntax.parameters import collect
 from cep.language.syntax.parser import LONGEST as LONGEST
 from cep.language.syntax.parser import parse
 from cep.language.syntax.parser import too_long as too_long
 from cep.language.syntax.printer import print_program
 from cep.language.together import Together
+from cep.rules.parameters import Parameters
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".rtec": "rtec", ".lars": "lars", ".laser": "laser"}
 """Dialects by the suffix of a file; any other holds the language of events and fluents."""
@@ -30,12 +31,11 @@ OWN = ".cep"
 """The suffix of files in our own language."""
 LARS = ("lars", "laser", "lars/n", "laser/n")
 """The dialects that are LARS, in one notation or the other; `/n` where a window of n ticks has n of them."""
-_READERS: Mapping[str, Callable[[Source, int], ast.SyntaxTree]] = {
+_READERS: Mapping[str, Callable[[Source, int, Parameters], ast.SyntaxTree]] = {
     "datalogmtl": read_datalogmtl,
     "rtec": read_rtec,
-    **{name: partial(lars_tree, name) for name in LARS},
 }
-DIALECTS = tuple(name for name in _READERS if not name.endswith("/n"))
+DIALECTS = (*_READERS, *(name for name in LARS if not name.endswith("/n")))
 
 
 def dialect_of(name: str, dialect: str | None = None) -> str | None:
@@ -97,8 +97,10 @@ def together(
     dialect: str | None = None,
     tick: int | None = None,
     answer_sets: AnswerSetOptions | None = None,
+    parameters: Parameters | None = None,
 ) -> Together:
-    """What several files say, whose texts follow each other. Raises CepError with all that is wrong."""
+    """What several files say, whose texts follow each other. `parameters`: those of the program. Raises CepError with
+    all that is wrong."""
     ticks = SECOND if tick is None else tick
     asked = dialects_of(name, dialect, files)
     has_lars = any(found in LARS for found in asked)
@@ -115,19 +117,21 @@ def together(
     source = Source(text, name, files)
     if len(text) > LONGEST:
         raise too_long(name)
+    if parameters is None:
+        parameters = parameters_of(text, name, files, dialect)
     for found, (file, part) in zip(asked, apart(source), strict=True):
         try:
             if found is None:
-                own.append(FileTree(parse(part.text, file, files)))
+                own.append(FileTree(parse(part.text, file, files, parameters)))
             elif found in LARS:
-                lars.append(parsed_of(part, found, ticks))
+                lars.append(parsed_of(part, found, ticks, parameters))
             else:
                 dialects.setdefault(found, []).append(part)
         except CepError as error:
             errors.add(error)
     for found, parts in dialects.items():
         try:
-            own.append(FileTree(_READERS[found](blended(parts), ticks), weak=True))
+            own.append(FileTree(_READERS[found](blended(parts), ticks, parameters), weak=True))
         except CepError as error:
             errors.add(error)
     if errors:
@@ -142,20 +146,44 @@ def read(
     dialect: str | None = None,
     tick: int | None = None,
     answer_sets: AnswerSetOptions | None = None,
+    parameters: Parameters | None = None,
 ) -> ast.SyntaxTree:
     """The statements of a program. `tick`: microseconds of the number 1 in a dialect, a second if None; `answer_sets`:
-    how those of LARS are looked for. Raises CepError."""
+    how those of LARS are looked for; `parameters`: those of the program. Raises CepError."""
     found = dialect_of(name, dialect)
     if answer_sets is not None and found not in LARS:
         raise _no_answer_streams()
     if found is None:
         if tick is not None:
             raise _no_ticks()
-        return parse(text, name)
+        return parse(text, name, parameters=parameters)
     if len(text) > LONGEST:
         raise too_long(name)
     source, ticks = Source(text, name), SECOND if tick is None else tick
-    return lars_tree(found, source, ticks, answer_sets) if found in LARS else _READERS[found](source, ticks)
+    if found in LARS:
+        return lars_tree(found, source, ticks, answer_sets)
+    return _READERS[found](source, ticks, Parameters())
+
+
+def parameters_of(
+    text: str,
+    name: str = "<program>",
+    files: Files = (),
+    dialect: str | None = None,
+    values: Mapping[str, object] | None = None,
+) -> Parameters:
+    """Return the parameters that a program, or its files in our own language, declare, with the values given.
+
+    CepError: one is wrong, or a value is given of none.
+    """
+    found = Parameters()
+    source = Source(text, name, files)
+    parts = apart(source) if files else [(name, source)]
+    for of, (file, part) in zip(dialects_of(name, dialect, files), parts, strict=True):
+        if of is None:
+            collect(Source(part.text, file, files), found)
+    found.set(values or {})
+    return found
 
 
 def _no_answer_streams() -> CepError:

@@ -87,6 +87,13 @@ def of_the_rule(graph: str) -> dict[str, int]:
     return {name: at for name, at in variables(graph).items() if name[0].isupper()}
 
 
+def with_terms(graph: str, terms: Mapping[str, str]) -> str:
+    """Replace variables by terms."""
+    return "".join(
+        terms.get(piece.text[1:], piece.text) if piece.kind == "variable" else piece.text for piece in pieces(graph)
+    )
+
+
 def on_one_line(graph: str, names: Mapping[str, str] | None = None, longest: int = 0) -> str:
     """A pattern without comments and line breaks, its variables renamed; cut where it is longer than `longest`."""
     parts: list[str] = []

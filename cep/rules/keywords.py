@@ -53,6 +53,8 @@ POSITIONAL = frozenset(
         "ALERT",
         "BETWEEN",
         "FACT",
+        "PARAM",
+        "STEP",
         *ALERTING,
     )
 )

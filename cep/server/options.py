@@ -19,6 +19,7 @@ from cep.app.cli_options import (
     EvaluationOptions,
     InputOptions,
     Logging,
+    ParameterOptions,
     PlaceOptions,
     RuleFiles,
 )
@@ -281,6 +282,7 @@ class ServeOptions:
     alerts: AlertOptions
     queries: QueryOptions
     dialect: DialectOptions
+    parameters: ParameterOptions
     evaluation: EvaluationOptions
     knowledge: ChangingKnowledgeOptions
     logging: LogOptions

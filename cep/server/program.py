@@ -62,8 +62,9 @@ class ServedProgram:
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
     CepError."""
-    evaluation, strict_types = options.evaluation, options.source.strict_types
-    source = ProgramSource.read(options.rules, options.knowledge, evaluation.policy, options.dialect, strict_types)
+    strict_types = options.source.strict_types
+    policy, parameters = options.evaluation.policy, options.parameters
+    source = ProgramSource.read(options.rules, options.knowledge, policy, options.dialect, parameters, strict_types)
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),

@@ -13,6 +13,7 @@ from cep.language.syntax.tokens import Token, line_starts, tokenise
 from cep.rules.expressions.spelling import CLOCK, joined
 from cep.rules.graph_text import open_string
 from cep.rules.keywords import RESERVED, STATEMENT_WORDS
+from cep.rules.parameters import Parameters
 from cep.rules.terms import Call
 
 P = ParamSpec("P")
@@ -26,21 +27,65 @@ class Cursor:
     """`token` is the next token, `previous` the one before it; `prefixes` are those declared so far.
 
     `height` is the height of the tree read last, `depth` how many brackets and operators are open. `test` reads a
-    condition as a value, which may stand inside an expression, though conditions are read above expressions.
+    condition as a value, which may stand inside an expression, though conditions are read above expressions. The names
+    of `parameters` are read as their values.
     """
 
-    __slots__ = ("_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token")
+    __slots__ = ("_named", "_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token")
 
-    def __init__(self, source: Source, test: Callable[[Cursor], Call], begin: int = 0, stop: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        test: Callable[[Cursor], Call],
+        begin: int = 0,
+        stop: int | None = None,
+        parameters: Parameters | None = None,
+    ) -> None:
         self.source = source
         self.test = test
         self._starts = line_starts(source.text)
-        self._tokens = tokenise(source.text, self._starts, begin, stop)[::-1]  # the next one last
+        tokens = tokenise(source.text, self._starts, begin, stop)
+        self._named: dict[tuple[int, int], Token] = {}
+        """By line and column, the names of parameters that are read as their values."""
+        self._tokens = (self._with_values(tokens, parameters) if parameters else tokens)[::-1]  # the next one last
         self.token = self._tokens[-1]
         self.previous = self.token
         self.prefixes: dict[str, str] = {}
         self.depth = 0
         self.height = 0
+
+    def _with_values(self, tokens: list[Token], parameters: Parameters) -> list[Token]:
+        """Put the values of parameters in the place of their names."""
+        made = list[Token]()
+        before = ""
+        for token in tokens:
+            if token.kind == "variable" and before != "PARAM" and (found := parameters.named(token.text)) is not None:
+                kind, text = found.token
+                self._named[token.line, token.column] = token
+                token = token._replace(kind=kind, text=text, key="")
+            elif token.kind == "graph":
+                token = token._replace(text=parameters.in_graph(token.text))
+            made.append(token)
+            before = token.key
+        return made
+
+    # -- parameters
+
+    def parameter(self, span: Span | None = None) -> str | None:
+        """Return the parameter that stands at a place, or next, and nothing else there; None: none does."""
+        token = self.token if span is None else self._named.get((span.line, span.column))
+        if token is None or (span is None and (token.line, token.column) not in self._named):
+            return None
+        name = self._named[token.line, token.column]
+        return name.text if span is None or span == name.span else None
+
+    def written(self, token: Token) -> Token:
+        """Return a token as it is written: the name of a parameter, not its value."""
+        return self._named.get((token.line, token.column), token)
+
+    def as_word(self) -> None:
+        """Read the next token as it is written, where words stand that are no values."""
+        self._tokens[-1] = self.token = self.written(self.token)
 
     # -- looking and moving
 
@@ -139,6 +184,8 @@ class Cursor:
 
     def variable(self, expected: str, hint: str | None = None) -> Token:
         token = self.token
+        if (parameter := self.parameter()) is not None:
+            self.stop(f"`{parameter}` is a parameter, which nothing else can bind", "choose another name here")
         if token.kind != "variable" or token.key in RESERVED:
             if token.kind == "name" and token.key not in RESERVED and self.peek().key != "(":
                 hint = f"a variable starts with an upper-case letter: `{token.text[0].upper()}{token.text[1:]}`"
@@ -162,6 +209,8 @@ class Cursor:
         wrong = messages.broken(token)
         if wrong:
             self.stop(*wrong)
+        if (parameter := self.parameter()) is not None:
+            self.stop(f"expected {expected}, found the parameter `{parameter}`, {messages.token_name(token)}", hint)
         if token.text == ";" and (self.peek().kind == "end" or self.peek().line > token.line):
             hint = messages.FINAL_DOT
         self.stop(f"expected {expected}, found {messages.token_name(token)}", self._spaced() or hint)

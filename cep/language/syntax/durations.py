@@ -17,7 +17,7 @@ def duration(cursor: Cursor) -> int:
     if token.kind == "duration":
         cursor.advance()
         return cursor.read(read_duration, token, token.text)
-    if token.kind != "number":
+    if token.kind != "number" or token.text[0] == "-":
         if token.kind in ("name", "variable") and not token.key and not token.text[1:2].isdigit():
             one = _ONE.get(token.text.lower().removesuffix("s"))
             hint = messages.OWN_DURATION if one is None else f"write `{one}`: a duration is a number and a unit"

@@ -9,6 +9,8 @@ knows at an error only which tokens it could shift, where the author is to read 
                       [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written | key } "."
                 | "fact" name "(" argument { "," argument } ")" [ written ] "."
                 | "policy" choice "."
+                | "PARAM" VARIABLE "=" value [ "IN" ( [ value ] ".." [ value ] | "[" value { "," value } "]" ) ]
+                      [ "STEP" value ] "."
                 | "ALERT" name "ON" event [ "=" expression ] { clause } "."
                 | "fluent" name [ "(" [ attribute { "," attribute } ] ")" ] [ "=" attribute ]
                       [ "AS" iri ] [ "START" column "END" column ] { written } "."
@@ -24,6 +26,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     key         = "KEY" NAME { "," NAME }
     written     = "FORMAT" ( STRING | [ "epoch" ] ( "s" | "ms" | "us" | "ns" ) | name "(" option { "," option } ")" )
                 | "ZONE" STRING | "FOLD" ( "earlier" | "later" | "order" ) | "MISSING" missing { "," missing }
+    value       = bound | STRING | iri | "true" | "false"
     option      = name ":" STRING
     missing     = [ "-" ] number | STRING
     iri         = PREFIXED | "<" IRI ">"
@@ -101,10 +104,12 @@ from cep.language.syntax.declarations import declaration, end_statement, missing
 from cep.language.syntax.facts import begins_facts, fact_declaration
 from cep.language.syntax.fluents import begins_deadline, begins_fluent, deadline, fluent_statement
 from cep.language.syntax.formulas import begins_boxes, begins_while, boxed_rule, while_rule
+from cep.language.syntax.parameters import begins_parameter, collect, skip
 from cep.language.syntax.patterns import condition_hint, goes_by_name, join_hint, named_arguments, pattern
 from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
 from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
+from cep.rules.parameters import Parameters
 from cep.rules.terms import Expression, StaticRule
 
 LONGEST = 1 << 22
@@ -117,9 +122,11 @@ def too_long(name: str) -> CepError:
     return CepError(f"{name}: the program has more than {LONGEST:,} characters", hint=hint, code="syntax")
 
 
-def parse(text: str, name: str = "<program>", files: Files = ()) -> ast.SyntaxTree:
+def parse(
+    text: str, name: str = "<program>", files: Files = (), parameters: Parameters | None = None
+) -> ast.SyntaxTree:
     """The statements of a program text; `name` is what errors quote it by, or the names of `files`. Raises the first
-    CepError.
+    CepError. `parameters`: those of the program, by default those that the text declares.
 
     Trees are at most HIGHEST high, so passes may recurse over them.
     """
@@ -127,10 +134,16 @@ def parse(text: str, name: str = "<program>", files: Files = ()) -> ast.SyntaxTr
         raise too_long(name)
     source = Source(text, name, files)
     _refuse_unreadable(source)
-    cursor = Cursor(source, test)
+    if parameters is None:
+        parameters = Parameters()
+        collect(source, parameters)
+    cursor = Cursor(source, test, parameters=parameters)
     statements: list[ast.Statement] = []
     while cursor.token.kind != "end":
-        statements.append(_statement(cursor))
+        if begins_parameter(cursor):
+            skip(cursor)
+        else:
+            statements.append(_statement(cursor))
     return ast.SyntaxTree(tuple(statements), source)
 
 
@@ -278,7 +291,7 @@ def _fail_after_head(cursor: Cursor) -> None:
 
 
 _AFTER_HEADS = ("WHILE", "ENDS", "BECOMES", "IF")
-_FIRST_WORDS = ("alert", "event", "fact", "fluent", "initially", "initiate", "policy", "prefix", "terminate")
+_FIRST_WORDS = ("alert", "event", "fact", "fluent", "initially", "initiate", "param", "policy", "prefix", "terminate")
 """Statements that are no rules begin so."""
 
 

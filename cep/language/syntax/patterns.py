@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -14,7 +15,7 @@ from cep.language.syntax.durations import duration, whole_number
 from cep.language.syntax.terms import arguments, close_arguments, expression, unit_after_number
 from cep.language.syntax.tokens import Token
 from cep.rules.keywords import BINARY_OPERATORS, OPERATORS, POSTFIXES, RESERVED
-from cep.rules.terms import Expression, PolicyChoice
+from cep.rules.terms import Constant, Expression, PolicyChoice
 
 _STEPS = frozenset((*OPERATORS, *POSTFIXES))
 POLICIES = ("unrestricted", "recent", "chronological")
@@ -233,9 +234,19 @@ def event(cursor: Cursor) -> ast.EventPattern:
         return ast.EventPattern(first.text, (), None, first.span)
     if not goes_by_name(cursor):
         found = arguments(cursor, messages.ALL_OR_NONE)
+        _refuse_parameters(cursor, found)
         return ast.EventPattern(first.text, found, None, cursor.span(first))
     names, values = named_arguments(cursor)
+    _refuse_parameters(cursor, values)
     return ast.EventPattern(first.text, values, names, cursor.span(first))
+
+
+def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
+    """Refuse a bare parameter as an argument of an event: who reads it as a variable overlooks that it filters."""
+    for value in values:
+        if isinstance(value, Constant) and (name := cursor.parameter(value.span)) is not None:
+            hint = f"write a variable, and the comparison: `... WHERE X = {name}`"
+            cursor.stop(f"the parameter `{name}` as an argument of an event", hint, value.span)
 
 
 def goes_by_name(cursor: Cursor) -> bool:

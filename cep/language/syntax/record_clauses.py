@@ -286,6 +286,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
 
 def column(cursor: Cursor) -> str:
     """A column, or a path to a value: a word, a string, `pump.id`, `readings[].value`, `topic[2]`."""
+    cursor.as_word()
     token = cursor.token
     if token.kind == "string":
         text = _text(cursor, "a column", "")
@@ -304,6 +305,7 @@ def column(cursor: Cursor) -> str:
             text += "]"
         elif cursor.token.key == "." and _word_behind(cursor):
             cursor.advance()
+            cursor.as_word()
             text += "." + cursor.advance().text
         else:
             break
@@ -311,7 +313,7 @@ def column(cursor: Cursor) -> str:
 
 
 def _word_behind(cursor: Cursor) -> bool:
-    follows = cursor.peek()
+    follows = cursor.written(cursor.peek())
     return follows.kind in ("name", "variable") and follows.start == cursor.token.end
 
 

@@ -42,7 +42,8 @@ class CheckpointInfo:
     their form (`connectors.times`), as in the input when the run began. `changes`: of fluents it is written
     when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
     and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
-    event that has one; `grouped`: keys are dealt to buckets by their groups, else by their hash alone."""
+    event that has one; `params`: the values of the parameters that rules use; `grouped`:
+    keys are dealt to buckets by their groups, else by their hash alone."""
 
     program: str
     text: str
@@ -62,6 +63,7 @@ class CheckpointInfo:
     revise: int | None = None
     final: bool = False
     keys: dict[str, list[str]] = field(default_factory=dict, compare=False)
+    params: dict[str, int | float | str | bool] = field(default_factory=dict)
     grouped: bool = field(default=False, compare=False)
 
     @classmethod
@@ -210,6 +212,9 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
     )
     if before.policy != now.policy:
         lines.append(f"policy: {before.policy or 'the default'} before, {now.policy or 'the default'} now")
+    for name in sorted(before.params.keys() | now.params.keys()):
+        if (was := before.params.get(name)) != (is_now := now.params.get(name)):
+            lines.append(f"parameter {name}: {was} before, {is_now} now")
     for name in sorted(before.facts.keys() | now.facts.keys()):
         if before.facts.get(name) != now.facts.get(name):
             lines.append(f"facts {name}: other rows")

@@ -19,7 +19,7 @@ from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.literals import SECOND, read_string
 from cep.core.schema import RecordFormat
 from cep.language.dialects.datalogmtl.elsewhere import instead
-from cep.language.dialects.datalogmtl.tokens import DatalogMtlCursor, DatalogMtlToken, bound, tokens
+from cep.language.dialects.datalogmtl.tokens import DatalogMtlCursor, DatalogMtlToken, bound, tokens, with_values
 from cep.language.fluents import RESERVED
 from cep.language.recorded_fluents import incoming
 from cep.language.syntax import ast
@@ -28,6 +28,7 @@ from cep.operators.either import Or
 from cep.operators.supports import FormulaAtom
 from cep.operators.temporal import MetricFormula, MetricInterval, wherever
 from cep.plan.formula import Formula, formula_variables
+from cep.rules.parameters import Parameters
 from cep.rules.terms import Constant, Expression, Variable
 
 OPERATORS = {
@@ -59,15 +60,16 @@ class Truth:
 Part = Formula | Truth
 
 
-def read(source: Source, tick: int = SECOND) -> ast.SyntaxTree:
+def read(source: Source, tick: int = SECOND, parameters: Parameters | None = None) -> ast.SyntaxTree:
     """The rules of a program, with the fluents that they are about. `tick`: microseconds of the number 1. Raises
     CepError with all that is wrong."""
-    return _ProgramReader(source, tick).tree()
+    return _ProgramReader(source, tick, parameters or Parameters()).tree()
 
 
 class _ProgramReader:
-    def __init__(self, source: Source, tick: int) -> None:
+    def __init__(self, source: Source, tick: int, parameters: Parameters) -> None:
         self.source = source
+        self.parameters = parameters
         self.tick = tick
         self.errors = Mistakes()
         self.arities: dict[str, tuple[int, Span]] = {}
@@ -79,7 +81,7 @@ class _ProgramReader:
     def tree(self) -> ast.SyntaxTree:
         for words in _statements(self.source):
             try:
-                self.rule(DatalogMtlCursor(self.source, words))
+                self.rule(DatalogMtlCursor(self.source, with_values(words, self.parameters, self.tick)))
             except CepError as error:
                 self.errors.append(error)
         if self.errors:

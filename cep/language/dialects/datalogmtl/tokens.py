@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from cep.core.errors import CepError, Source, Span
 from cep.core.ticks import INFINITE, ticks
+from cep.rules.parameters import Parameters
 
 _TOKEN = re.compile(
     r"""
@@ -45,6 +46,18 @@ def tokens(line: str, number: int) -> list[DatalogMtlToken]:
     ]
     last = found[-1].column + len(found[-1].text) if found else 1
     return [*found, DatalogMtlToken("end", "", number, last)]
+
+
+def with_values(words: list[DatalogMtlToken], parameters: Parameters, tick: int) -> list[DatalogMtlToken]:
+    """Put the values of parameters in the place of their names, which predicates may have as well."""
+    if not parameters:
+        return words
+    made = list[DatalogMtlToken]()
+    for word, after in zip(words, [*words[1:], None], strict=True):
+        called = word.kind != "name" or (after is not None and after.text == "(")
+        found = None if called else parameters.in_dialect(word.text, tick)
+        made += [word] if found is None else [replace(word, kind=kind, text=text) for kind, text in found]
+    return made
 
 
 class DatalogMtlCursor:

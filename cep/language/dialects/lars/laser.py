@@ -41,6 +41,7 @@ from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.terms import COMPARISONS, FUNCTIONS, arguments, expression, operand, quotient
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
 from cep.language.dialects.lars.windows import before_now, count, longest, whole_ticks
+from cep.rules.parameters import Parameters
 from cep.rules.terms import Call, Comparison, Constant, Expression
 
 F = TypeVar("F")
@@ -62,9 +63,9 @@ def read_laser(source: Source, tick: int = SECOND, *, counted: bool = False) -> 
     return program
 
 
-def parsed_laser(source: Source, tick: int, counted: bool = False) -> LarsProgram:
-    """What is written, whether its variables have values or not. Raises CepError."""
-    return statements(LarsCursor(source, tick, counted), _rule, _skip_rule)
+def parsed_laser(source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> LarsProgram:
+    """Read a program without asking that its variables have values. Raises CepError."""
+    return statements(LarsCursor(source, tick, counted, parameters), _rule, _skip_rule)
 
 
 def _skip_rule(cursor: LarsCursor, _: int) -> None:

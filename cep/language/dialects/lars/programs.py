@@ -10,6 +10,7 @@ from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.lowering import lowered
 from cep.language.dialects.lars.undeclared import with_inputs
 from cep.language.syntax import ast
+from cep.rules.parameters import Parameters
 
 
 def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
@@ -19,10 +20,10 @@ def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
     return read(source, tick, counted=dialect.endswith("/n"))
 
 
-def parsed_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
+def parsed_of(source: Source, dialect: str, tick: int = SECOND, parameters: Parameters | None = None) -> LarsProgram:
     """The same of a file among others, which may say what its variables are. Raises CepError."""
     read = laser.parsed_laser if dialect.startswith("laser") else reader.parsed
-    return read(source, tick, dialect.endswith("/n"))
+    return read(source, tick, dialect.endswith("/n"), parameters)
 
 
 def lars_tree(

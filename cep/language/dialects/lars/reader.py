@@ -45,6 +45,7 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, prefix
 from cep.language.syntax.facts import fact_declaration
 from cep.rules.graph_text import DEEPEST, depth, of_the_rule
+from cep.rules.parameters import Parameters
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
 RULE = "a rule is written `high at T :- alpha(V) at T in [10 sec], 18 <= V.`"
@@ -60,9 +61,9 @@ def read(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsPr
     return program
 
 
-def parsed(source: Source, tick: int, counted: bool = False) -> LarsProgram:
-    """What is written, whether its variables have values or not. Raises CepError."""
-    return statements(LarsCursor(source, tick, counted), rule, _skip_rule)
+def parsed(source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> LarsProgram:
+    """Read a program without asking that its variables have values. Raises CepError."""
+    return statements(LarsCursor(source, tick, counted, parameters), rule, _skip_rule)
 
 
 def _skip_rule(cursor: LarsCursor, begins: int) -> None:

@@ -15,6 +15,7 @@ from cep.core.errors import CepError, Source, Span
 from cep.core.literals import SECOND
 from cep.language.syntax.tokens import line_starts
 from cep.rules.graph_text import closed, open_string
+from cep.rules.parameters import Parameters
 from cep.rules.terms import Expression
 
 P = ParamSpec("P")
@@ -125,6 +126,17 @@ def tokens(text: str) -> Iterator[LarsToken]:
     yield LarsToken("end", "", last, last)
 
 
+def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterator[LarsToken]:
+    """Put the value of a parameter in the place of its name."""
+    found = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
+    if token.kind == "graph":
+        yield token._replace(text=parameters.in_graph(token.text))
+    elif found is None:
+        yield token
+    else:
+        yield from (token._replace(kind=kind, text=text) for kind, text in found)
+
+
 def _between(before: LarsToken | None) -> bool:
     """Whether a statement ends with a token."""
     return before is None or before.kind == "declaration" or before.text == "."
@@ -135,11 +147,13 @@ class LarsCursor:
     n of them, not n + 1; `prefixes`: those declared so far; `depth`: how many parentheses are open; `heights`: of the
     expressions of the statement that is read."""
 
-    def __init__(self, source: Source, tick: int, counted: bool = False) -> None:
+    def __init__(self, source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> None:
         self.source = source
         self.tick = tick
         self.counted = counted
         self.words = list(tokens(source.text))
+        if parameters:
+            self.words = [each for token in self.words for each in _with_values(token, parameters, tick)]
         self.at = 0
         self.depth = 0
         self.prefixes: dict[str, str] = {}

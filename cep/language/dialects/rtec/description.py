@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cep.core.errors import CepError, Mistakes, Source, Span
 from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, alternatives, clauses, conjuncts
+from cep.rules.parameters import Parameters
 
 VERBS = {"initiatedAt": "initiate", "terminatedAt": "terminate"}
 DECLARATIONS = {
@@ -93,11 +94,11 @@ class EventDescription:
         self.errors.append(CepError(message, self.source, span, hint, code))
 
 
-def sorted_clauses(source: Source) -> EventDescription:
+def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = None) -> EventDescription:
     """The clauses of a text; what cannot be read is among the errors."""
     made = EventDescription(source)
     number = 0
-    for found in clauses(source):
+    for found in clauses(source, tick, parameters):
         if isinstance(found, CepError):
             made.errors.add(found)
             continue

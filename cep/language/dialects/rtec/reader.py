@@ -30,14 +30,15 @@ from cep.language.dialects.rtec.types import Types
 from cep.language.fluents import RESERVED
 from cep.language.recorded_fluents import incoming
 from cep.language.syntax import ast
+from cep.rules.parameters import Parameters
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, StaticRule, Variable
 
 
-def read(source: Source, tick: int = SECOND) -> ast.SyntaxTree:
+def read(source: Source, tick: int = SECOND, parameters: Parameters | None = None) -> ast.SyntaxTree:
     """The clauses of a description, with the events, fluents and facts that they are about. `tick`: microseconds of
     one tick of its clock. Raises CepError with all that is wrong."""
-    return _DescriptionReader(sorted_clauses(source), tick).tree()
+    return _DescriptionReader(sorted_clauses(source, tick, parameters), tick).tree()
 
 
 class _DescriptionReader:

@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn
 from cep.core.errors import NOWHERE, CepError, Source, Span
 from cep.core.literals import read_number, read_string
 from cep.language.syntax.tokens import line_starts
+from cep.rules.parameters import Parameters
 
 DEEPEST = 100
 
@@ -89,9 +90,11 @@ _INFIX = {
 _PREFIX = {":-": (1200, 1199), "\\+": (900, 900), "-": (200, 200), "+": (200, 200)}
 
 
-def clauses(source: Source) -> Iterator[Term | CepError]:
+def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> Iterator[Term | CepError]:
     """Each clause of a text as a term, and a mistake in the place of one that cannot be read."""
     found = _tokens(source)
+    if parameters:
+        found = [each for token in found for each in _with_values(token, parameters, tick)]
     at = 0
     while found[at].kind != "end":
         stop = at
@@ -106,6 +109,12 @@ def clauses(source: Source) -> Iterator[Term | CepError]:
         except CepError as error:
             yield error
         at = stop + (found[stop].kind == "stop")
+
+
+def _with_values(token: _Token, parameters: Parameters, tick: int) -> list[_Token]:
+    """Put the value of a parameter in the place of its name."""
+    found = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
+    return [token] if found is None else [token._replace(kind=kind, text=text) for kind, text in found]
 
 
 def _tokens(source: Source) -> list[_Token]:

@@ -1,0 +1,159 @@
+"""PARAM statements.
+
+Parameters are found before anything else is read. From then on a cursor reads their names as their values, so that a
+parameter may stand wherever a constant of its type may.
+"""
+
+from __future__ import annotations
+
+from cep.core.errors import CepError, Source
+from cep.language.syntax.conditions import test
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.declarations import end_statement, prefix
+from cep.language.syntax.terms import constant
+from cep.rules.keywords import RESERVED
+from cep.rules.parameters import NUMERIC, RANGED, Parameter, Parameters
+from cep.rules.terms import Constant
+
+EXAMPLE = "e.g. `PARAM Hot = 7.0 IN 5..12.`"
+_VALUES = ("number", "duration", "string", "iri", "prefixed", "time")
+
+
+def begins_parameter(cursor: Cursor) -> bool:
+    """Return True if a PARAM statement comes; `param` may also name an event."""
+    after = cursor.peek()
+    return cursor.token.key == "PARAM" and (after.kind in ("variable", "name", "string") or after.key == "=")
+
+
+def collect(source: Source, parameters: Parameters) -> None:
+    """Add the parameters that a text declares. Raises CepError."""
+    if "param" not in source.text.lower():
+        return
+    cursor = Cursor(source, test)
+    while cursor.token.kind != "end":
+        if cursor.token.key == "PREFIX" and cursor.peek().key not in ("(", "<-", ":-", "."):
+            try:
+                prefix(cursor)
+            except CepError:  # said when the statement is read
+                continue
+        elif begins_parameter(cursor) and (cursor.peek(2).key == "=" or _begins_statement(cursor)):
+            parameters.declare(_parameter(cursor))
+        else:
+            cursor.advance()
+    parameters.prefixes |= cursor.prefixes
+
+
+def _begins_statement(cursor: Cursor) -> bool:
+    """Return True at the beginning of a text, behind a statement, and behind a PREFIX."""
+    return cursor.previous is cursor.token or cursor.previous.key == "." or cursor.previous.kind == "iri"
+
+
+def _parameter(cursor: Cursor) -> Parameter:
+    first = cursor.advance()
+    name = cursor.token
+    if name.kind != "variable" or name.key in RESERVED or name.text[0] == "_":
+        if name.kind == "name":
+            upper = f"{name.text[0].upper()}{name.text[1:]}"
+            cursor.fail("the name of a parameter", f"it begins with a capital: `PARAM {upper} = 7.`")
+        cursor.fail("the name of a parameter", EXAMPLE)
+    cursor.advance()
+    cursor.expect("=", "`=` and a value", EXAMPLE)
+    default = _value(cursor)
+    low, high, choices, step = None, None, None, None
+    if cursor.accept("IN"):
+        if cursor.accept("["):
+            choices = _choices(cursor, default)
+        else:
+            low, high = _range(cursor, default)
+    if cursor.token.key == "STEP":
+        step = _step(cursor, default, low is not None or high is not None)
+    span = cursor.span(first)
+    end_statement(cursor, "the parameter", EXAMPLE)
+    found = Parameter(name.text, default, default, low, high, choices, step, cursor.source, span)
+    if not found.allows(default.value):
+        hint = f"it is {found.written(default.value)}, and may be {found.domain}"
+        cursor.stop("the default is out of range", hint, default.span)
+    return found
+
+
+def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
+    """A constant; of the type of another, where an int may stand for a float."""
+    first = cursor.token
+    negative = cursor.accept("-")
+    token = cursor.token
+    if token.kind == "name" and token.text in ("true", "false") and not negative:
+        cursor.advance()
+        found = Constant(token.text == "true", "bool", token.span)
+    elif token.kind in (("number",) if negative else _VALUES):
+        found = constant(cursor)
+    elif token.kind == "name" and not token.key and not negative:
+        cursor.fail("a constant", f'as a string it is written `"{token.text}"`')
+    else:
+        cursor.fail("a constant", EXAMPLE)
+    if negative:
+        if found.type == "duration":
+            cursor.stop("a duration is not negative", EXAMPLE, cursor.span(first))
+        assert isinstance(found.value, int | float), "a number was written"
+        found = Constant(-found.value, found.type, cursor.span(first))
+    if like is None or found.type == like.type:
+        return found
+    if like.type == "float" and found.type == "int":
+        return Constant(float(found.value), "float", found.span)
+    article = "an" if like.type in ("int", "iri") else "a"
+    hint = f"the values of a parameter have the type of its default: {like.type}"
+    if like.type == "duration":
+        hint = "a duration has a unit: `5 min`"
+    if like.type == "int" and found.type == "float":
+        hint += "; a default with decimals is a float: `7.0`"
+    cursor.stop(f"the default is {article} {like.type}, and this is not", hint, cursor.span(first))
+
+
+def _choices(cursor: Cursor, default: Constant) -> tuple[int | float | str | bool, ...]:
+    opening = cursor.previous
+    found = [_value(cursor, default).value]
+    while cursor.accept(","):
+        found.append(_value(cursor, default).value)
+    cursor.close(opening, "]", "`,` or `]`", "a list of values is written `[5, 7, 9]`")
+    return tuple(found)
+
+
+def _range(cursor: Cursor, default: Constant) -> tuple[int | float | None, int | float | None]:
+    first = cursor.token
+    if default.type not in RANGED:
+        hint = '`IN ["a", "b"]` lists its values' if default.type == "string" else "`IN [..]` lists its values"
+        cursor.stop(f"a {default.type} has no range", hint)
+    ends: list[int | float | None] = []
+    for mark in ("..", None):
+        if cursor.token.key in ("..", ".", "STEP"):
+            ends.append(None)
+        else:
+            value = _value(cursor, default).value
+            assert isinstance(value, int | float), "types with a range are numbers"
+            ends.append(value)
+        if mark is not None:
+            cursor.expect(mark, "`..`", "a range is written `5..12`, a list `[5, 7, 9]`")
+    low, high = ends
+    if low is None and high is None:
+        cursor.stop("the range has no end", "e.g. `IN 5..12`, `IN 5..`", cursor.span(first))
+    if low is not None and high is not None and low > high:
+        cursor.stop("no value is in this range", "the smaller value comes first: `IN 5..12`", cursor.span(first))
+    return low, high
+
+
+def _step(cursor: Cursor, default: Constant, ranged: bool) -> int | float:
+    first = cursor.advance()
+    if default.type not in NUMERIC:
+        cursor.stop(f"a {default.type} has no step", "numbers and durations have one", first.span)
+    if not ranged:
+        cursor.stop("a step needs a range", "e.g. `IN 5..12 STEP 0.5`", first.span)
+    value = _value(cursor, default).value
+    assert isinstance(value, int | float), "types with a step are numbers"
+    if value <= 0:
+        cursor.stop("a step is larger than 0", "e.g. `IN 5..12 STEP 0.5`", cursor.span(first))
+    return value
+
+
+def skip(cursor: Cursor) -> None:
+    """Pass a PARAM statement, which has been read before."""
+    while cursor.token.kind != "end" and not cursor.accept("."):
+        cursor.advance()

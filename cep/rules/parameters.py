@@ -1,0 +1,338 @@
+"""Parameters: named constants of a program, whose values can be set when it is run.
+
+PARAM Hot = 7.0 IN 5..12 STEP 0.5.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+
+from cep.core.errors import NOWHERE, CepError, Source, Span, Warning
+from cep.core.literals import (
+    LARGEST,
+    SECOND,
+    UNITS,
+    read_duration,
+    read_number,
+    read_ticks,
+    read_time,
+    say_duration,
+    write_time,
+)
+from cep.core.prefixes import namespace
+from cep.core.suggest import did_you_mean
+from cep.events import Iri
+from cep.rules.graph_text import variables, with_terms
+from cep.rules.printing import print_expression, print_string
+from cep.rules.terms import Constant
+
+NUMERIC = ("int", "float", "duration")
+"""Types that have a STEP."""
+RANGED = (*NUMERIC, "time")
+"""Types that have a range."""
+EXAMPLES = {
+    "int": "`--param {name}=3`",
+    "float": "`--param {name}=7.5`",
+    "string": "`--param {name}=north`",
+    "bool": "`--param {name}=true`",
+    "duration": "`--param '{name}=15 min'`",
+    "time": "`--param {name}=2024-05-01T08:00:00Z`",
+    "iri": "`--param {name}=http://example.org/pump`",
+}
+XSD = "http://www.w3.org/2001/XMLSchema#"
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+Value = int | float | str | bool | Iri
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A declared parameter with its value now.
+
+    `low`, `high`: the ends of its range; `choices`: its list; None where it has none. `step`: that of a grid. Times
+    and durations are in microseconds.
+    """
+
+    name: str
+    default: Constant
+    value: Constant
+    low: int | float | None = None
+    high: int | float | None = None
+    choices: tuple[Value, ...] | None = None
+    step: int | float | None = None
+    source: Source = field(default=Source(""), compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def type(self) -> str:
+        """The type of its default."""
+        return self.default.type
+
+    def written(self, value: Value) -> str:
+        """Return a value as a program has it."""
+        return print_expression(Constant(value, self.type))
+
+    @property
+    def domain(self) -> str | None:
+        """The values it may have, as a program has them; None: all of its type."""
+        if self.choices is not None:
+            return f"[{', '.join(map(self.written, self.choices))}]"
+        if self.low is None and self.high is None:
+            return None
+        ends = ("" if end is None else self.written(end) for end in (self.low, self.high))
+        return "..".join(ends)
+
+    def allows(self, value: Value) -> bool:
+        """Return True if a value of its type is in its range or list."""
+        if self.choices is not None:
+            return value in self.choices
+        assert self.type in RANGED or (self.low is None and self.high is None), "only these types have ranges"
+        above = self.low is None or value >= self.low  # type: ignore[operator]
+        return above and (self.high is None or value <= self.high)  # type: ignore[operator]
+
+    @property
+    def given(self) -> int | float | str | bool:
+        """Return its value in a form that JSON has and that `with_value` reads."""
+        return self.token[1] if self.type in ("duration", "time") else self.value.value
+
+    @property
+    def token(self) -> tuple[str, str]:
+        """Return the kind and the text of the token that stands for it in rules."""
+        value = self.value.value
+        match self.type:
+            case "duration":
+                return "duration", _iso_duration(value)
+            case "time":
+                assert isinstance(value, int), "microseconds"
+                return "time", write_time(value)
+            case "iri":
+                return "iri", f"<{value}>"
+            case "string":
+                return "string", print_string(str(value))
+            case "bool":
+                return "name", str(value).lower()
+            case _:
+                return "number", repr(value)
+
+    @property
+    def sparql(self) -> str:
+        """Return its value as a term of SPARQL, for graph patterns."""
+        value, text = self.value.value, self.token[1]
+        match self.type:
+            case "float":
+                return f'"{value!r}"^^<{XSD}double>'
+            case "duration":
+                return f'"{text}"^^<{XSD}dayTimeDuration>'
+            case "time":
+                return f'"{text}"^^<{XSD}dateTime>'
+            case _:
+                return text
+
+    def with_value(self, given: object, prefixes: Mapping[str, str], called: str) -> Parameter:
+        """Return the parameter with another value: text, or a value of its type. `called`: for messages.
+
+        CepError: it is not of its type, or outside its range.
+        """
+        value = _read(self, given, prefixes, called)
+        if not self.allows(value):
+            hint = f"`{self.name}` may be {'one of ' if self.choices is not None else ''}{self.domain}"
+            raise CepError(f"{called}: {self.written(value)} is out of range", hint=hint, code="option")
+        return replace(self, value=Constant(value, self.type))
+
+
+class Parameters:
+    """The parameters of a program by their names. `used`: those that its rules name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Parameter] = {}
+        self.prefixes: dict[str, str] = {}
+        self.used: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self.by_name)
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self.by_name.values())
+
+    def declare(self, parameter: Parameter) -> None:
+        """Add a parameter. CepError: there is one of its name."""
+        before = self.by_name.setdefault(parameter.name, parameter)
+        if before is not parameter:
+            file, line = before.source.place(before.span.line)
+            where = "" if file == parameter.source.place(parameter.span.line)[0] else f" of {file}"
+            hint = f"line {line}{where} declares it"
+            message = f"the parameter `{parameter.name}` is declared twice"
+            raise CepError(message, parameter.source, parameter.span, hint, "syntax")
+
+    def set(self, values: Mapping[str, object]) -> None:
+        """Give parameters other values. CepError: there is none of a name, or a value is not allowed."""
+        for name, given in values.items():
+            parameter = self.by_name.get(name)
+            if parameter is None:
+                known = list(self.by_name)
+                hint = f"declare it: `PARAM {name} = 7.`"
+                if known:
+                    hint = did_you_mean(name, known) or f"it has {', '.join(f'`{each}`' for each in known)}"
+                raise CepError(f"the program has no parameter `{name}`", hint=hint, code="option")
+            self.by_name[name] = parameter.with_value(given, self.prefixes, f"parameter `{name}`")
+
+    def named(self, name: str) -> Parameter | None:
+        """Return the parameter that a rule names, which uses it then."""
+        found = self.by_name.get(name)
+        if found is not None:
+            self.used.add(name)
+        return found
+
+    def in_graph(self, graph: str) -> str:
+        """Return a graph pattern with the values of the parameters that it names."""
+        names = [name for name in variables(graph) if name in self.by_name]
+        self.used.update(names)
+        return with_terms(graph, {name: self.by_name[name].sparql for name in names}) if names else graph
+
+    def in_dialect(self, name: str, tick: int) -> list[tuple[str, str]] | None:
+        """Return the kinds and texts of the tokens that stand for a name in a dialect; None: it is no parameter.
+
+        `tick`: microseconds of the number 1 there. CepError: a duration is no whole number of ticks.
+        """
+        found = self.named(name)
+        if found is None:
+            return None
+        kind, text = found.token
+        if found.type == "duration":
+            assert isinstance(found.value.value, int), "microseconds"
+            ticks, rest = divmod(found.value.value, tick)
+            if rest:
+                hint = f"a tick is {say_duration(tick)}"
+                raise CepError(f"the parameter `{name}` is not a whole number of ticks", hint=hint, code="option")
+            kind, text = "number", str(ticks)
+        return [("mark", "-"), (kind, text[1:])] if kind == "number" and text[0] == "-" else [(kind, text)]
+
+    def used_values(self) -> dict[str, int | float | str | bool]:
+        """Return the values that the rules use, as JSON has them."""
+        return {each.name: each.given for each in self if each.name in self.used}
+
+    def text(self) -> str:
+        """Return the values that the rules use, one a line: part of the identity of a program."""
+        return "".join(f"{each.name} = {each.written(each.value.value)}\n" for each in self if each.name in self.used)
+
+    def listing(self) -> str:
+        """Return a line for each parameter: its value, what it may be, and its default where that is another."""
+        rows = [(each.name, each.written(each.value.value), self._beside(each)) for each in self]
+        widths = [max(len(row[at]) for row in rows) for at in range(2)] if rows else []
+        return "\n".join(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows)
+
+    def _beside(self, parameter: Parameter) -> str:
+        texts = [] if parameter.domain is None else [f"in {parameter.domain}"]
+        if parameter.value != parameter.default:
+            texts.append(f"default {parameter.written(parameter.default.value)}")
+        if parameter.name not in self.used:
+            texts.append("no rule uses it")
+        return ", ".join(texts)
+
+    def warnings(self) -> tuple[Warning, ...]:
+        """Return a warning for each parameter that no rule uses."""
+        return tuple(
+            Warning(f"no rule uses the parameter `{each.name}`", each.source, each.span, "leave it out", "parameter")
+            for each in self
+            if each.name not in self.used
+        )
+
+
+def _iso_duration(value: Value) -> str:
+    assert isinstance(value, int), "microseconds"
+    seconds, rest = divmod(value, SECOND)
+    return f"PT{seconds}.{rest:06}S" if rest else f"PT{seconds}S"
+
+
+def _read(parameter: Parameter, given: object, prefixes: Mapping[str, str], called: str) -> Value:
+    """Return a value that is given as text or as an object of Python or TOML. CepError: it is of another type."""
+    try:
+        value = _converted(parameter.type, given, prefixes)
+    except CepError as error:
+        raise CepError(f"{called}: {error.message}", hint=error.hint, code="option") from None
+    if value is None:
+        article = "an" if parameter.type in ("int", "iri") else "a"
+        hint = "e.g. " + EXAMPLES[parameter.type].format(name=parameter.name)
+        raise CepError(f"{called}: {_shown(given)} is not {article} {parameter.type}", hint=hint, code="option")
+    return value
+
+
+def _shown(given: object) -> str:
+    return f"`{given}`" if isinstance(given, str) else repr(given)
+
+
+def _converted(type: str, given: object, prefixes: Mapping[str, str]) -> Value | None:
+    """Return a value of a type; None: it is of another one. CepError: it is too large, or written wrongly."""
+    if type == "string":
+        return str(given) if isinstance(given, str) and not isinstance(given, Iri) else None
+    if type == "bool":
+        if isinstance(given, str):
+            return {"true": True, "false": False}.get(given.strip().lower())
+        return given if isinstance(given, bool) else None
+    if isinstance(given, bool):
+        return None
+    if type in ("int", "float"):
+        return _number(type, given)
+    if type == "duration":
+        return _duration(given)
+    if type == "time":
+        if isinstance(given, datetime | date):
+            given = given.isoformat()
+        return read_time(given.strip().replace(" ", "T", 1)) if isinstance(given, str) else None
+    return _iri(given, prefixes)
+
+
+def _number(type: str, given: object) -> int | float | None:
+    if isinstance(given, str):
+        text = given.strip()
+        if not (_WHOLE if type == "int" else _DECIMAL).fullmatch(text):
+            return None
+        number = read_number(text.lstrip("+-"))
+        given = -number if text[0] == "-" else number
+    if type == "int":
+        if not isinstance(given, int):
+            return None
+        if abs(given) > LARGEST:
+            raise CepError(f"{given} needs more than 64 bits", hint=f"integers go from {-LARGEST} to {LARGEST}")
+        return given
+    if not isinstance(given, int | float) or not math.isfinite(given):
+        return None
+    return float(given)
+
+
+def _duration(given: object) -> int | None:
+    """Microseconds; a bare number is seconds, as in programs."""
+    if isinstance(given, timedelta):
+        ticks = given // timedelta(microseconds=1)
+        return ticks if ticks >= 0 else None
+    if isinstance(given, int | float):
+        given = f"{given:f}" if isinstance(given, float) else str(given)
+    if not isinstance(given, str):
+        return None
+    text = given.strip()
+    found = _SPAN.fullmatch(text)
+    if found is not None:
+        if found[2] and found[2] not in UNITS:
+            units = "the units are `ms`, `s`, `min`, `h` and `d`"
+            raise CepError(f"unknown unit `{found[2]}`", hint=units)
+        return read_ticks(found[1], UNITS[found[2]] if found[2] else SECOND)
+    if not re.fullmatch(r"P(?=[0-9T])(?:[0-9.]+[WD])*(?:T(?:[0-9.]+[HMS])+)?", text):
+        return None
+    return read_duration(text)
+
+
+def _iri(given: object, prefixes: Mapping[str, str]) -> Iri | None:
+    if not isinstance(given, str):
+        return None
+    text = given.strip().removeprefix("<").removesuffix(">")
+    prefix, colon, local = text.partition(":")
+    if not colon or any(each in text for each in ' \t\n<>"{}|^`\\'):
+        return None
+    base = None if local.startswith("//") else namespace(prefix, prefixes)
+    return Iri(text if base is None else base + local)
