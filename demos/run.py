@@ -16,6 +16,7 @@ from cep.app.progress import progress_display
 from cep.core.extras import install_command
 from cep.core.schema import Schema
 from cep.engine import Engine
+from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, DeadLetter
@@ -45,10 +46,11 @@ class RunResult:
         """Take records that could not be read."""
         self.dead.extend(records)
 
-    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
-        """Take a record that the engine refused."""
-        file, line, text = batch.origin(type, row)
-        self.dead.append(DeadLetter(file, line, reason, code, text))
+    def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
+        """Take records that the engine refused."""
+        for row in refused:
+            file, line, text = batch.origin(row.type, row.row)
+            self.dead.append(DeadLetter(file, line, row.reason, row.code, text))
 
     def judged(self, type: str) -> pl.DataFrame:
         """The input events of a type that the engine accepted: no value missing or out of range."""
