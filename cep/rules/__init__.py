@@ -1,1 +1,1 @@
-"""What rules are made of besides patterns: expressions, conditions, static rules and the built-in functions."""
+"""The parts of rules besides patterns: expressions, conditions, static rules and the built-in functions."""

@@ -1,4 +1,4 @@
-"""What an ALERT says of an event's occurrences: values of columns in templates, a severity, how long it lasts."""
+"""Alerts on the occurrences of an event: templates with values of columns, a severity, a duration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LATITUDE, LONGITUDE, RADIUS, AREA = "the latitude", "the longitude", "the radius
 """Columns of an alert's occurrences that say where: degrees, metres, a text in WKT."""
 
 SEVERITY, URGENCY, CERTAINTY, CATEGORY = "Unknown", "Unknown", "Observed", "Other"
-"""What an alert is that does not say it, in the words of the Common Alerting Protocol."""
+"""Defaults of an alert, in the words of the Common Alerting Protocol."""
 
 Template = tuple[str | tuple[str], ...]
 """Pieces one after the other: a text as it stands, or (column,) for a value."""

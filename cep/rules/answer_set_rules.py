@@ -38,8 +38,10 @@ class AskedWindow:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """What the rules calculate of values, in the solver's text `@c(number, ..)`: an expression, or whether a comparison
-    is true. `types`: of its variables."""
+    """A calculation of the rules, `@c(number, ..)` in the solver's text: an expression, or the truth of a comparison.
+
+    `types`: of its variables.
+    """
 
     variables: tuple[str, ...]
     types: tuple[str, ...]
@@ -73,7 +75,7 @@ class AnswerSetRules:
 
     @property
     def follows_ticks(self) -> bool:
-        """Whether time alone changes what the rules say."""
+        """Return True if the passing of time alone changes the answers."""
         return self.clocked or bool(self.windows)
 
     @property
@@ -108,7 +110,7 @@ class AnswerSetTables:
 COUNTED = -1
 """The number of the row that says how many answer sets there are."""
 GIVEN_FIRST = 3
-"""Of a row that is given the columns before its places."""
+"""The number of columns of an input row before its places."""
 
 
 def symbol_text(value: Value) -> str:

@@ -22,7 +22,7 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Expression, Po
 from cep.rules.window_forms import Over, over
 
 WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
-"""Of what a row of a fluent's changes is."""
+"""How patterns write the kinds of a fluent's changes."""
 
 # How tightly a pattern holds together.
 POSTFIXED, JOINED, REPEATED = range(3)

@@ -53,7 +53,7 @@ class Notation:
         return self.marks.get(function, function)
 
     def beside(self, mark: str, left: str, right: str) -> tuple[str, str]:
-        """What stands on both sides of a mark."""
+        """Return the texts of both sides of a mark, in parentheses where they need them."""
         if mark not in self.around:
             return left, right
         before, after = self.around[mark]

@@ -158,7 +158,7 @@ def expression_variables(expression: Expression) -> list[str]:
 
 
 def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
-    """What the functions are taken of; `count()` has nothing."""
+    """Return the arguments of the functions; `count()` has none."""
     return [each.argument for each in results if each.argument is not None]
 
 

@@ -27,7 +27,7 @@ class Over:
 
     @property
     def origin(self) -> int:
-        """What windows are counted from, in microseconds of UTC or of the zone's clock."""
+        """The origin of windows, in microseconds of UTC or of the zone's clock."""
         return MONDAY if self.weeks else 0
 
     def text(self) -> str:
@@ -40,7 +40,7 @@ class Over:
 
 
 def over(events: int | None, duration: int | None, form: Over | None) -> str:
-    """What stands behind OVER."""
+    """Return the text behind OVER."""
     if duration is None and events is None:
         assert form is not None, "a window has a form"
         return form.text()

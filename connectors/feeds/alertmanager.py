@@ -86,9 +86,12 @@ def lasts(entry: OutboxEntry) -> int:
 def alertmanager_alert(
     change: AlertChange, origin: Publisher, now: int, every: float, lost: Sequence[str] = ()
 ) -> dict[str, object]:
-    """What Alertmanager knows it by are its labels: program, name, severity, key, the urgency and the certainty where
-    they are none of the usual, and the status where it is not meant. `now`: microseconds of Unix time; `every`: seconds
-    until it is sent again; `lost`: the sources that are lost."""
+    """Return an alert as Alertmanager takes it.
+
+    Its labels identify it: program, name, severity, key, an unusual urgency or certainty, and a status that is not
+    `actual`. `now`: microseconds of Unix time; `every`: seconds until it is sent again; `lost`: the sources that are
+    lost.
+    """
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": origin.title}
     if change.urgency != URGENCY:
         labels["urgency"] = change.urgency.lower()

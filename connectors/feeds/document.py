@@ -90,7 +90,7 @@ SCHEMA: Mapping[str, Any] = {
         "status": {"type": "string", "enum": list(STATUSES)},
     },
 }
-"""What `document` gives, as JSON Schema says it."""
+"""The JSON Schema of `document`."""
 
 
 def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:

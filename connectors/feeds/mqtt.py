@@ -44,7 +44,7 @@ class Topics:
         self._give([entry.change for entry in entries], retain=True)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """What is retained is how it is now."""
+        """Send a change again; it is retained only if it is the current one."""
         self._give([entry.change], retain=entry.change.id == now.id)
 
     def _give(self, changes: Sequence[AlertChange], retain: bool) -> None:

@@ -21,7 +21,7 @@ CLOSING_TIMEOUT = 5.0
 
 
 def targets(feeds: Sequence[str]) -> list[Target]:
-    """What `--feed` names. CepError: one of them is none, is there twice, or needs what is not installed."""
+    """Return the targets that `--feed` names. CepError: one is not valid, occurs twice, or lacks its library."""
     found = [target(text) for text in feeds]
     names = [one.name for one in found]
     for name in names:

@@ -42,7 +42,7 @@ class Stream:
         return after if after <= self.outbox.last else 0
 
     async def frames(self, number: int) -> AsyncIterator[bytes]:
-        """What a client is sent, from behind a number on, without an end."""
+        """Yield the frames for a client, from behind a number on, without an end."""
         self.clients += 1
         try:
             yield b"retry: 2000\n\n"
@@ -69,7 +69,7 @@ class Stream:
         self._ring()
 
     def _bell(self) -> asyncio.Event:
-        """What rings, in this loop, when there is more than now."""
+        """Return an event of this loop that is set when something new has come."""
         with self._lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 

@@ -1,4 +1,4 @@
-"""Where feeds are sent: `--feed cloudevents+https://host/hook`, `mqtt://broker/alerts`, `alertmanager+http://host:9093`."""
+"""Targets of feeds: `--feed cloudevents+https://host/hook`, `mqtt://broker/alerts`, `alertmanager+http://host:9093`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "alertmanager": ("from", "attempts", "every"),
     "mqtt": ("from", "attempts"),
 }
-"""What may follow a `#`, `#from=start&attempts=20`: it is not sent."""
+"""Options that may follow a `#`, `#from=start&attempts=20`; they are not sent."""
 
 _OPTION = re.compile(r"([a-z]+)=([^&]*)")
 
@@ -146,7 +146,7 @@ def _named(scheme: str, place: str, path: str, kind: str) -> str:
 
 
 def known_private(host: str) -> bool:
-    """Whether a host is one of the own network by its name alone; others are looked at when their address is known."""
+    """Return True if a host's name alone says that it is local; others are checked when their address is known."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
         return True
@@ -168,7 +168,7 @@ def known_linked(host: str) -> bool:
 
 
 def public(address: str) -> bool:
-    """Whether an IP address can be reached by anyone. ValueError: it is none."""
+    """Return True if an IP address is public. ValueError: the text is not an IP address."""
     found = inner(address)
     return found.is_global and not found.is_multicast and not any(found in network for network in _NOBODYS)
 
@@ -252,7 +252,7 @@ def _origin(shown: str, name: str | None) -> str | None:
 
 
 def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
-    """Whether it is the second of two choices."""
+    """Return True for the second of two choices."""
     if text not in choices:
         raise _refused(shown, f"`{option}={text}` is not known", f"`{option}` is one of {', '.join(choices)}")
     return text == choices[1]
@@ -268,7 +268,7 @@ def _number(shown: str, options: Mapping[str, str], option: str, usual: int, lea
 
 
 def _topic(shown: str, path: str) -> str:
-    """What topics begin with, by default `alerts`."""
+    """Return the first level of topics, by default `alerts`."""
     topic = unquote(path.strip("/")) or "alerts"
     if any(character in topic for character in "+#\0") or len(topic.encode()) > 1000:
         raise _refused(shown, "a topic that is written to has no `+` and no `#`", f"e.g. `{EXAMPLES['mqtt']}`")

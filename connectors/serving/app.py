@@ -52,7 +52,7 @@ def application(
 
     @made.exception_handler(QueryRefused)
     async def refused(request: Request, error: QueryRefused) -> Response:
-        """Of what asks the store without a query of its own."""
+        """Answer that the store did not take a request that holds no query of its own."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
     paths = RouteMethods(route for router in (own, *routers) for route in router.routes)
@@ -84,7 +84,7 @@ def _own(
     ahead: Callable[[], int],
     registry: CollectorRegistry,
 ) -> APIRouter:
-    """What the server says of itself."""
+    """Return the routes about the server itself."""
     made = APIRouter(tags=["server"], default_response_class=Response)
 
     @made.get("/health", responses={**route_responses("application/json", json=_STATUS), **_FAILED})
@@ -109,13 +109,13 @@ def _own(
 
     @made.get("/openapi.json", responses=route_responses("application/json", json={"type": "object"}))
     def openapi(request: Request) -> Response:
-        """What is served, for programs."""
+        """Describe the API, for programs."""
         root = request.scope.get("root_path", "")
         return JSONResponse(app.openapi() | ({"servers": [{"url": root}]} if root else {}))
 
     @made.get("/docs", responses=route_responses("text/html"))
     def docs() -> Response:
-        """What is served, for people."""
+        """Describe the API, for people."""
         return documented(app)
 
     return made

@@ -91,7 +91,7 @@ class _Packing:
 
 
 def gunzip(data: bytes, most: int) -> bytes | PlainTextResponse:
-    """What gzip has packed, of at most so many bytes; else why not."""
+    """Unpack gzip data of at most `most` bytes; return a refusal if it is larger or damaged."""
     found = b""
     while data:
         one = zlib.decompressobj(31)

@@ -6,6 +6,6 @@ from starlette.datastructures import Headers
 
 
 def matches_etag(headers: Headers, tag: str) -> bool:
-    """Whether `If-None-Match` names the tag, also as a weak one, which a compressed answer has."""
+    """Return True if `If-None-Match` names the tag, also as a weak one, which a compressed answer has."""
     tags = [each.strip().removeprefix("W/") for each in ",".join(headers.getlist("if-none-match")).split(",")]
     return tag.removeprefix("W/") in tags or tags == ["*"]

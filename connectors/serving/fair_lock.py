@@ -13,7 +13,7 @@ class FairLock:
         self._lock, self._door = threading.Lock(), threading.Lock()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Whether it is had, within so many seconds; -1: it is waited for."""
+        """Acquire the lock within `timeout` seconds, -1: without a limit; return True if it is acquired."""
         until = None if timeout < 0 else time.monotonic() + timeout
         if not self._door.acquire(timeout=timeout):
             return False

@@ -34,7 +34,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("")
     def feeds() -> dict[str, str]:
-        """What there is."""
+        """List the feeds."""
         return {
             "atom": "feeds/atom",
             "cap": "feeds/cap/{alert}",
@@ -138,7 +138,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/receivers/{name:path}/dead", responses={404: {"description": _NOBODY, "content": TEXT}})
     def dead(name: str) -> list[dict[str, Any]]:
-        """What a receiver has refused for good: the change, why, and when it was given up."""
+        """List the changes that a receiver refused for good, with the reason and the time."""
         if all(one.name != name for one in outbox.statuses()):
             raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
         return [_letter(each, origin) for each in outbox.dead(name)]

@@ -1,4 +1,4 @@
-"""Where things are, in degrees on WGS84: as events say it, or as the knowledge does.
+"""Places of things, in degrees on WGS84, from events or from the knowledge.
 
 An event is about its subject: the first of its attributes that is a string or an IRI, else its first int. It says where
 that is when it has two numbers that are wgs84:lat and wgs84:long by AS, or are called so. Else the knowledge says it,
@@ -48,7 +48,7 @@ _STATIONS = "SELECT DISTINCT ?thing WHERE {{ VALUES ?class {{ {0} }} ?thing a ?c
 
 @dataclass(frozen=True, slots=True)
 class SubjectColumns:
-    """What of an event's attributes says what it is about, and where that is."""
+    """The attributes of an event that name its subject and the subject's place."""
 
     subject: str | None
     latitude: str | None
@@ -100,8 +100,10 @@ def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, Subje
 
 @dataclass(frozen=True, slots=True)
 class Gazette:
-    """What the knowledge says, as it is now: where things are by IRI, their names, whose identifier a text is, and
-    which are stations (IRI: identifier); `rights`: what has to be shown with them."""
+    """Places in the knowledge as it is now: points and names by IRI, things by identifier, stations (IRI: identifier).
+
+    `rights`: the attributions to show with them.
+    """
 
     points: Mapping[str, LatLong] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)

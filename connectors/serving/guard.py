@@ -20,9 +20,9 @@ from connectors.ip import canonical_host, inner
 COOKIE = "semcep"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 OPEN = frozenset(("/health", "/ready"))
-"""What needs no token, and counts for no rate."""
+"""Paths that need no token and do not count for the rate limit."""
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
-"""What is answered without an end, so that a client is served so many at a time."""
+"""Paths of endless answers, of which a client may have a limited number at a time."""
 MANY = 200
 """Open streams per client of another machine, by default."""
 HEAD = 1 << 18
@@ -189,7 +189,7 @@ def cookie_value(token: str) -> str:
 
 
 def _secure(scope: Scope) -> str:
-    """What a cookie says where the browser came by HTTPS, here or to the proxy in front."""
+    """Return the cookie attribute for browsers that came by HTTPS, here or to the proxy in front."""
     before = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip().lower()
     return "; Secure" if "https" in (scope["scheme"], before) else ""
 

@@ -44,7 +44,7 @@ def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
             super().connection_lost(exc)
 
         def send_400_response(self, msg: str) -> None:
-            """What is no HTTP; also where there is more than h11 reads of one request's head."""
+            """Answer input that is not HTTP, or a request whose head is larger than h11 reads."""
             error = sys.exc_info()[1]
             if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
                 self._respond(b"431 Request Header Fields Too Large", _LONG)

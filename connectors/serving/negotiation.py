@@ -17,8 +17,10 @@ _WEIGHT = re.compile(r"\d?\.?\d{0,9}")
 
 
 def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") -> str:
-    """Of the formats by media type the one that `Accept` wants most, of equals the first; `otherwise` where it wants
-    none of them. No `Accept` takes any."""
+    """Return the format that `Accept` prefers among those by media type, the first of equals.
+
+    `otherwise`: returned if it takes none of them. Without `Accept` any will do.
+    """
     accepts = ranges(headers.getlist("accept"))
     best, chosen = 0.0, otherwise
     for kind, format in known.items():
@@ -43,7 +45,7 @@ def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
 
 
 def accepts(headers: Headers, kind: str) -> bool:
-    """Whether a media type is one that `Accept` takes."""
+    """Return True if `Accept` takes a media type."""
     return _weight_of(kind.partition(";")[0].strip().lower(), ranges(headers.getlist("accept"))) > 0
 
 
@@ -103,7 +105,7 @@ class Acceptable:
 
 
 def _already_negotiated(message: Message) -> bool:
-    """Whether the answer was chosen for this client already."""
+    """Return True if the answer was already chosen by `Accept`."""
     return "accept" in Headers(raw=message["headers"]).get("vary", "").lower().replace(" ", "").split(",")
 
 
@@ -112,6 +114,6 @@ def _refusal(kind: str) -> PlainTextResponse:
 
 
 def takes_coding(headers: Headers, name: str) -> bool:
-    """Whether a content coding is one that `Accept-Encoding` takes."""
+    """Return True if `Accept-Encoding` takes a content coding."""
     accepts = dict(ranges(headers.getlist("accept-encoding")) or ())
     return max(accepts.get(name, accepts.get("*", 0.0)), accepts.get(f"x-{name}", 0.0)) > 0

@@ -37,7 +37,7 @@ _TOKENS = {
 
 
 def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str) -> Responses:
-    """What a route answers: its media types, `json` the schema of that, and of other statuses (`_404="..."`) why."""
+    """Describe a route's answers: media types, the schema `json`, and the reasons of other statuses (`_404="..."`)."""
     schemas = {"application/json": dict(json or {})}
     content = {kind: {"schema": schemas.get(kind, {"type": "string"})} for kind in kinds}
     found: Responses = {200: {"description": "The answer.", "content": content}}
@@ -55,8 +55,10 @@ def query_parameter(name: str, why: str, example: str, several: bool = False) ->
 
 
 def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
-    """What `FastAPI.openapi` is to be: the framework's, with the refusals that every path has, as they are given.
-    `token`: requests have to bring one."""
+    """Return a replacement of `FastAPI.openapi` that adds the refusals that every path has.
+
+    `token`: requests need one.
+    """
 
     def made() -> dict[str, Any]:
         if app.openapi_schema is None:

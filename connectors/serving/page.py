@@ -166,14 +166,14 @@ async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:
 
 
 def _number(run: str, place: str) -> int | None:
-    """Where a client is, None: in no place of this run."""
+    """Return a client's position in the changes of this run; None if it is from another run."""
     name, _, number = place.partition("-")
     known = name == run and number.isascii() and number.isdecimal() and len(number) < 19
     return int(number) if known else None
 
 
 def _files() -> dict[str, _File]:
-    """What may be asked for, by its path below the page's folder."""
+    """Return the files that can be requested, by path below the page's folder."""
     found = {}
     for path in sorted(PAGE.rglob("*")):
         if path.suffix in _KINDS and path.is_file():

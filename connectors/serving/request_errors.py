@@ -14,7 +14,7 @@ from connectors.alerts.text import clean
 from connectors.serving.methods import RouteMethods
 
 _SAID = {404: "Not Found", 405: "Method Not Allowed"}
-"""What the framework itself says with a status."""
+"""The framework's own texts for a status."""
 
 
 def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
@@ -39,7 +39,7 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
 
 def parameter_errors(errors: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is wrong, each with the parameter: `at: this parameter is missing`."""
+    """Return a line for each error, with its parameter: `at: this parameter is missing`."""
     lines = []
     for error in errors:
         name = clean(str(error["loc"][-1]), 80)

@@ -96,7 +96,7 @@ class Scene:
         service.listen(self.take)
 
     def begin(self, held: Mapping[str, pl.DataFrame]) -> None:
-        """What fluents held when the program was stopped; said before it goes on."""
+        """Take the fluents that held when the program stopped, before it goes on."""
         with self.lock:
             self._latest(held, "last_event")
             self._add(held)
@@ -249,7 +249,7 @@ class Scene:
             self._changed(station)
 
     def _over(self, document: Mapping[str, Any]) -> None:
-        """What a fluent held at a station is no more."""
+        """Remove a fluent that no longer holds at a station."""
         station = self.stations.get(document["key"] or "")
         if station is not None and station.holding.pop(document["id"], None) is not None:
             self._changed(station)
@@ -261,7 +261,7 @@ class Scene:
         return {"iri": str(iri), "name": self.gazette.names.get(str(iri), str(iri)), "lat": point[0], "long": point[1]}
 
     def without(self, lost: Sequence[str]) -> None:
-        """Of these sources nothing is known now."""
+        """Note the sources that are lost now."""
         self.lost = tuple(lost)
         self._ring()
 
@@ -346,7 +346,7 @@ class Scene:
             }
 
     def bell(self) -> asyncio.Event:
-        """What rings, in this loop, when there is more than now."""
+        """Return an event of this loop that is set when something new has come."""
         with self.lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 

@@ -93,8 +93,10 @@ REFUSALS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class SparqlOptions:
-    """What queries may take: seconds, bytes of an answer, characters of the query. `prefixes` need not be declared.
-    `shown`: the log has the text of queries."""
+    """Limits of queries: seconds, bytes of an answer, characters of the query. `prefixes` need not be declared.
+
+    `shown`: the log has the text of queries.
+    """
 
     seconds: float = 10.0
     bytes: int = 1 << 26
@@ -161,7 +163,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
 
 
 async def await_answer(request: Request, question_of: Future[T]) -> T:
-    """What was asked for. Refused: the client has gone before it came; then it is ended."""
+    """Wait for the answer. Refused: the client left before it came; the query is then ended."""
     answer, gone = asyncio.wrap_future(question_of), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)

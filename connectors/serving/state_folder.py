@@ -15,9 +15,9 @@ from cep.core.private_files import make_private, private_opener
 PROGRAM = "program"
 
 _BEFORE = re.compile(r'({(["}].*)?)?|[0-9a-f]+', re.DOTALL)
-"""What earlier versions have written there, also when not to its end."""
+"""Entries that earlier versions wrote there, perhaps not completely."""
 _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
-"""What else a server writes there, always after `program`."""
+"""Other entries that a server writes there, always after `program`."""
 
 
 class StateFolder:
@@ -53,7 +53,7 @@ class StateFolder:
         self._file.flush()
 
     def _earlier(self, folder: Path) -> dict[str, str]:
-        """What events meant until now; nothing where that was not written to its end."""
+        """Return the meanings of events until now; none if they were not written completely."""
         self._file.seek(0)
         data = self._file.read()
         try:

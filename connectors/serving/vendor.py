@@ -1,4 +1,4 @@
-"""What the page needs of others, fetched when the package is built: a map library, outlines of countries and states.
+"""Fetch the page's dependencies when the package is built: a map library, outlines of countries and states.
 
 `python -m connectors.serving.vendor` asks npm where there is one, else npm's registry itself; either way a package has
 to have the checksum that stands here. What is there already is not fetched again.

@@ -79,7 +79,7 @@ class TimeLimit:
     seconds: float
 
     def until(self) -> Callable[[], None]:
-        """What raises Unanswered when that is over."""
+        """Return a function that raises Unanswered when that time is over."""
         end = time.monotonic() + self.seconds
 
         def still() -> None:

@@ -1,4 +1,4 @@
-"""What the live page is told of events that were withdrawn: the newest of them, and which were about what."""
+"""Withdrawn events for the live page: the newest of them, and their subjects."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class WithdrawnEvents:
 
 
 def subjects(tables: Mapping[str, Any], column: Callable[[str], str | None]) -> Iterator[str]:
-    """What the rows of tables are about, each once; `column`: the one that says it, by event."""
+    """Yield the subjects of the rows of tables, each once; `column`: the subject's column, by event."""
     found = {
         str(value)
         for name, table in tables.items()

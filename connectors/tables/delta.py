@@ -68,7 +68,7 @@ def _fitting(name: TableName, there: DeltaTable, schema: pa.Schema) -> None:
 
 
 def _kind(type: pa.DataType) -> str:
-    """What values are, however they are stored."""
+    """Return the type of values, however they are stored."""
     if pa.types.is_dictionary(type):
         return _kind(type.value_type)
     if pa.types.is_timestamp(type):
@@ -79,7 +79,7 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Whether what is to be added under the name was added, of several in a row up to this number."""
+    """Return True if the rows to append under the name were appended, up to this number of several in a row."""
     return name.append is not None and added(name, table(name), number)
 
 
@@ -147,7 +147,7 @@ def _options(place: str) -> dict[str, str] | None:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """What the library refuses while the block runs is a CepError."""
+    """Turn the library's errors in the block into CepErrors."""
     os.environ.setdefault("RUST_LOG", "error")  # else it says on standard error where it looks for credentials
     try:
         from deltalake.exceptions import DeltaError

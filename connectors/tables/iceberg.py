@@ -49,7 +49,7 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Whether what is to be added under the name was added, of several in a row up to this number."""
+    """Return True if the rows to append under the name were appended, up to this number of several in a row."""
     return name.append is not None and _added(name, table(name), number)
 
 
@@ -157,7 +157,7 @@ def _catalog(name: TableName) -> tuple[Any, str]:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """What the library refuses while the block runs is a CepError."""
+    """Turn the library's errors in the block into CepErrors."""
     try:
         import pyiceberg.exceptions as raised
         from sqlalchemy.exc import SQLAlchemyError

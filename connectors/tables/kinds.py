@@ -1,4 +1,4 @@
-"""What each kind of table with transactions does."""
+"""The operations of each kind of table with transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TableKind(Protocol):
         """CepError: rows, of this schema where it is known, cannot be written there."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Whether what is to be added under the name was added, of several in a row up to this number."""
+        """Return True if the rows to append under the name were appended, up to this number of several in a row."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
         """Replace the rows of a table, or add some under the name, in one commit."""

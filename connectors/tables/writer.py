@@ -24,7 +24,7 @@ TYPE = "type"
 
 
 def is_added(text: str) -> bool:
-    """Whether what a run would add to a table was added by an earlier one. CepError: see `TableName`, and its kinds."""
+    """Return True if an earlier run appended the rows of this one. CepError: see `TableName`, and its kinds."""
     name = table_name(text)
     return KINDS[name.kind].is_added(name)
 

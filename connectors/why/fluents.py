@@ -74,7 +74,7 @@ def intervals_of(explainer: Explainer, when: When) -> list[Json]:
 
 
 def fluent_keys(explainer: Explainer, node: DerivationNode) -> Json:
-    """What a node of a fluent has besides what all have."""
+    """Return the keys that only a fluent's node has."""
     answer: Json = {}
     if node.began is not None:
         answer["began"] = turn(explainer, node.began, "began")
@@ -231,7 +231,7 @@ def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Val
 
 
 def absent(explainer: Explainer, pattern: Pattern, bound: BoundValues, time: int) -> Json:
-    """What did not occur until a time; of a fluent that did not hold, at it."""
+    """Describe an event that did not occur until a time, or a fluent that did not hold at it."""
     properties = pattern.properties()
     schema = explainer.engine.plan.schemas.get(properties.event or "")
     asked = schema is not None and schema.fluent is not None and isinstance(properties.arguments[-1], Variable)

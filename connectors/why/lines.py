@@ -23,7 +23,7 @@ def tree(node: Explained, width: int = WIDTH) -> list[str]:
 
 
 def withdrawn(node: Explained, width: int = WIDTH) -> list[str]:
-    """What became of an event that is no more."""
+    """Return the lines about a withdrawn event."""
     lines = [*_wrapped(f"{node['text']} {_when(node)} was withdrawn", 0, width), f"{STEP}@{node['id']}"]
     lines += _changes(node, width)
     return lines + [line for each in node["because"] for line in _wrapped(f"it came from {each}", 1, width)]
@@ -74,7 +74,7 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _behind(answer: Explained, depth: int, width: int) -> list[str]:
-    """What is behind something that is missing: what ended it, what its formula lacks, why rules did not give it."""
+    """Return the lines that explain an absence: what ended it, what its formula lacks, why rules did not derive it."""
     lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
     for gap in dict.fromkeys(tuple(_gap(each, depth, width)) for each in answer.get("gaps", ())):
         lines += gap
@@ -152,7 +152,7 @@ def _node(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
-    """What stands below an occurrence."""
+    """Yield the lines below an occurrence."""
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
         if node.get("also"):

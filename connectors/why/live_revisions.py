@@ -1,4 +1,4 @@
-"""What came late, was corrected or withdrawn at a server, and what that changed: for `/why`, as long as it is
+"""Late, corrected and withdrawn records at a server, and what they changed: for `/why`, as long as it is
 remembered."""
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LiveRevisions:
             changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), at, why, because))
 
     def _forget(self, since: int) -> None:
-        """What ended before is remembered no more."""
+        """Forget the changes of events that ended before."""
         self._changes = {
             id: mine for id, mine in self._changes.items() if max(each.occurrence.end for each in mine) >= since
         }

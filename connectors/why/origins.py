@@ -1,4 +1,4 @@
-"""Where records of the input came from: file and line by their number, of the latest ones."""
+"""Origins of input records: file and line by their number, for the latest ones."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def _node(node: Explained, engine: Engine, vocabulary: EventVocabulary) -> Itera
 
 
 def _parts(node: Explained) -> list[Explained]:
-    """What an occurrence was made of; of a fluent what began and ended it, and what its formulas hold over."""
+    """Return the parts of an occurrence; for a fluent, what began and ended it, and the parts of its formulas."""
     told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
     found = [part for each in told for part in (_parts(each) if "rule" in each else [each])]
     return [*node.get("parts", ()), *found, *_of_formulas(node.get("formulas", ()))]

@@ -1,4 +1,4 @@
-"""What came late, was corrected or withdrawn, in answers: of records, and of what was derived from them.
+"""Late, corrected and withdrawn records in answers, and what they changed.
 
 Of a record that came late `late` is {by, at, told}, of one that corrected another `replaces` that, with what it was.
 Of an event that was withdrawn, or added when something earlier changed, `changes` are what became of it, each {change,
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from connectors.why.text import Explainer
 
 REVISE = "revise"
-"""Of a fluent: it holds until another time; or what something comes from is other than it was."""
+"""The kind of change of a fluent that holds until another time, or of an event with another origin."""
 Json = dict[str, Any]
 
 
 def of_record(explainer: Explainer, one: Occurrence) -> Json:
-    """What is to be said of a record that came."""
+    """Return the keys about how a record came."""
     answer: Json = {}
     if explainer.revisions is None:
         return answer
@@ -46,7 +46,7 @@ def of_record(explainer: Explainer, one: Occurrence) -> Json:
 
 
 def of_event(explainer: Explainer, id: str) -> list[Json]:
-    """What became of an event, where that was more than that it came in order."""
+    """Return the changes of an event, unless it only came in order."""
     found = [] if explainer.revisions is None else explainer.revisions.changes(id)
     if all(each.why is None for each in found):
         return []

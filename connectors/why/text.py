@@ -132,7 +132,7 @@ class Explainer:
         return {"name": rule.label} | self.place(rule.span)
 
     def place(self, span: Span) -> dict[str, Any]:
-        """Where something is written, and what; of several files also the `file` and the `line_of_file`."""
+        """Return the place and text of a span; for several files also the `file` and the `line_of_file`."""
         source = self.engine.plan.source
         file, line = source.place(span.line)
         own = {"file": file, "line_of_file": line} if source.files else {}
@@ -312,7 +312,7 @@ class Explainer:
         return self.event_text(event, fixed, _twice(pattern))
 
     def excerpt(self, span: Span) -> str:
-        """What is written there, on one line and without whole lines of comment."""
+        """Return the text of a span on one line, without whole lines of comment."""
         source = self.engine.plan.source
         lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
         lines[-1] = lines[-1][: span.end_column - 1]
@@ -398,7 +398,7 @@ def condition_text(condition: Condition) -> str:
 
 
 def _plain(condition: Disjunction) -> bool:
-    """Whether no graph pattern is in it."""
+    """Return True if it contains no graph pattern."""
     return not any(isinstance(each, Predicate) and each.graph is not None for each in each_condition([condition]))
 
 

@@ -29,7 +29,7 @@ EVERY = "what is used outside the parentheses is bound by each alternative, or e
 
 
 class Arrangeable(Protocol):
-    """What the order of conditions needs to know of a static predicate."""
+    """Properties of a static predicate that decide the order of conditions."""
 
     @property
     def name(self) -> str: ...
@@ -38,7 +38,7 @@ class Arrangeable(Protocol):
     def arity(self) -> int: ...
 
     def ready(self, bound: frozenset[int]) -> bool:
-        """Whether it can be asked when these positions are bound."""
+        """Return True if it can be evaluated when these positions are bound."""
 
 
 def arrange(

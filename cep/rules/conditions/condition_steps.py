@@ -17,7 +17,7 @@ from cep.rules.expressions.evaluate import Columns, Evaluation, missing
 
 @dataclass(slots=True)
 class BoundRows:
-    """What is left of the rows after some steps: columns, the row each came from, and a mask not yet applied."""
+    """Rows that remain after some steps: columns, the row each came from, and a mask not yet applied."""
 
     columns: dict[str, Column]
     rows: int

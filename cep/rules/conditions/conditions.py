@@ -46,7 +46,7 @@ class Conditions:
     _cache: list[tuple[Step, ...]] = field(default_factory=list, compare=False)
 
     def asks(self, name: str) -> bool:
-        """Whether a variable stands in any of them."""
+        """Return True if a variable occurs in any of them."""
         return any(name in names_of(each) for each in self.order)
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:

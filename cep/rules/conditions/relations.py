@@ -1,4 +1,4 @@
-"""What conditions ask of a relation: which rows it has for some of its columns."""
+"""Relations as conditions query them: the rows for given values of some columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Probe(Protocol):
 
     @property
     def timed(self) -> bool:
-        """Whether at present each row is asked for what holds at a time of its own, `ends`."""
+        """Return True if each row is evaluated at a time of its own, `ends`."""
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
         """For each answer the row it belongs to (ascending), and a column for each wanted position.
@@ -58,8 +58,8 @@ class Relation(Arrangeable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """What an engine holds of a relation that it asked for: how many rows, the type of each column, and whether it
-    follows a change `by_difference`; else it is asked anew."""
+    """A relation that an engine holds: its number of rows, the type of each column, and whether it follows a change
+    `by_difference`; else it is queried anew."""
 
     rows: int
     types: tuple[str, ...]

@@ -35,7 +35,7 @@ FOREIGN_AGGREGATES = {
 }
 
 HINT = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {} OVER LAST 30 min BY R`"
-"""What is said of one where a value is due."""
+"""The hint for an aggregate that stands where a value is expected."""
 
 
 def example(name: str, value: str) -> str:

@@ -159,8 +159,10 @@ def _crossing(points: Floats) -> NDArray[np.bool_]:
 
 
 def _goes_round(points: Floats) -> bool:
-    """Whether a ring goes once round, on to where it began, as `0 60, 120 60, 240 60, 360 60, 0 60`: what closes it is
-    no edge. One that goes to a pole, or back, is an area as written."""
+    """Return True if a ring goes once round the globe, as `0 60, 120 60, 240 60, 360 60, 0 60`.
+
+    Its closing segment is then not an edge. A ring that goes to a pole, or back, is an area as written.
+    """
     steps = np.diff(points[:, 0])
     back, forth = steps[-1], steps[:-1]
     round = abs(back) == _ROUND and points[-2, 1] == points[-1, 1] and bool((forth * back <= 0).all())

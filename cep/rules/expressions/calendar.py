@@ -160,14 +160,14 @@ def _by_zone(
 
 
 def unknown_zone(name: str) -> tuple[str, str] | None:
-    """What is wrong with the name of a zone, and what to write instead."""
+    """Return the error for the name of a zone, and what to write instead; None if the name is valid."""
     if name in names():
         return None
     return f"there is no time zone `{name}`", zone_hint(name)
 
 
 def unknown_unit(name: str) -> tuple[str, str] | None:
-    """What is wrong with a unit of `date_trunc`."""
+    """Return the error for a unit of `date_trunc` and a hint; None if the unit is valid."""
     if name in BEGIN:
         return None
     units = "the units are " + ", ".join(f'`"{each}"`' for each in BEGIN)

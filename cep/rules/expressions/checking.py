@@ -146,7 +146,7 @@ class _Checker:
                 return fold(self.function(expression, typed))
 
     def test(self, expression: Expression) -> Typed:
-        """What stands where a condition is due."""
+        """Check an expression that stands where a condition is expected."""
         if isinstance(expression, Call) and expression.function not in (*COMPARISONS, "or", "and", "not", *FUNCTIONS):
             raise self.error(
                 f"`{expression.function}` is no test that may stand here", expression.span,

@@ -24,7 +24,7 @@ def shown(expression: Expression) -> str:
 
 
 def comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
-    """What to write where two sides of these types cannot be compared."""
+    """Suggest what to write when two sides of these types cannot be compared."""
     for side, other in ((comparison.left, right), (comparison.right, left)):
         if isinstance(side, Constant) and other == "duration" and is_clock(str(side.value)):
             return f'a time of day is `time("{side.value}")`'

@@ -31,7 +31,7 @@ _SAMPLES = {"int": 1, "float": 1.0}
 
 
 def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentMistake]:
-    """What is wrong with the constants among the arguments of a function."""
+    """Yield the errors in constants among the arguments of a function."""
     values = [each.value if isinstance(each, TypedConstant) else None for each in arguments]
     for place, example in WRITTEN.get(name, {}).items():
         if place < len(arguments) and values[place] is None:

@@ -64,7 +64,7 @@ def constant_value(typed: Typed) -> Literal | None:
 
 
 def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
-    """Whether the value may be missing, when of the variables only those in `optional` (None: all) may."""
+    """Return True if the value may be missing; `optional`: the variables that may be missing, None: all."""
     match typed:
         case TypedConstant():
             return False
@@ -80,7 +80,7 @@ def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
 
 
 def missing(column: Operand, type: str) -> Operand:
-    """Where a column of this type is missing."""
+    """Return a mask of the missing values in a column of this type."""
     return np.isnan(column) if type == "float" else np.equal(column, MISSING)
 
 

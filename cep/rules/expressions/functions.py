@@ -103,7 +103,7 @@ TESTS = frozenset(name for name, function in FUNCTIONS.items() if function.gives
 
 
 def absent(column: Operand) -> Operand:
-    """Where a column of int64 is missing."""
+    """Return a mask of the missing values in a column of int64."""
     return np.equal(column, MISSING)
 
 
@@ -288,7 +288,7 @@ INT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "seconds": ticks_of_seconds,
     "exact_float": exact_float,
 }  # fmt: skip
-"""Of int and, where the types allow, of times and durations."""
+"""Implementations for ints and, where the types allow, times and durations."""
 
 FLOAT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "+": _finite(np.add), "-": _finite(np.subtract), "*": _finite(np.multiply), "/": divide_float,

@@ -39,7 +39,7 @@ def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
 
 
 class Memo:
-    """What a function gives for each code, kept until the pool forgets values: repeated values are a look-up."""
+    """Results of a function by code, kept until the pool forgets values: repeated values are a look-up."""
 
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
@@ -178,7 +178,7 @@ def groups_of(pattern: str) -> int:
 
 
 def regex_error(pattern: str) -> str | None:
-    """What is wrong with a regular expression."""
+    """Return the error in a regular expression; None if it is valid."""
     try:
         pl.Series([""]).str.contains(pattern)
     except pl.exceptions.ComputeError as error:
@@ -257,7 +257,7 @@ TEXT_VALUES: dict[str, Callable[..., Any]] = {
     "replace": lambda text, part, by: text.replace(part, by) if part else text, "substring": substring,
     "split": split, "time": time_of_day, "int": int_of, "float": float_of, "string": string_of, "iri": iri_of,
 }  # fmt: skip
-"""Of single values: texts, and values of unknown kind."""
+"""Functions of single values: texts, and values of unknown type."""
 
 
 def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
@@ -283,7 +283,7 @@ TEXTS_OF: dict[str, Callable[[int], str | None]] = {
     "duration": string_of_duration,
     "bool": string_of_bool,
 }
-"""Of values whose column does not say what they are."""
+"""Functions of values whose type the column does not tell."""
 
 
 def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:

@@ -139,7 +139,7 @@ def shown(iri: str) -> str:
 
 
 def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str, str]]:
-    """What is wrong with a conversion between two units, None where one varies: (place in the call, message, hint)."""
+    """Yield the errors of a conversion between two units, None: one varies; as (argument, message, hint)."""
     for place, iri in ((1, source), (2, target)):
         if iri is not None and unit_of(iri) is None:
             meant = nearest_unit(iri)

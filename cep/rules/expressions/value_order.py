@@ -58,7 +58,7 @@ def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Po
 
 
 def sort_key(types: Sequence[str], pool: Pool) -> Callable[[Ints], tuple[Any, ...]]:
-    """Of one row, as 64-bit words, what sorts as `sorting` does."""
+    """Return a function from one row of 64-bit words to a key that sorts as `sorting` does."""
 
     def key(row: Ints) -> tuple[Any, ...]:
         return tuple(_coded(row[i : i + 1], pool) if t in CODED else _plain(row[i], t) for i, t in enumerate(types))

@@ -87,7 +87,7 @@ def arithmetic(function: str) -> Callable[..., Mixed]:
 
 
 def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
-    """Of two numbers the one that stands before the other in this order."""
+    """Return a function that chooses the first of two numbers in this order."""
 
     def apply(a: Mixed, b: Mixed) -> Mixed:
         first = in_order(order, a, b)
@@ -130,7 +130,10 @@ def present(column: Mixed) -> Operand:
 
 
 def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
-    """Where the comparison holds. Values of different kinds are unequal, and neither is less."""
+    """Return a mask of the rows where the comparison holds.
+
+    Values of different types are unequal, and neither is less than the other.
+    """
     if operator in ("=", "!="):
         if a.code is not None and b.code is not None:
             same = np.equal(a.code, b.code)
@@ -148,7 +151,7 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
 
 
 def in_order(operator: str, a: Mixed, b: Mixed) -> Operand:
-    """Where both are numbers and `<` or its like holds, exactly."""
+    """Return a mask of the rows where both are numbers and the order comparison holds, exactly."""
     one, other = ~absent(a.integer), ~absent(b.integer)
     holds: Operand = np.where(one & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number))
     # A float that no int equals, beside an int: the int is rounded, and may seem equal to one beyond 64 bits.

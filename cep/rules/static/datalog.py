@@ -191,7 +191,7 @@ class Closing:
             Fixpoint(self, stored, rules, recursive).run()
 
     def stands_alone(self, rule: StaticRule, recursive: bool) -> bool:
-        """Whether the body alone binds the head. Raises where it could not even if the head were bound."""
+        """Return True if the body alone binds the head. Raises if it could not even with the head bound."""
         head = [variable for argument in rule.arguments for variable in _all_variables(argument)]
         try:
             known = order_of(rule, enter(rule.arguments, ()), self.relations, self.source)[1]

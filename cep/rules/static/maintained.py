@@ -153,7 +153,7 @@ class Maintained:
 
 
 def edit_between(table: MaterializedRelation, rows: CountedColumns) -> Edit:
-    """What goes and what comes when a table is to have these rows."""
+    """Return the rows to remove and to add so that a table has these rows."""
     other = MaterializedRelation(table.name, table.types)
     other.add(*rows)
     every, again = table.all(), table.repeated()

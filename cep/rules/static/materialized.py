@@ -22,7 +22,7 @@ ALWAYS, NEVER = -(2**63), 2**63 - 1
 CountedColumns = tuple[Sequence[Column], int]
 """Columns, and how many rows they have."""
 TableRows = tuple["KeySet", Ints | None, "Edits | None"]
-"""What a table holds."""
+"""The contents of a table."""
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
@@ -103,7 +103,7 @@ class MaterializedRelation:
             index.reset(self._rows, until)
 
     def rows(self) -> TableRows:
-        """What it holds, to be taken on again."""
+        """Return its contents, for `take_on`."""
         return self._rows, self._until, self._edits
 
     def take_on(self, rows: TableRows) -> None:
@@ -141,7 +141,7 @@ class MaterializedRelation:
 
     @property
     def changed(self) -> bool:
-        """Whether rows came or went since it was settled."""
+        """True if rows were added or removed since it was settled."""
         return self._edits is not None and bool(self._edits.flipped)
 
     def difference(self) -> tuple[CountedColumns, CountedColumns]:
@@ -327,7 +327,7 @@ class _Index:
         return self._parts(index[kept], found[kept])
 
     def _parts(self, index: Ints, found: Ints) -> tuple[Ints, Ints]:
-        """What is wanted of some rows; rows that differ in what is not wanted are one answer."""
+        """Return the wanted columns of some rows; rows that differ only in other columns are one answer."""
         from cep.core.hashtable import KeySet
 
         parts = self.table.rows[found][:, list(self.wanted)]

@@ -16,8 +16,10 @@ _NAMES = {INT: "int", FLOAT: "float", BOOL: "bool", STRING: "string", IRI: "iri"
 def mingled(
     graph: Graph, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool, source: Source
 ) -> list[Warning]:
-    """Of each variable that has numbers or booleans and values of another kind: how often which, and one of the
-    rarest, with what else is known of it."""
+    """Warn of each variable that has numbers or booleans beside values of another type.
+
+    The warning counts the values of each type, and shows a value of the rarest with what is known about it.
+    """
     found = []
     for i, (type, column) in enumerate(zip(types, columns)):
         if type != "any":

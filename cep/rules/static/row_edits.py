@@ -119,7 +119,7 @@ class Edits:
         return many
 
     def times(self) -> Ints:
-        """Of the rows that are there, in the order of their values, how often each has come."""
+        """Return how often each present row was added, in the order of their values."""
         return self._times[self.ordered()]
 
     def begin(self, times: Ints) -> None:

@@ -9,8 +9,10 @@ New = TypeVar("New")
 
 
 def rounds(new: New, follows: Callable[[New], New]) -> Iterator[New]:
-    """What each round found, `new` first, until one finds nothing. `follows` runs the rules on what is new and all that
-    is known, adds what they give, and returns what of it was not known before."""
+    """Yield the new facts of each round, `new` first, until a round derives nothing new.
+
+    `follows` evaluates the rules on the new facts and all known ones, adds the results, and returns those that are new.
+    """
     while new:
         yield new
         new = follows(new)

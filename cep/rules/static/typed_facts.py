@@ -82,7 +82,7 @@ class DeclaredFacts:
         self.errors.append(CepError(message, self.source, span, hint, "type"))
 
     def mismatch(self, at: int, type: str, argument: Expression) -> CepError:
-        """What is wrong with an argument of another type."""
+        """Return the error for an argument of another type."""
         attribute = self.declaration.attributes[at]
         name = f"`{attribute.name}` of `{self.declaration.name}`"
         message = f"{name} is declared {a(attribute.type)}, here it is {a(type)}"
@@ -100,7 +100,7 @@ class DeclaredFacts:
                 raise self.mismatch(at, each.type, argument)
 
     def _resolve(self, at: int, arguments: Sequence[Expression], columns: Sequence[pl.Series]) -> None:
-        """Whether times are points in time or times of day; both in one column are refused."""
+        """Decide whether times are points in time or times of day; both in one column are refused."""
         kinds = {columns[at].dtype == pl.Duration} if columns and columns[at].len() else set[bool]()
         for argument in arguments:
             type = self._type(argument)
