@@ -14,6 +14,11 @@ from typer.testing import CliRunner
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
+from cep.events import Event
+from cep.explain.occurrences import Memory
+from cep.explain.question import read_question
+from connectors.why.lines import tree
+from connectors.why.text import Explainer
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, iteration, loop, program, recursion, window
@@ -75,6 +80,20 @@ def test_a_row_whose_reason_changes_is_withdrawn_and_added() -> None:
         assert {each["temp"] for each in json.loads(rows[0][1])} == last - {32.0} | {31.0}, "what it came from"
         assert {each["temp"] for each in json.loads(rows[1][1])} == last, "what it comes from now"
     assert not engine.push({"reading": pl.DataFrame([reading(10, 1, 32.0)])}), "a duplicate changes nothing"
+
+
+@pytest.mark.parametrize("revise", [None, 1_000_000_000])
+def test_equal_records_of_one_push_are_shown_once(revise: int | None) -> None:
+    text = "event a(k: string) TIME t. event b(k: string) TIME t. fluent f(k: string).\n"
+    text += "f(K) WHILE ONCE[0, 5 s] a(K). o(K) <- b(K) WHERE f(K)."
+    engine = Engine.from_text(text, revise=revise, explain=True, remember=2**62)
+    engine.push([Event("a", ("x",), 1, 1), Event("a", ("x",), 1, 1), Event("b", ("x",), 3_000_000, 3_000_000)])
+    engine.close()
+    memory = Memory(engine)
+    assert len(read_question("a(x)", engine).found(memory)) == 1
+    (found,) = read_question("o(x)", engine).found(memory)
+    told = [line.strip() for line in tree(Explainer(engine, times="us").why(found))]
+    assert told.count('a("x") at 1') == 1, told
 
 
 def test_what_the_window_goes_back_to_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

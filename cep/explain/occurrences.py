@@ -27,6 +27,7 @@ from cep.core.time import END_OF_TIME
 from cep.core.values import MISSING, Ints, Pool
 from cep.engine import Engine
 from cep.events import Iri, Value
+from cep.operators.goals.arrival import first_of_equal
 from cep.operators.goals.lineage import DERIVED
 from cep.operators.goals.sorted_runs import found, holds
 from cep.runtime.decode import values
@@ -130,9 +131,10 @@ class Memory:
         return (self.history.derived if derived else self.history.sources).get(event, ())
 
     def table(self, event: str, since: int, until: int) -> Table:
-        """All occurrences of an event that end in [since, until], by (end, start)."""
+        """All occurrences of an event that end in [since, until], by (end, start); of equal records the first."""
         tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
-        return _ordered(concat([empty(self._width(event)), *tables]))
+        found = _ordered(concat([empty(self._width(event)), *tables]))
+        return first_of_equal(found) if event in self.history.sources else found
 
     def _width(self, event: str) -> int:
         return len(self.schemas[event].attributes)
