@@ -8,8 +8,10 @@ import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
+import pyoxigraph as ox
 import pytest
 
 from cep.core import unpacking
@@ -20,7 +22,10 @@ from knowledge.gazetteers import geonames
 from knowledge.graph import Knowledge
 from knowledge.growing_files import GrowingFile
 from knowledge.observations import InvalidLine, NodeShape, observations
+from knowledge.rdf.guarded_file import guarded
+from knowledge.rdf.nesting import TurtleDepth, XmlDepth
 from knowledge.updates import read_updates
+from tests.long import seeds
 
 HEAD = '<?xml version="1.0"?>\n'
 XSD = '<!ENTITY xsd "http://www.w3.org/2001/XMLSchema#">'
@@ -88,6 +93,17 @@ NESTED: list[tuple[str, Callable[[int], str]]] = [
     ("jsonld", lambda n: '{"@id": "ex:a", "ex:q": "\\\\", "ex:p": ' * n + "1" + "}" * n),
     ("nq", lambda n: "<ex:a> <ex:p> " + "<<( <ex:a> <ex:b> " * n + "<ex:o>" + " )>>" * n + " .\n"),
 ]
+LINES: list[tuple[str, Callable[[int], str]]] = [
+    ("ttl", lambda n: "<ex:a> <ex:p> " + "<<( <ex:a> <ex:b>\n" * n + "<ex:o>" + " )>>" * n + " ."),
+    ("ttl", lambda n: "<ex:a> <ex:p> " + "<<( <ex:a> <ex:b> " * n + "<ex:o>" + " )>>" * n + " ."),
+    ("ttl", lambda n: "<ex:a> <ex:p> " + "<<( <ex:a> <ex:b> # )>> \r" * n + "<ex:o>" + " )>>" * n + " ."),
+    ("ttl", lambda n: "<ex:a> <ex:p> " + "<<( <ex:a> <ex:)#>\n" * n),
+    ("ttl", lambda n: '<ex:a> <ex:p> """\n" )>>""", ' + "<<( <ex:a> <ex:b>\n" * n + "<ex:o>" + " )>>" * n + " ."),
+    ("ttl", lambda n: "<ex:a> <ex:p> '''\n\"\"\" ' ''', " + "<<( <ex:a> <ex:b>\n" * n + "<ex:o>" + " )>>" * n + " ."),
+    ("trig", lambda n: "<ex:g> {\n<ex:a> <ex:p> " + "<<( <ex:a> <ex:b>\n" * n + "<ex:o>" + " )>>" * n + " . }"),
+    ("rdf", lambda n: ROOT.format("", "<ex:C><ex:p>" * n + "</ex:p></ex:C>" * n)),
+    ("rdf", lambda n: ROOT.format("", "<!-- </ex:p> <x/> --><ex:C><ex:p>" * n + "</ex:p></ex:C>" * n)),
+]
 
 
 @pytest.mark.parametrize("kind, text", NESTED)
@@ -103,6 +119,44 @@ def test_what_is_nested_too_deeply_is_an_error(tmp_path: Path, kind: str, text: 
     found = list(observations((good + text(20_000) + good).encode(), format, SHAPES))
     assert [one.line for one in found if isinstance(one, InvalidLine)] == [1 + bool(good)]
     assert len(found) == 1 + bool(good)
+
+
+@pytest.mark.parametrize("kind, text", LINES)
+def test_so_it_is_over_many_lines(tmp_path: Path, kind: str, text: Callable[[int], str]) -> None:
+    path = tmp_path / f"known.{kind}"
+    path.write_text(text(30_000))
+    for load in (Knowledge.load, read_updates) if kind == "trig" else (Knowledge.load,):
+        with pytest.raises(CepError, match="more than 500 levels of nesting"):
+            load(path)
+
+
+TURTLE = ["<<( ", " )>> ", '"a \\" <<( "', "<ex:b#>", "# <<( \n", "'''\n<<( ' )>> '''", '"""<<( \n " """', "\n", " x "]
+XML = ["<ex:a>", "</ex:a>", "<ex:b/>", "<!-- <a> -- -->", "<![CDATA[ <a> ]] ]]>", '<ex:c d="/">', " / ", "<?p <a>?>"]
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+def test_nesting_is_the_same_however_a_text_is_cut(seed: int) -> None:
+    random = Random(seed)
+    for make, words in ((TurtleDepth, TURTLE), (XmlDepth, XML)):
+        text = "".join(random.choice(words) for _ in range(2_000)).encode()
+        whole, cut, at = make(), make(), 0
+        whole.too_deep(text)
+        whole.too_deep(b"\n")
+        while at < len(text):
+            size = random.choice((1, 2, 3, 7, 50))
+            cut.too_deep(text[at : at + size])
+            at += size
+        cut.too_deep(b"\n")
+        assert cut._depth == whole._depth
+
+
+def test_many_triples_as_terms_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "known.ttl"
+    quoted = '<ex:a> <ex:p> """\n' + "<<( " * 2_000 + '""" .\n'
+    path.write_text(quoted + "<ex:a> <ex:p> <<( <ex:b> <ex:p> <ex:c> )>> .\n" * 2_000)
+    with path.open("rb") as file:
+        found = list(ox.parse(guarded(file, "known.ttl", ox.RdfFormat.TURTLE), ox.RdfFormat.TURTLE))
+    assert len(found) == 2_001
 
 
 def test_lines_of_changes_that_are_nested_too_deeply_are_refused() -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from cep.command import app
 from cep.core.errors import CepError
+from cep.engine import Engine
 from knowledge.graph import Knowledge
 from knowledge.imports import missing_imports
 from knowledge.observations import NodeShape, observations
@@ -74,6 +75,37 @@ def test_graphs_of_a_query_are_those_of_the_knowledge(places: list[str]) -> None
 def test_a_query_that_is_nested_too_deeply_is_an_error() -> None:
     with pytest.raises(CepError, match="more than 200 brackets in one another"):
         Knowledge.of(Graph()).query("SELECT * " + "{" * 5000 + "}" * 5000)
+
+
+LONG = {
+    "plus": "SELECT * { ?s ?p ?o FILTER(1 = " + "+".join(["?o"] * 20_000) + ") }",
+    "or": "SELECT * { ?s ?p ?o FILTER(" + "||".join(["?o"] * 20_000) + ") }",
+    "not": "SELECT * { ?s ?p ?o FILTER(" + "!" * 20_000 + "?o) }",
+    "union": "SELECT * { " + " UNION ".join(["{?s ?p ?o}"] * 20_000) + " }",
+    "alternatives": "SELECT * { ?s " + "|".join(["<a:p>"] * 20_000) + " ?o }",
+    "path": "SELECT * { ?s " + "/".join(["<a:p>"] * 20_000) + " ?o }",
+    "optional": "SELECT * { " + " ".join(["OPTIONAL {?s ?p ?o}"] * 20_000) + " }",
+    "filter": "SELECT * { ?s ?p ?o " + " ".join(["FILTER(?o)"] * 20_000) + " }",
+    "bind": "SELECT * { ?s ?p ?o " + " ".join(f"BIND(1 AS ?x{n})" for n in range(20_000)) + " }",
+    "as": "SELECT " + " ".join(f"(1 AS ?x{n})" for n in range(20_000)) + " { ?s ?p ?o }",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_query_that_is_too_long_for_a_stack_is_an_error(name: str) -> None:
+    with pytest.raises(CepError, match="more than 2,000 operators, triples and clauses") as refused:
+        Knowledge.of(Graph()).query(LONG[name])
+    assert "VALUES" in (refused.value.hint or "")
+    if name == "or":
+        pattern = LONG[name].removeprefix("SELECT * ").replace("?s", "?S")
+        with pytest.raises(CepError, match="the pattern has more than 2,000 operators"):
+            Engine.from_text(f"e(S) <- a(S) WHERE {pattern}.", knowledge=Knowledge.of(Graph()))
+
+
+def test_a_list_of_many_values_is_no_long_query() -> None:
+    known = Knowledge.of(Graph())
+    for values in (" ".join(map(str, range(20_000))), " ".join(f"<a:{n}>" for n in range(20_000))):
+        assert len(known.query(f"SELECT * {{ VALUES ?x {{ {values} }} }}")) == 20_000  # type: ignore[arg-type]
 
 
 def test_no_context_is_fetched(places: list[str], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
 from connectors.serving.openapi import query_parameter, route_responses
 from knowledge.query.sparql import tokens
-from knowledge.query.validation import DEEPEST, no_query, too_deep
+from knowledge.query.validation import no_query, too_large
 
 TABLES: Mapping[str, str] = {
     "application/sparql-results+json": "json",
@@ -233,11 +233,11 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
 
 
 def check_federation(query: str) -> None:
-    """Raises Refused for a query that has more brackets in one another than a parser's stack takes, or plainly asks
-    another endpoint; what does so less plainly the store's process finds."""
+    """Raises Refused for a query that is larger than a parser's stack takes, or plainly asks another endpoint; what
+    does so less plainly the store's process finds."""
     found = tokens(query)
-    if too_deep(found) is not None:
-        raise QueryRefused("large", f"the query has more than {DEEPEST} brackets in one another")
+    if (large := too_large(found)) is not None:
+        raise QueryRefused("large", f"the query has {large[1]}")
     for token in found:
         if token.kind == "word" and "service" in token.text.lower():
             raise QueryRefused("service", REFUSED)

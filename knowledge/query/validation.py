@@ -17,17 +17,25 @@ from knowledge.rdf.namespaces import GEOF
 
 DEEPEST = 200
 """Brackets of a query in one another."""
+MOST_PARTS = 2_000
+"""Operators, triples and clauses of a query. Oxigraph nests most of them in one another, and its stack ends at some
+thousands, which ends the process."""
+_CLAUSES = frozenset(("AS", "BIND", "FILTER", "GRAPH", "MINUS", "OPTIONAL", "SELECT", "UNION"))
+_OPERATORS = frozenset("+-*/|!=<>^.;") | {"||", "&&", "!=", "<=", ">="}
 
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
 _ERROR = re.compile(r"error at (\d+):(\d+): ")
 _NOTHING = ox.Store()
 _FEDERATED = "`SERVICE` asks over the network, which {} does not"
+_SMALLER = "ask for less at a time; many values are listed with `VALUES ?x { ... }` or `?x IN (...)`"
 _LOADED = "load what the other endpoint knows: `--knowledge FILE`"
 
 
 def check_pattern(graph: Graph, source: Source) -> None:
     """Raises CepError, with the place between the braces, for a pattern that cannot be asked."""
     found = tokens(graph.text)
+    if (large := too_large(found)) is not None:
+        raise pattern_error(f"the pattern has {large[1]}", graph, source, large[0], _SMALLER)
     if (mark := quoting(graph.text)) is not None:
         message = f"`{mark.text}` asks for a triple about a triple, of RDF 1.2, and the knowledge has none"
         hint = "what is said about a triple is said of a thing of its own: `?R rdf:subject ?S ; rdf:object ?O`"
@@ -66,14 +74,19 @@ def check_pattern(graph: Graph, source: Source) -> None:
             raise pattern_error(message, graph, source, SparqlToken("variable", name, at - 1, at + len(name)), hint)
 
 
-def too_deep(found: Sequence[SparqlToken]) -> SparqlToken | None:
-    """The first bracket of a query that stands in more than DEEPEST others, which a parser's stack may not take."""
-    depth = 0
+def too_large(found: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
+    """Return the first token of a query that a parser's stack may not take, and what there is too much of."""
+    depth, parts = 0, 0
     for token in found:
-        depth += token.kind == "mark" and token.text in ("(", "{", "[")
-        depth -= token.kind == "mark" and token.text in (")", "}", "]")
+        if token.kind == "mark":
+            depth += (token.text in ("(", "{", "[")) - (token.text in (")", "}", "]"))
+            parts += token.text in _OPERATORS
+        elif token.kind == "word":
+            parts += token.text.upper() in _CLAUSES
         if depth > DEEPEST:
-            return token
+            return token, f"more than {DEEPEST} brackets in one another"
+        if parts > MOST_PARTS:
+            return token, f"more than {MOST_PARTS:,} operators, triples and clauses"
     return None
 
 
@@ -140,9 +153,9 @@ def check_query(text: str, prefixes: Mapping[str, str], name: str) -> None:
     """Raises CepError for a whole query that asks another endpoint, or is nested too deeply to be parsed; and
     SyntaxError for some that are no SPARQL."""
     source, whole, found = Source(text, name), Graph(text, (), span=Span(1, 1, 1, 1)), tokens(text)
-    if (deep := too_deep(found)) is not None:
-        message = f"the query has more than {DEEPEST} brackets in one another"
-        raise CepError(message, source, span_in_program(whole, deep.start, deep.end), code="graph")
+    if (large := too_large(found)) is not None:
+        place = span_in_program(whole, large[0].start, large[0].end)
+        raise CepError(f"the query has {large[1]}", source, place, _SMALLER, "graph")
     try:
         check_federation(text, prefixes)
     except FederatedQuery:

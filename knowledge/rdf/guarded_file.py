@@ -13,7 +13,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Span
-from knowledge.rdf.nesting import TOO_DEEP, JsonDepth, triples_too_deep
+from knowledge.rdf.nesting import TOO_DEEP, Depth, JsonDepth, LineDepth, TurtleDepth, XmlDepth
 
 LONGEST_ENTITY = 200
 """Bytes that an entity may stand for."""
@@ -21,8 +21,12 @@ LONGEST_ENTITY = 200
 _DECLARATION = b"<!ENTITY"
 _ENTITY = re.compile(_DECLARATION + rb'\s{1,20}[^\s%%"]{1,100}\s{1,20}"(?:[^"&]|&#\w{1,8};){0,%d}"' % LONGEST_ENTITY)
 _LOOKED_AT = 4000  # bytes, more than a declaration has that is taken
-_LONGEST_LINE = 1 << 24
 _BLOCK = 1 << 18
+_DEPTHS: dict[ox.RdfFormat, type[Depth]] = {
+    ox.RdfFormat.JSON_LD: JsonDepth,
+    ox.RdfFormat.RDF_XML: XmlDepth,
+    **dict.fromkeys((ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG, ox.RdfFormat.N3), TurtleDepth),
+}
 
 
 def guarded(file: Any, name: str, format: ox.RdfFormat) -> io.BufferedReader:
@@ -34,7 +38,7 @@ class _GuardedFile(io.RawIOBase):
     def __init__(self, file: Any, name: str, format: ox.RdfFormat) -> None:
         self._file, self._name, self._format = file, name, format
         self._rest, self._lines = b"", 0  # bytes that are looked at again with the next ones, and lines before them
-        self._depth = JsonDepth()
+        self._depth = _DEPTHS.get(format, LineDepth)()
 
     def readable(self) -> bool:
         return True
@@ -43,7 +47,7 @@ class _GuardedFile(io.RawIOBase):
         data = self._file.read(len(buffer))
         if self._format == ox.RdfFormat.RDF_XML:
             self._entities(data)
-        elif self._depth.too_deep(data) if self._format == ox.RdfFormat.JSON_LD else self._triples_too_deep(data):
+        if self._depth.too_deep(data):
             raise CepError(f"{self._name} cannot be read: {TOO_DEEP}", code="knowledge")
         buffer[: len(data)] = data
         return len(data)
@@ -70,11 +74,3 @@ class _GuardedFile(io.RawIOBase):
             'name a namespace, `<!ENTITY xsd "http://www.w3.org/2001/XMLSchema#">`, and write the rest out',
             "knowledge",
         )
-
-    def _triples_too_deep(self, data: bytes) -> bool:
-        if b"<<(" not in self._rest and b"<<(" not in data:
-            self._rest = data[-2:]
-            return False
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._rest = self._rest[-_LONGEST_LINE:]
-        return any(map(triples_too_deep, (*lines, self._rest)))

@@ -1,18 +1,37 @@
-"""Find text that is nested so deeply that it would overflow the stack of Oxigraph's parser, which ends the process."""
+"""Find text that is nested so deeply that it would overflow the stack of Oxigraph's parser, which ends the process, or
+keep it busy for long."""
 
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 import numpy as np
 
 DEEPEST = 500
-"""Brackets of JSON-LD, or triples as terms of N-Quads, that may stand in one another."""
+"""Brackets of JSON-LD, elements of RDF/XML, or triples as terms that may stand in one another."""
 
 TOO_DEEP = f"more than {DEEPEST} levels of nesting"
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"|("(?:[^"\\]|\\.)*+\\?\Z)', re.DOTALL)  # group: it is cut off
 _TRIPLE = b"<<("
+_LONGEST_LINE = 1 << 24
+_MARKUP = (b"<!--", b"-->"), (b"<![CDATA[", b"]]>")
+_QUIET = re.compile(rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>", re.DOTALL)
+"""Comments and sections of RDF/XML, in which nothing is an element."""
+_TEXTS = re.compile(
+    rb'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|(?P<double>\Z))|'{3}(?:[^'\\]|\\.|'(?!''))*+(?:'{3}|(?P<single>\Z))'''
+    rb"""|"(?:[^"\\\n\r]|\\.)*+"|'(?:[^'\\\n\r]|\\.)*+'|<[^<>"\s]*+>|\\.|\#[^\n\r]*+""",
+    re.DOTALL,
+)
+"""Strings, IRIs and comments of Turtle, in which nothing is a triple."""
+_TERMS = re.compile(rb"<<\(|\)>>")
+
+
+class Depth(Protocol):
+    """Follows a text that comes in pieces."""
+
+    def too_deep(self, piece: bytes) -> bool: ...
 
 
 class JsonDepth:
@@ -33,6 +52,97 @@ class JsonDepth:
         return bool((depths > DEEPEST).any())
 
 
+class TurtleDepth:
+    """How deeply triples of Turtle and TriG stand in one another as terms, of text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._depth, self._begun = 0, b""  # at the beginning of a line, and the quotes of the string that it is in
+        self._line: list[bytes] = []  # pieces of a line that is not complete
+        self._size, self._terms = 0, 0  # its bytes, and at most how many triples begin there
+
+    def too_deep(self, piece: bytes) -> bool:
+        """Return True if a triple of the next piece stands in more than DEEPEST others."""
+        lines, newline, rest = piece.rpartition(b"\n")
+        if newline:
+            deepest, self._depth, self._begun = self._read(b"".join((*self._line, lines, newline)))
+            if deepest > DEEPEST:
+                return True
+            self._line, self._size, self._terms = [], 0, 0
+        before = self._line[-1][-2:] if self._line else b""
+        self._terms += (before + rest).count(_TRIPLE)
+        self._size += len(rest)
+        self._line.append(rest)
+        if self._depth + self._terms <= DEEPEST:
+            return False
+        return self._size > _LONGEST_LINE or self._read(b"".join(self._line))[0] > DEEPEST
+
+    def _read(self, text: bytes) -> tuple[int, int, bytes]:
+        """Return how deep it gets in some lines, how deep they end, and the quotes of a string that goes on."""
+        if not (self._begun or b'"""' in text or b"'''" in text or _TRIPLE in text or b")>>" in text):
+            return self._depth, self._depth, b""
+        last: re.Match[bytes] | None = None
+
+        def blank(found: re.Match[bytes]) -> bytes:
+            nonlocal last
+            last = found
+            return b" "
+
+        plain = _TEXTS.sub(blank, self._begun + text)
+        begun = b"" if last is None or last.lastgroup is None else last[0][:3]
+        deepest = depth = self._depth
+        for term in _TERMS.findall(plain):
+            depth += 1 if term == _TRIPLE else -1
+            deepest = max(deepest, depth)
+        return deepest, depth, begun
+
+
+class XmlDepth:
+    """How deeply elements of RDF/XML stand in one another, of text that comes in pieces. The parser's time is quadratic
+    in that."""
+
+    def __init__(self) -> None:
+        self._depth, self._begun = 0, b""
+
+    def too_deep(self, piece: bytes) -> bool:
+        """Return True if an element of the next piece stands in more than DEEPEST others."""
+        text = self._begun + piece
+        if b"<!" in text:
+            text = _QUIET.sub(b" ", text)
+        self._begun = b""
+        for begin, end in _MARKUP:
+            before, found, inside = text.partition(begin)
+            if found:  # it goes on
+                text, self._begun = before, begin + inside[1 - len(end) :]
+        if not self._begun:  # a mark may be cut off
+            cut = text.rfind(b"<", -9)
+            if cut < 0 or b">" in text[cut:]:
+                cut = len(text) - text.endswith(b"/")
+            text, self._begun = text[:cut], text[cut:]
+        letters = np.frombuffer(text + b" ", np.uint8)
+        this, following = letters[:-1], letters[1:]
+        opens = (this == 60) & ~np.isin(following, np.frombuffer(b"/!?", np.uint8))
+        closes = ((this == 60) & (following == 47)) | ((this == 47) & (following == 62))
+        depths = self._depth + np.cumsum(opens.astype(np.int64) - closes)
+        self._depth = int(depths[-1]) if len(depths) else self._depth
+        return bool((depths > DEEPEST).any())
+
+
 def triples_too_deep(line: bytes) -> bool:
     """Return True if a line of N-Quads may have more than DEEPEST triples as terms of one another."""
     return line.count(_TRIPLE) > DEEPEST and _STRING.sub(b"", line).count(_TRIPLE) > DEEPEST
+
+
+class LineDepth:
+    """How deeply triples of N-Triples and N-Quads stand in one another as terms, of text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def too_deep(self, piece: bytes) -> bool:
+        """Return True if a line of the next piece has more than DEEPEST triples as terms."""
+        if _TRIPLE not in self._rest and _TRIPLE not in piece:
+            self._rest = piece[-2:]
+            return False
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._rest = self._rest[-_LONGEST_LINE:]
+        return any(map(triples_too_deep, (*lines, self._rest)))
