@@ -136,14 +136,14 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
 
 
 def _binds(condition: Condition) -> bool:
-    """Whether a condition may give values to its variables; that it does is checked with the rule."""
+    """Return True if a condition may bind its variables; whether it does is checked with the rule."""
     if isinstance(condition, Disjunction):
         return all(any(_binds(each) for each in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
 
 
 class _AlertReader:
-    """What an alert speaks of: `used` variables with the first place of each; `known`: their columns."""
+    """The references of an alert: `used` variables with the first place of each; `known`: their columns."""
 
     def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:
         self.statement = statement
@@ -184,7 +184,7 @@ class _AlertReader:
         return tuple(piece for piece in pieces if piece)
 
     def ill(self, written: str, constant: Constant, place: tuple[int, int]) -> tuple[str, Span, str]:
-        """What is wrong with braces in a text."""
+        """Return the error in the braces of a text: message, place, hint."""
         span = self.span(constant, place)
         if len(written) == 1:
             return f"this `{written}` stands alone", span, f"a value is `{{S}}`, a brace itself `{written}{written}`"
@@ -195,7 +195,7 @@ class _AlertReader:
         return f"`{written}` holds no variable", span, hint
 
     def span(self, constant: Constant, place: tuple[int, int]) -> Span:
-        """Where a piece of a string is written; the whole string where escapes move it."""
+        """Return the span of a piece of a string; that of the whole string if escapes move it."""
         span = constant.span
         line = self.source.line(span.line)[span.column - 1 : span.end_column - 1]
         if "\\" in line:

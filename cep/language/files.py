@@ -36,7 +36,7 @@ def apart(source: Source) -> Iterator[tuple[str, Source]]:
 
 
 def blended(sources: Iterable[Source]) -> Source:
-    """Of some of these sources all that stands in one of them, each on its own lines."""
+    """Put the lines of several sources together, each on its own lines."""
     given = list(sources)
     lines: list[str] = []
     for each in given:

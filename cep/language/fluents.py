@@ -68,7 +68,7 @@ def transitions(name: str) -> str:
 
 
 class Late(Protocol):
-    """What is known of fluents that are decided late."""
+    """Knowledge about fluents that are decided late."""
 
     def refuse(self, name: str, span: Span) -> None:
         """Refuse what asks one when time has not come so far."""
@@ -175,7 +175,7 @@ class Fluents:
         return f"`{name}({inner}){value}`"
 
     def check(self, statement: ast.FluentRule | ast.DeadlineStatement | ast.WhileRule, span: Span) -> bool:
-        """Whether a statement fits the declaration of its fluent."""
+        """Return True if a statement fits the declaration of its fluent."""
         before = len(self.errors)
         self.fits(statement.name, len(statement.arguments), statement.value, span)
         if len(self.errors) > before:
@@ -242,7 +242,7 @@ class Fluents:
     # --- rules ---
 
     def rule(self, statement: ast.FluentRule, body: Pattern) -> Rule:
-        """What a statement initiates or terminates, as a rule."""
+        """Return the rule of a statement that initiates or terminates a fluent."""
         arguments, what = list(statement.arguments), INITIATED
         if statement.verb == "terminate":
             what = TERMINATED
@@ -256,7 +256,7 @@ class Fluents:
         return Rule(transitions(statement.name), tuple(arguments), body, None, statement.span, statement.head_span)
 
     def initially(self, statement: ast.FluentRule, conditions: tuple[Condition, ...]) -> Rule:
-        """What holds from before all time, as a rule."""
+        """Return the rule of a fluent that holds since before all time."""
         body: Pattern = Point(SINCE_EVER, None, statement.span)
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
@@ -371,7 +371,7 @@ class Fluents:
         return Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
 
     def instant(self, event: str) -> bool:
-        """Whether an event comes in alone, and is one of instants."""
+        """Return True if an event is only input, and has no duration."""
         return event not in self.derived and event in self.schemas and self.schemas[event].point
 
 

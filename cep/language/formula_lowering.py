@@ -85,7 +85,7 @@ class FormulaLowering:
         return pattern if mine <= keep else self.narrowed(pattern, mine & keep, self.late_of(formula), formula.span)
 
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
-        """What holds of these variables while the pattern does with any values of the others."""
+        """Return the pattern projected on these variables: it holds while it does with any values of the others."""
         return ProjectionPattern(pattern, tuple(sorted(set(names) - {KIND})), late, 0, None, span)
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
@@ -106,7 +106,7 @@ class FormulaLowering:
         return made
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
-        """Whether conditions, as they are asked, ask what the knowledge says."""
+        """Return True if lowered conditions query the knowledge."""
         return self.known.asked_by(conditions)
 
 

@@ -98,7 +98,7 @@ class Formulas:
         return refused
 
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
-        """Of a cycle through NOT or AGGREGATE put down what its fluents ask of the same time. Refuse it where what must
+        """Note what fluents on a cycle through NOT or AGGREGATE ask of the same time. Refuse it where what must
         be whole depends on them there."""
 
         def now(name: object) -> list[str]:
@@ -124,7 +124,7 @@ class Formulas:
                             )
 
     def looks_ahead(self, rule: ast.WhileRule, cycle: frozenset[str]) -> Iterator[tuple[str, Span]]:
-        """What of a rule looks ahead on the cycle, and where. Refuse what no cycle can go through."""
+        """Yield the parts of a rule that look ahead on the cycle, with places. Refuse what no cycle can go through."""
 
         def through(formula: Formula) -> bool:
             return bool(_names(formula) & cycle)
@@ -146,8 +146,10 @@ class Formulas:
         ahead: tuple[str, Span],
         asks_whole: Sequence[tuple[Formula, str, Span]],
     ) -> bool:
-        """Whether a cycle on which something looks ahead looks that way alone; refuse it where it does not, and where
-        something on it asks for all of what depends on it."""
+        """Return True if a cycle on which something looks ahead looks only that way.
+
+        Refuse it otherwise, and where an operator on it needs all of what depends on it.
+        """
         word, span = ahead
         name = rules[0].name
         for _, whole_word, place in asks_whole:
@@ -173,7 +175,7 @@ class Formulas:
     # --- rules ---
 
     def rule(self, statement: ast.WhileRule, number: int | None = None) -> Rule | None:
-        """What a statement says, as a rule of this number among those of its fluent; None: something is wrong."""
+        """Return a statement as the rule of this number among those of its fluent; None: something is wrong."""
         if statement.name in self.recursive:
             return None
         before = len(self.fluents.errors)
@@ -232,7 +234,7 @@ class Formulas:
         return [*made, *(each for name in self.whole_of for each in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
-        """Of what a fluent is the long intervals, as a fluent of its own that nothing gives out."""
+        """Return the rules of the fluent whose long intervals this one is; it is not part of the output."""
         own, rule = _inner(name), self.rules[name][0]
         for of in (transitions, edges):
             schema = self.fluents.schemas[of(name)]
@@ -310,7 +312,7 @@ class Formulas:
         )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
-        """Whether an event pattern was lowered: with its mistakes it has no arguments."""
+        """Return True if an event pattern was lowered; with mistakes it has no arguments."""
         schema = self.fluents.schemas[atom.event]
         return len(atom.arguments) == len(schema.attributes)
 

@@ -11,11 +11,11 @@ from cep.language.syntax import ast
 from cep.rules.terms import Expression
 
 HeadMistake = tuple[str, Span, str]
-"""What is wrong, where, and what to write instead."""
+"""A mistake: message, place, and what to write instead."""
 
 
 def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool) -> Iterator[HeadMistake]:
-    """What is wrong with the names of a head, when these are the attributes of its event."""
+    """Yield the mistakes in the names of a head whose event has these attributes."""
     names = rule.names or ()
     where = "it is declared" if declared else "elsewhere it is"
     written = ", ".join(f"{name}: ..." for name in attributes)

@@ -33,7 +33,7 @@ Asked = tuple[str, tuple[Expression, ...], bool]
 
 
 class KnownFluents(Protocol):
-    """What is known of the fluents of a program."""
+    """Knowledge about the fluents of a program."""
 
     @property
     def declared(self) -> Collection[str]: ...
@@ -65,7 +65,7 @@ class HeldConditions:
         self.times = 0
 
     def is_one(self, condition: Condition) -> bool:
-        """Whether a condition asks what held."""
+        """Return True if a condition is `held(...)`."""
         if not isinstance(condition, Predicate) or condition.name != WORD or condition.graph is not None:
             return False
         if self.own or WORD in self.fluents.declared or not self.fluents.declared:
@@ -73,7 +73,7 @@ class HeldConditions:
         return True
 
     def of(self, condition: Condition) -> AskedAt | None:
-        """What a condition asks; None where it is another, or wrong."""
+        """Return the question of a `held(...)` condition; None if it is another condition, or wrong."""
         if not self.is_one(condition):
             return None
         assert isinstance(condition, Predicate), "it was asked"
@@ -226,7 +226,7 @@ def _bound(time: Expression, search: Search, seen: frozenset[str] = frozenset())
 
 
 def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[str]) -> _Bound | None:
-    """What one of several conditions says of a variable."""
+    """Return the bound that one of several conditions puts on a variable."""
     for each in conditions:
         if not isinstance(each, Comparison):
             continue
@@ -239,7 +239,7 @@ def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[s
 
 
 def _of_pattern(name: str, pattern: Pattern, seen: frozenset[str]) -> _Bound | None:
-    """What the conditions within a pattern say of a variable."""
+    """Return the bound that the conditions within a pattern put on a variable."""
     if isinstance(pattern, SelectPattern):
         return _of_conditions(name, pattern.conditions, seen) or _of_pattern(name, pattern.pattern, seen)
     if isinstance(pattern, HoldingPattern):

@@ -1,4 +1,4 @@
-"""What conditions ask of background knowledge: a predicate for each table that answers it (M14, M15)."""
+"""Queries of conditions to background knowledge: a predicate for each table that answers one."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class KnowledgePatterns:
 
     @classmethod
     def of(cls, program: SyntaxTree, tables: Collection[str]) -> KnowledgePatterns:
-        """Of a program. `tables`: the predicates that are given from outside."""
+        """Collect them from a program. `tables`: the predicates that are given from outside."""
         rules = [each for each in program.statements if isinstance(each, StaticRule)]
         declared = [each.name for each in program.statements if isinstance(each, FactDeclaration)]
         return cls(rules, [*tables, *declared, *(rule.name for rule in rules)])
 
     def asked_by(self, conditions: Sequence[Condition]) -> bool:
-        """Whether conditions ask what the knowledge says, themselves or through static rules."""
+        """Return True if conditions query the knowledge, themselves or through static rules."""
         if self._following is None:
             self._following = found = set[str]()
             known = -1
@@ -74,7 +74,7 @@ class KnowledgePatterns:
         return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
 
     def condition(self, condition: Condition, uses: Mapping[str, int]) -> Condition:
-        """What asks the knowledge under the name of the table that answers it; `uses` counts the rule's variables."""
+        """Rename queries to the tables that answer them; `uses` counts the rule's variables."""
         if isinstance(condition, Disjunction):
             inside = tuple(tuple(self.condition(each, uses) for each in each_of) for each_of in condition.alternatives)
             return localised(replace(condition, alternatives=inside), uses)
@@ -110,14 +110,14 @@ class KnowledgePatterns:
 
 
 def _areas(expression: Expression) -> bool:
-    """Whether an expression asks where places are."""
+    """Return True if an expression looks up places."""
     if not isinstance(expression, Call):
         return False
     return expression.function == OF_AREAS or any(map(_areas, expression.arguments))
 
 
 def _alike(known: Graph | Triples, graph: Graph) -> bool:
-    """Whether two patterns of one text mean the same: they agree in the prefixes that may be in it."""
+    """Return True if two patterns of one text mean the same: they agree in the prefixes that may be in it."""
     assert isinstance(known, Graph), "the name of triples is in no braces"
     one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
     return one == other

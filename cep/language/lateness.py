@@ -15,7 +15,7 @@ from cep.rules.terms import Variable
 
 
 class Lateness:
-    """Of the fluents that `rules` define how late each is given, in microseconds. `error` reports a mistake."""
+    """How late each fluent that `rules` define is known, in microseconds. `error` reports a mistake."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Lateness:
         self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
 
     def in_time(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
-        """Whether rules of events may ask a fluent: it is not late, or by nothing but the ticks of LARS."""
+        """Return True if rules of events may use a fluent: it is not late, or only by the ticks of LARS."""
         if not self.late(name) or name in self.answered:
             return True
         if not self.answered or name in seen or self.late(name) >= FOREVER:
@@ -83,8 +83,11 @@ class Lateness:
             stack += each.inside()
 
     def whole(self, name: str) -> bool:
-        """Whether a fluent's maximal intervals are known when they end: it is not late, or made of the long ones of
-        what is not late and whose variables are all in the head. Then these are its occurrences."""
+        """Return True if a fluent's maximal intervals are known when they end.
+
+        It is not late, or consists of the long intervals of fluents that are not late and whose variables are all in
+        the head. These are then its occurrences.
+        """
         if name in self.recursive or not self.late(name):
             return not self.late(name)
         rules = self.rules[name]

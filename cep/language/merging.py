@@ -17,8 +17,10 @@ Declaration = ast.EventDeclaration | ast.FluentDeclaration | FactDeclaration
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """What a file in our own language says, or all files of a dialect. `weak`: its declarations follow from its rules,
-    so that another file may know better."""
+    """The statements of a file in our own language, or of all files of a dialect.
+
+    `weak`: its declarations follow from its rules, so those of another file win.
+    """
 
     tree: ast.SyntaxTree
     weak: bool = False

@@ -99,8 +99,8 @@ def together(
     answer_sets: AnswerSetOptions | None = None,
     parameters: Parameters | None = None,
 ) -> Together:
-    """What several files say, whose texts follow each other. `parameters`: those of the program. Raises CepError with
-    all that is wrong."""
+    """Read several files, whose texts follow each other. `parameters`: those of the program. Raises CepError with all
+    mistakes."""
     ticks = SECOND if tick is None else tick
     asked = dialects_of(name, dialect, files)
     has_lars = any(found in LARS for found in asked)

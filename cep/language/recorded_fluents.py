@@ -64,7 +64,7 @@ def recorded(name: str) -> str:
 
 
 def is_recorded(statement: ast.Statement) -> bool:
-    """Whether a statement declares a fluent that comes in as records."""
+    """Return True if a statement declares a fluent that comes in as records."""
     if not isinstance(statement, ast.FluentDeclaration):
         return False
     return statement.records is not None and statement.records.start is not None

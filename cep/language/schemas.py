@@ -47,7 +47,7 @@ class Schemas:
             self.found[statement.name] = self._schema(statement)
 
     def _schema(self, statement: ast.EventDeclaration) -> Schema:
-        """What is declared of an event, or of the records of a fluent."""
+        """Return the schema of an event, or of the records of a fluent."""
         names: set[str] = set()
         attributes = []
         for attribute in statement.attributes:
@@ -200,7 +200,7 @@ def _when(event: ast.EventDeclaration) -> When | None:
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
-    """What stands for a missing value: the attribute's own and the declaration's."""
+    """Return the values that stand for a missing one: the attribute's own and the declaration's."""
     given = (attribute.missing or ()) + (event.missing or ())
     return tuple(dict.fromkeys(given)) or None
 

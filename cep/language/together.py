@@ -28,13 +28,15 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Comparison, Constant, Predicate, StaticRule
 
 Types = Mapping[str, Sequence[str]]
-"""Of events the types of their attributes."""
+"""Attribute types, by event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What several files say. `others`: all that is not LARS; `lars`: what is, None: nothing. `untyped`: events that
-    LARS asks, and that rules of the others make, without a declaration."""
+    """Several files. `others`: their statements that are not LARS; `lars`: those that are, None: none.
+
+    `untyped`: events that LARS reads and rules of the others derive, without a declaration.
+    """
 
     source: Source
     others: ast.SyntaxTree
@@ -80,7 +82,7 @@ class Together:
         )
 
     def _never(self, types: Types, given: Collection[str]) -> Iterator[ast.Statement]:
-        """What no rule of LARS can derive, where others ask it: fluents that never hold."""
+        """Yield declarations of fluents that others read and no rule of LARS can derive: they never hold."""
         assert self.lars is not None, "it derives something"
         program = self.asking(types)
         columns = column_types(program, given_types(program), "any")
@@ -108,7 +110,7 @@ class Together:
         return self.tree(known)
 
     def _part(self, names: Iterable[str], types: Types) -> ast.SyntaxTree:
-        """What events depend on, of the others, where what LARS derives comes in."""
+        """Return the other statements that events depend on, with what LARS derives as input."""
         assert self.lars is not None, "it asks events"
         wanted = set(names).union(*(_before(name, self.needs) for name in names))
         program = self.asking(types)
@@ -194,7 +196,7 @@ def _literals(lars: LarsProgram) -> Iterator[LarsLiteral]:
 
 
 def _needs(others: ast.SyntaxTree, lars: LarsProgram | None) -> dict[str, frozenset[str]]:
-    """Of what is derived what its rules name."""
+    """Return the names that the rules of each derived event or fluent use."""
     found: dict[str, set[str]] = {}
     for each in others.statements:
         if isinstance(each, RULES):

@@ -26,7 +26,7 @@ AlertState = Literal["firing", "updated", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class AlertChange:
-    """What has become of an alert, at an instant of event time (`time`, microseconds).
+    """A change of an alert at an instant of event time (`time`, microseconds).
 
     `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
     from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
@@ -65,7 +65,7 @@ class AlertChange:
 
     @property
     def word(self) -> str:
-        """What it is called where there is one word for it."""
+        """The one word for its state."""
         return "withdrawn" if self.withdrawn else self.state
 
     @property
@@ -288,7 +288,7 @@ class AlertLifecycle:
 
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
-    """What holds of a key with what begins now."""
+    """Return the intervals that hold for a key, with those that begin now."""
     return sorted({*(() if before is None else before.holding), *(one.interval for one in group)})
 
 

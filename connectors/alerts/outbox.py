@@ -67,7 +67,7 @@ class Outbox:
         return self._pruned + 1
 
     def remembered(self, name: str, value: str) -> str:
-        """What was first said under a name, by this call or one of before."""
+        """Return the value first stored under a name, by this call or an earlier one."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or ignore into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))",
@@ -78,8 +78,7 @@ class Outbox:
     # --- what the program writes ---
 
     def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[AlertChange], dict[str, int]]:
-        """What is known of a program's alerts, given what each name means: the last changes of those not resolved, and
-        by what they mean how far event time came.
+        """Return the last changes of a program's unresolved alerts, and by meaning how far event time came.
 
         Open alerts that now mean something else, or are no more in the program, are withdrawn here.
         """
@@ -228,7 +227,7 @@ class Outbox:
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def standing(self, change: AlertChange) -> AlertChange:
-        """What holds of a change's key now: the alert that is open, else the last change of its own."""
+        """Return the current change of a change's key: of its open alert, else the last of its own."""
         for entry in self.live():
             if entry.change.slot == change.slot:
                 return entry.change
@@ -307,7 +306,7 @@ class Outbox:
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
     def serves(self, name: str) -> bool:
-        """Whether somebody sends to this receiver now."""
+        """Return True if a sender serves this receiver now."""
         return name in self._served
 
     def statuses(self) -> list[ReceiverStatus]:

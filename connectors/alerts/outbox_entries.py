@@ -1,4 +1,4 @@
-"""What an outbox holds, as those who read it see it."""
+"""Entries of an outbox, as its readers see them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ HASHED = {
     "dead": "receiver, number, reason, time, again",
     "meta": "name, value",
 }
-"""Of what a row's `hash` is, by table."""
+"""The columns that a row's `hash` covers, by table."""
 
 NEWEST = 50_000
 """Changes that are verified when an outbox is opened, besides those of open alerts; older ones in the background."""
@@ -76,7 +76,7 @@ def open_outbox(where: str) -> sqlite3.Connection:
 
 
 def code_of(error: Exception) -> int:
-    """What SQLite calls it, without what it adds to that; 0: it is none of its errors."""
+    """Return SQLite's primary error code; 0: it is not an error of SQLite."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 

@@ -29,7 +29,7 @@ def alert_place(values: Mapping[str, Any]) -> AlertPlace:
 
 
 def nowhere(values: Mapping[str, Any], found: AlertPlace) -> bool:
-    """Whether values are there that were to say where, and do not."""
+    """Return True if values were meant as a place, and are not valid as one."""
     circle = values.get(LATITUDE) is not None and values.get(LONGITUDE) is not None
     return (circle and "circle" not in found) or (values.get(AREA) is not None and "polygons" not in found)
 

@@ -30,7 +30,7 @@ _UNSAID = "revision", "state", "time", "note", "holding"
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
-"""Of an occurrence, within its key: its times and text as JSON, which is also its name on disk."""
+"""The name of an occurrence within its key, also on disk: its times and text as JSON."""
 Tables = Mapping[str, pl.DataFrame]
 Place = tuple[int, int]
 
@@ -62,8 +62,8 @@ class AlertKey:
 
 @dataclass(slots=True)
 class _Turn:
-    """What a round does: the keys that it concerns, and whether they are followed anew; the occurrences that come and
-    go on disk."""
+    """The work of a round: the keys it concerns and whether they are recomputed; occurrences added and removed on
+    disk."""
 
     anew: dict[str, bool] = field(default_factory=dict)
     come: dict[str, list[Name]] = field(default_factory=dict)
@@ -97,9 +97,11 @@ class RevisedLifecycle:
         place: Place | None,
         why: Told = unknown,
     ) -> None:
-        """What comes and is withdrawn in a round, by `Alert.table`; what that changes goes to the outbox. `stable`:
-        what ends at or before it is never withdrawn; `place`: later rounds have later ones, also after a start; None:
-        the input has ended; `why`: what may have changed what was told."""
+        """Take the rows added and withdrawn in a round, by `Alert.table`; write the changes to the outbox.
+
+        `stable`: rows that end at or before it are never withdrawn; `place`: later rounds have later ones, also after a
+        restart, None: the input has ended; `why`: causes of changes.
+        """
         turn, self._why = _Turn(), why
         self._withdraw(turn, gone, place)
         self._add(turn, come, place)
@@ -151,7 +153,7 @@ class RevisedLifecycle:
     # --- one key ---
 
     def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """What comes in order goes on from what stands."""
+        """Continue a key with rows in order from its current state."""
         come = [key.held[name] for name in turn.come.get(slot, ())]
         found = self._followed(key.now, come, watermark)
         key.now = self.lifecycle.live.get(slot)
@@ -186,7 +188,7 @@ class RevisedLifecycle:
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """What is to be told of an alert that has come to be so by these changes."""
+        """Return the changes to report for an alert that these changes describe."""
         before = self._told(key, changes[0].alert)
         if before is not None:
             same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]
@@ -231,7 +233,7 @@ class RevisedLifecycle:
     # --- all keys ---
 
     def _settle(self, turn: _Turn, stable: int) -> list[str]:
-        """What is final goes into what stands before it; gives the keys of which that changes something."""
+        """Move final rows into the base state; return the keys that this changes."""
         settled = []
         while self._final and self._final[0][0] <= stable:
             at, slot = heapq.heappop(self._final)

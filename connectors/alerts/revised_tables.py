@@ -19,8 +19,8 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class RevisedKey:
-    """What is held of a key of the alert `name`: what stood at `since`, and what stands `now`, changes as JSON; when
-    that changed last; which alerts may still change; and the columns of what ended since, as JSON, by name."""
+    """The stored state of a key of the alert `name`: its changes at `since` and `now`, as JSON; the time of the last
+    change; the alerts that may still change; and the columns of rows that ended since, as JSON, by name."""
 
     name: str
     base: str | None
@@ -40,7 +40,7 @@ def make(base: sqlite3.Connection, where: str) -> None:
 
 
 def read(base: sqlite3.Connection, names: Collection[str]) -> dict[str, RevisedKey]:
-    """What is held of the keys of some alerts, by slot; that of others goes."""
+    """Return the stored keys of some alerts, by slot; delete those of others."""
     found: dict[str, RevisedKey] = {}
     for slot, body in base.execute("select slot, body from keys order by slot").fetchall():
         key = RevisedKey(*json.loads(body))

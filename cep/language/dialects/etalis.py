@@ -154,7 +154,7 @@ class _Lowering:
         self.errors.append(CepError(message, self.source, span, hint, code))
 
     def fluent_rule(self, statement: ast.FluentRule, policy: PolicyChoice) -> Rule | None:
-        """What begins or ends a fluent, as a rule; None where something is wrong."""
+        """Return the rule that begins or ends a fluent; None if something is wrong."""
         outside = Counter(fluent_variables(statement.arguments, statement.value))
         if statement.body is None:
             outside.update(name for condition in statement.conditions for name in condition_variables(condition))

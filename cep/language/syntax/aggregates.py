@@ -16,7 +16,7 @@ from cep.rules.window_forms import DAY, WEEK, Over
 
 
 def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggregate:
-    """What follows AGGREGATE, over the pattern to its left."""
+    """Read what follows AGGREGATE, over the pattern to its left."""
     results = [result(cursor)]
     height = cursor.height
     while cursor.accept(","):
@@ -113,7 +113,7 @@ def _each(cursor: Cursor) -> Over:
 
 
 def _divisor(length: int) -> int:
-    """Of the usual parts of a day the one nearest to this."""
+    """Return the nearest of the usual parts of a day."""
     usual = [DAY // n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 144, 288, 1440, 86_400)]
     return min(usual, key=lambda part: abs(part - length))
 
@@ -166,7 +166,7 @@ def result(cursor: Cursor) -> AggregateResult:
 
 
 def _parameter(cursor: Cursor, name: str) -> float:
-    """What a function takes behind its value: a percentage, or microseconds."""
+    """Read the parameter of a function, behind its value: a percentage, or microseconds."""
     hint = f"e.g. `{example(name, 'W')}`: {PARAMETERS[name]}"
     cursor.expect(",", f"`,` and a {'duration' if name == 'ewma' else 'number'}", hint)
     token = cursor.token

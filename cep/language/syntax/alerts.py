@@ -55,7 +55,7 @@ _MEANT = {
 
 @dataclass(slots=True)
 class _Clauses:
-    """What was written so far; `spans` of the words that begin clauses."""
+    """The clauses read so far; `spans` of the words that begin them."""
 
     spans: dict[str, Span] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
@@ -115,7 +115,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
 
 
 def _hint(token: Token) -> str:
-    """Where a clause or the end is due."""
+    """Return the hint where a clause or the end is expected."""
     meant = _MEANT.get(token.text.upper()) or nearest(token.text, ALERTING[1:])
     clauses = "clauses are " + ", ".join(f"`{word}`" for word in ("WHERE", *ALERTING[1:]))
     return f"did you mean `{meant}`? {clauses}" if meant else clauses

@@ -39,7 +39,7 @@ from cep.rules.terms import (
 _WHOLE = re.compile(r"(?<![\w.])([0-9]+),\Z", re.ASCII)
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _INSIDE = frozenset((*COMPARISONS, "<-", ",", "AND", "OR", "NOT", "IN", "BETWEEN"))
-"""What stands in parentheses only where these hold conditions."""
+"""Tokens that stand in parentheses only if these hold conditions."""
 
 
 def conditions(cursor: Cursor) -> tuple[Condition, ...]:
@@ -95,7 +95,7 @@ def _either(alternatives: list[tuple[Condition, ...]], span: Span) -> tuple[Cond
 
 
 def _opposite(condition: Condition) -> tuple[Condition, ...]:
-    """What holds where a condition does not, and all that it speaks of is there."""
+    """Return the negation of a condition, for values that are not missing."""
     match condition:
         case Comparison(operator):
             return (replace(condition, operator=_OPPOSITE[operator]),)
@@ -107,7 +107,7 @@ def _opposite(condition: Condition) -> tuple[Condition, ...]:
 
 
 def _none(conditions: tuple[Condition, ...], span: Span) -> tuple[Condition, ...]:
-    """What holds where conditions do not hold together."""
+    """Return the negation of a conjunction."""
     return _either([_opposite(each) for each in conditions], span)
 
 
@@ -270,7 +270,7 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
 
 
 def _holds_conditions(cursor: Cursor) -> bool:
-    """Whether the parenthesis that comes holds conditions, not a value."""
+    """Return True if the next parenthesis holds conditions, not a value."""
     open_brackets, ahead = 0, 0
     while (token := cursor.peek(ahead)).kind != "end":
         if token.key in ("(", "["):
@@ -316,7 +316,7 @@ def _position(span: Span) -> tuple[int, int]:
 
 
 def _ends(token: Token) -> bool:
-    """Whether a condition ends before a token."""
+    """Return True if a condition ends before a token."""
     return token.kind == "end" or token.key in (".", ",", ")", "]") or token.key in RESERVED
 
 

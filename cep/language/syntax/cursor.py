@@ -102,7 +102,7 @@ class Cursor:
         return token
 
     def accept(self, key: str) -> bool:
-        """Whether the next token is this keyword or mark, which is then passed."""
+        """Pass the next token if it is this keyword or mark; return True if it is."""
         if self.token.key != key:
             return False
         self.advance()
@@ -125,7 +125,7 @@ class Cursor:
         self.advance()
 
     def adjoins(self) -> bool:
-        """Whether nothing stands between the previous token and the next."""
+        """Return True if nothing stands between the previous token and the next."""
         return self.previous.end == self.token.start
 
     def on_new_line(self) -> bool:

@@ -71,7 +71,7 @@ def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: 
 
 
 def missing_dot(cursor: Cursor) -> bool:
-    """Whether the program ends here, or the next line begins what looks like a statement."""
+    """Return True if the program ends here, or the next line seems to begin a statement."""
     token = cursor.token
     if token.kind == "end":
         return True
@@ -110,7 +110,7 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
 def record_clauses(
     cursor: Cursor, name: str, attributes: tuple[ast.AttributeTree, ...], sources: list[tuple[str, Token]], first: Token
 ) -> ast.EventDeclaration:
-    """What a declaration says behind its attributes of how its records are. `sources`: the columns of these."""
+    """Read the clauses of a declaration about its records. `sources`: the columns of its attributes."""
     iri = _iri(cursor) if cursor.accept("AS") else None
     time = start = end = None
     further: list[str] = []

@@ -23,7 +23,7 @@ _NO_CLAUSE = {
 
 
 def begins_facts(cursor: Cursor) -> bool:
-    """Whether a declaration comes: `fact` and the name of a predicate."""
+    """Return True if a declaration follows: `fact` and the name of a predicate."""
     after = cursor.peek()
     return cursor.token.text.upper() == "FACT" and after.kind == "name" and after.key not in RESERVED
 

@@ -25,7 +25,7 @@ DEADLINE = "e.g. `quoted(M) ENDS AFTER 5 min.`, `status(M) = proposed BECOMES vo
 
 
 def begins_fluent(cursor: Cursor) -> bool:
-    """Whether a statement about a fluent begins here: behind its word stands a name."""
+    """Return True if a statement about a fluent begins here: a name follows its word."""
     words = ("FLUENT", *EXAMPLES)
     return cursor.token.kind == "name" and cursor.token.key in words and cursor.peek().kind in ("name", "variable")
 
@@ -86,7 +86,7 @@ def _rule(cursor: Cursor) -> ast.FluentRule:
 
 
 def begins_deadline(cursor: Cursor) -> bool:
-    """Whether behind a fluent stands what becomes of it in time."""
+    """Return True if ENDS or BECOMES follows a fluent."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("ENDS", "BECOMES", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
@@ -95,7 +95,7 @@ def begins_deadline(cursor: Cursor) -> bool:
 
 
 def deadline(cursor: Cursor, name: Token, values: tuple[Expression, ...]) -> ast.DeadlineStatement:
-    """What follows `name(values)`: `[= value] ENDS AFTER 5 min [RENEWED].`"""
+    """Read the rest of a deadline, behind `name(values)`: `[= value] ENDS AFTER 5 min [RENEWED].`"""
     value = expression(cursor) if cursor.accept("=") else None
     becomes = None
     if cursor.accept("BECOMES"):

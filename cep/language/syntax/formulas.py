@@ -37,12 +37,12 @@ BOXES = tuple(word for word, each in TEMPORAL.items() if each.of_head is not Non
 
 
 def begins_boxes(cursor: Cursor) -> bool:
-    """Whether a rule begins here whose head carries an operator."""
+    """Return True if a rule begins here whose head carries an operator."""
     return cursor.token.key in (*UNARY, *BINARY) and cursor.peek().key in ("[", "(") and _opens(cursor, 2)
 
 
 def begins_while(cursor: Cursor) -> bool:
-    """Whether WHILE stands behind a head, or behind its value."""
+    """Return True if WHILE follows a head, or its value."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("WHILE", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
@@ -74,7 +74,7 @@ def while_rule(
     values: tuple[Expression, ...],
     boxes: tuple[ast.Box, ...] = (),
 ) -> ast.WhileRule:
-    """What follows a head `name(values)`: `[= value] WHILE formula.`"""
+    """Read the rest of a rule, behind its head `name(values)`: `[= value] WHILE formula.`"""
     value = expression(cursor) if cursor.accept("=") else None
     head = cursor.span(begin)
     cursor.expect("WHILE", "`WHILE`", RULE)
@@ -241,14 +241,14 @@ _BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
     "AGGREGATE": _aggregate,
     "WITHIN": _event_within,
 }
-"""What stands behind a formula, and how it is read."""
+"""Clauses behind a formula, and their readers."""
 
 
 # --- how far an operator reaches ---
 
 
 def _opens(cursor: Cursor, ahead: int = 0) -> bool:
-    """Whether an interval comes; a `(` may open a formula as well."""
+    """Return True if an interval follows; a `(` may open a formula as well."""
     if ahead == 0:
         if cursor.token.key == "[":
             return True

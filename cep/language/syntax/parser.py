@@ -117,7 +117,7 @@ LONGEST = 1 << 22
 
 
 def too_long(name: str) -> CepError:
-    """What is wrong with a program beyond LONGEST."""
+    """Return the error for a program longer than LONGEST."""
     hint = "if these are facts, read them from a table: `--facts linked=links.csv`"
     return CepError(f"{name}: the program has more than {LONGEST:,} characters", hint=hint, code="syntax")
 
@@ -148,7 +148,7 @@ def parse(
 
 
 def _refuse_unreadable(source: Source) -> None:
-    """What no text file holds: NUL, and halves of surrogate pairs."""
+    """Refuse characters that no text file holds: NUL, and halves of surrogate pairs."""
     text = source.text
     at, message = text.find("\0"), "a NUL character is no text"
     try:
@@ -261,7 +261,7 @@ def _statement_hint(cursor: Cursor) -> str | None:
 
 
 def _left_over(cursor: Cursor) -> bool:
-    """Whether what stands up to the next `.` is no more than the end of a rule."""
+    """Return True if the tokens up to the next `.` are no more than the end of a rule."""
     ahead = 0
     while (token := cursor.peek(ahead)).kind != "end" and token.key != ".":
         if token.key == "<-":

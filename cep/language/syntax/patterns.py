@@ -250,7 +250,7 @@ def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
 
 
 def goes_by_name(cursor: Cursor) -> bool:
-    """Whether the parenthesis that comes opens arguments by name."""
+    """Return True if the next parenthesis opens arguments by name."""
     return cursor.peek().kind in ("name", "variable") and cursor.peek(2).key == ":"
 
 

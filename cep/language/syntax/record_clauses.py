@@ -65,9 +65,11 @@ Missing = tuple[int | float | str, ...]
 
 @dataclass(slots=True)
 class Clauses:
-    """What was said so far of an attribute's value or of an event's records; `of`: the type of an attribute, `timed`:
-    whether the event says which column is its time; `pointed`: and it is one time, no interval; `facts`: it is about
-    facts, whose times may be times of day."""
+    """The clauses read so far about an attribute's value or an event's records.
+
+    `of`: the type of an attribute; `timed`: the event names the column of its time; `pointed`: and it is one time, not
+    an interval; `facts`: it is about facts, whose times may be times of day.
+    """
 
     of: str | None = None
     timed: bool = False

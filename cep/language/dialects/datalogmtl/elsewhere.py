@@ -1,4 +1,4 @@
-"""What other languages write and DatalogMTL does not, and what to write instead."""
+"""Forms of other languages that DatalogMTL does not have, and what to write instead."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BETWEEN = {
 
 
 def instead(found: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
-    """What to write instead of a token that has no place behind the one before it; None: nothing is known of it."""
+    """Suggest what to write instead of a token that cannot follow the one before it; None: no suggestion."""
     if found is before and found.text in ("!", "-", "\u00ac"):
         return "`not B(X)`"
     if found.text in _BETWEEN and found.kind != "string":

@@ -83,7 +83,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def accept(self, *marks: str) -> bool:
-        """Whether the next token is one of these, which is then passed."""
+        """Pass the next token if it is one of these; return True if it is."""
         if self.token.kind in ("end", "string") or self.token.text not in marks:
             return False
         self.advance()

@@ -1,4 +1,4 @@
-"""What `cep check` says of a LARS program: how many components it has, and which go round through negation."""
+"""The account that `cep check` gives of a LARS program: its components, and which are cyclic through negation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def comes_in(program: LarsProgram) -> list[str]:
 
 
 def excerpt(source: Source, span: Span, longest: int = 100) -> str:
-    """What is written there, on one line."""
+    """Return the text of a span on one line."""
     lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
     lines[-1] = lines[-1][: span.end_column - 1]
     lines[0] = lines[0][span.column - 1 :]

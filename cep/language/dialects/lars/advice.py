@@ -41,7 +41,7 @@ def _given(program: LarsProgram) -> frozenset[str]:
 
 
 def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """What is asked of all that ever came in."""
+    """Warn of literals over all input since the beginning."""
     derived = program.derived
     for each in _literals(program):
         name, window = each.atom.predicate, each.window
@@ -111,7 +111,7 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
-    """Whether an argument of a head is calculated from what the component derives, without a bound."""
+    """Return True if an argument of a head is calculated, without a bound, from what the component derives."""
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()
@@ -137,7 +137,7 @@ def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
 
 
 def _moves(rule: LarsRule, at: Expression) -> bool:
-    """Whether a tick is calculated from another."""
+    """Return True if a tick is calculated from another."""
     if isinstance(at, Call):
         return True
     return isinstance(at, Variable) and any(
@@ -151,7 +151,7 @@ def _moves(rule: LarsRule, at: Expression) -> bool:
 
 
 def _bounded(rule: LarsRule, at: Expression) -> bool:
-    """Whether something is compared with it, or a window holds what it is calculated from."""
+    """Return True if a comparison bounds it, or a window bounds what it is calculated from."""
     names = _origins(rule, at)
     for each in rule.body:
         if isinstance(each, Comparison) and each.operator in ("<", "<=", ">", ">="):

@@ -15,12 +15,12 @@ from cep.rules.answer_set_rules import AnswerSetKeys
 from cep.rules.terms import Variable
 
 Places = Mapping[str, int]
-"""Of each derived predicate the column of a key."""
+"""The key column of each derived predicate."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRule:
-    """What a rule derives and what it asks of this; `inputs`: the variables of the other relations that it asks, by
+    """A rule's head and its literals over derived predicates; `inputs`: the variables of its other relations, by
     number."""
 
     head: LarsAtom | None
@@ -38,7 +38,7 @@ class KeyedRule:
         return first if all(name == first for name in others) else None
 
     def bound(self, names: Sequence[str]) -> bool:
-        """Whether each of these has its values from what is dealt by all of them, or from what is derived."""
+        """Return True if relations that are dealt out by all these names, or derived atoms, bind each of them."""
         dealt = [known for number, known in self.inputs.items() if number not in self.denied and set(names) <= {*known}]
         derived = [each.atom for each in self.asked if not each.negated and each.modality != EVERY]
         known = {name for each in dealt for name in each}

@@ -29,9 +29,9 @@ from cep.rules.answer_set_rules import AnswerSetRules, AskedWindow, Calculation,
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
 ASKED = "asks."
-"""With this the names of predicates begin that say what the solver is given."""
+"""Prefix of the predicates that hold the solver's input."""
 BEGUN = f"{ASKED}begun"
-"""What is true at every tick from the first of the stream on."""
+"""Facts that hold at every tick of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SplitProgram:
 
 
 Types = Callable[[LarsRule], Mapping[str, str]]
-"""Of the variables of a rule the types, as far as they are known."""
+"""The known types of the variables of a rule."""
 
 
 def split(program: LarsProgram, types: Types = lambda _: {}) -> SplitProgram | None:
@@ -137,7 +137,7 @@ class _Writer:
         self.keyed.append(KeyedRule(rule.head, tuple(text.mine), inputs, frozenset(self.denied)))
 
     def _variables(self, number: int) -> tuple[str, ...]:
-        """Of an input."""
+        """Return the variables of an input."""
         head = self.asking[number - 1].head
         assert head is not None, "it is derived"
         return tuple(each.name for each in head.arguments if isinstance(each, Variable))
@@ -316,7 +316,7 @@ class _RuleText:
         return list(values.values()), plain
 
     def _own(self, each: LarsLiteral) -> None:
-        """What the solver derives itself: an atom of the text, or one of its own with a rule."""
+        """Add a literal that the solver derives itself: an atom of the text, or one of its own with a rule."""
         plainly = not each.negated and each.modality != EVERY
         if plainly and each.atom.predicate not in self.writer.given:
             terms = [self._term(term) for term in each.atom.arguments]

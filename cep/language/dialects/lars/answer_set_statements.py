@@ -158,7 +158,7 @@ def _rule(name: str, arguments: Sequence[Expression], formula: Formula, span: Sp
 
 
 def _filler(type: str) -> Constant:
-    """What stands at a place that a row does not use."""
+    """Return the value of a column that a row does not use."""
     match type:
         case "string":
             return Constant("", "string")

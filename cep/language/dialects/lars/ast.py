@@ -13,8 +13,8 @@ from cep.language.syntax import ast
 from cep.rules.terms import Comparison, Expression, Graph
 
 NOW, SOME, EVERY, AT = "now", "some", "every", "at"
-"""What is asked of an atom: that it is true now (without a window), at some tick of the window (`in`, ◇), at every tick
-of it (`always in`, □), at a tick that is said or found (`at T in`, @)."""
+"""Modalities of an atom: it holds now (without a window), at some tick of the window (`in`, ◇), at every tick of it
+(`always in`, □), at a tick that is given or found (`at T in`, @)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class LarsRule:
 
     @property
     def is_fact(self) -> bool:
-        """Whether it is true at all ticks."""
+        """True if it holds at all ticks."""
         return self.head is not None and self.at is None and not self.body
 
 

@@ -13,7 +13,7 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Comparison, Constant, Expression, Variable, expression_variables
 
 Types = dict[str, tuple[str | None, ...]]
-"""Of each predicate the types of its arguments; None: nothing is known."""
+"""Argument types by predicate; None: unknown."""
 
 
 def column_types(

@@ -1,4 +1,4 @@
-"""What answer set programs and other languages write and LARS does not, and what to write instead."""
+"""Forms of answer set programs and other languages that LARS does not have, and what to write instead."""
 
 from __future__ import annotations
 

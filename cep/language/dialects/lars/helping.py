@@ -43,7 +43,7 @@ def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.St
 
 
 def _at_now(relations: Relations, name: str) -> ast.WhileRule:
-    """What is derived at a tick is so, when that is now."""
+    """Return the rule by which an atom derived at a tick holds when that tick is now."""
     arguments = tuple(Variable(f"X{at + 1}") for at in range(len(relations.types[name])))
     at = Variable("At")
     formula = FormulaAtom(relations.at(name), (*arguments, at))

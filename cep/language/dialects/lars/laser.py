@@ -142,7 +142,7 @@ def _formula(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
-    """What stands behind `not`, in parentheses or without."""
+    """Read what is negated by `not`, in parentheses or without."""
     cursor.expect("not")
     cursor.depth += 1
     if cursor.depth > 100:
@@ -156,7 +156,7 @@ def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
 
 
 def _asked(cursor: LarsCursor) -> LarsLiteral:
-    """What is asked of an atom; `not` inside turns ◇ and □ about."""
+    """Read a literal; `not` inside swaps ◇ and □."""
     if cursor.sees("not"):
         inner = _denied(cursor, _asked)
         return replace(inner, negated=not inner.negated)

@@ -145,7 +145,7 @@ class _Lowering:
         return tuple(found)
 
     def allowed(self, name: str, width: int) -> ast.WhileRule:
-        """What is given of a fluent: that of it which no constraint forbids."""
+        """Return the rule for the output of a fluent: all of it that no constraint forbids."""
         arguments = tuple(Variable(f"X{at + 1}") for at in range(width))
         broken = FormulaAtom(INCONSISTENT, (Constant(0, "int"),))
         formula = And((FormulaAtom(self.relations.now(name), arguments), broken), (False, True))
@@ -182,7 +182,7 @@ class _Lowering:
         self.made.append(ast.WhileRule(name, arguments, None, (), body, rule.span, head_span))
 
     def body(self, rule: LarsRule) -> Formula | None:
-        """What the body says; None: it is never true."""
+        """Return the formula of a body; None: it is never true."""
         positive: list[Formula] = []
         negative: list[Formula] = []
         conditions: list[Condition] = []
@@ -254,7 +254,7 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
 
 
 def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
-    """Whether a condition can be decided, or binds a variable that is calculated."""
+    """Return True if a condition can be decided, or binds a variable that is calculated."""
     if not isinstance(condition, Comparison):
         return last
     missing = [name for name in dict.fromkeys(condition_variables(condition)) if name not in known]

@@ -197,7 +197,7 @@ def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
 
 
 def tick_of(cursor: LarsCursor) -> Expression:
-    """What stands behind `at`: a number of ticks, or a time, which is that of the tick in which it lies."""
+    """Read the tick behind `at`: a number of ticks, or a time, which stands for the tick that contains it."""
     found = expression(cursor)
     if isinstance(found, Constant) and found.type == "time":
         assert isinstance(found.value, int), "times are microseconds"
@@ -235,7 +235,7 @@ def element(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _compared(cursor: LarsCursor) -> bool:
-    """Whether a symbol comes that is compared: `red = X`."""
+    """Return True if a symbol follows that is compared: `red = X`."""
     return cursor.peek().kind == "mark" and cursor.peek().text in (*COMPARISONS, *FOREIGN_COMPARISONS)
 
 

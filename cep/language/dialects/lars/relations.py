@@ -1,4 +1,4 @@
-"""What literals of LARS are as formulas: input in windows, what is derived now and at ticks, every tick of a window."""
+"""Literals of LARS as formulas: input in windows, atoms derived now and at ticks, every tick of a window."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Relations:
         return tuple(made), conditions
 
     def is_tick(self, rule: LarsRule, at: Expression) -> bool:
-        """Whether an expression is a tick of the timeline for certain: one that the body found an atom at."""
+        """Return True if an expression is surely a tick of the timeline: one at which the body found an atom."""
         if not isinstance(at, Variable):
             return False
         return any(
@@ -128,7 +128,7 @@ class Relations:
     # --- literals ---
 
     def is_static(self, literal: LarsLiteral) -> bool:
-        """Whether it asks facts alone."""
+        """Return True if a literal is over facts alone."""
         name = literal.atom.predicate
         return literal.modality == NOW and name in self.facts and name not in self.with_facts
 
@@ -303,7 +303,7 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, at: Variable) -> Formula:
-        """What is derived at ticks, now included."""
+        """Return the formula of atoms derived at ticks, now included."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
@@ -341,7 +341,7 @@ class Relations:
         return Or((And(parts, (False, False, False), span), at_first), span)
 
     def _all_of(self, literal: LarsLiteral, rows: Formula, points: tuple[Formula, Variable]) -> Formula:
-        """Where there are as many rows as points."""
+        """Return the formula that holds where there are as many rows as points."""
         formula, number = points
         return And((self._counted(literal, rows, number), formula), (False, False), literal.span)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a LARS program that can be read: variables without values, predicates that do not fit.
+"""Errors of a LARS program that can be read: variables without values, predicates that do not fit.
 
 A variable has a value by an atom that is not negated (one of its arguments, or the tick behind `at`), by a graph
 pattern that is not negated, or by `=` with what has a value: `S = T + 1` gives S one where T has one.
@@ -53,7 +53,7 @@ def bound(rule: LarsRule) -> frozenset[str]:
 
 
 def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
-    """What a literal binds by itself."""
+    """Return the variables that a literal binds by itself."""
     if isinstance(literal, Graph):
         return [] if literal.negated else list(literal.variables)
     if isinstance(literal, Comparison) or literal.negated:

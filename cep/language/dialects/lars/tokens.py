@@ -55,7 +55,7 @@ _REMAINDER = re.compile(
     r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
     re.MULTILINE,
 )
-"""What follows a value where `%` is the remainder of a division, not a comment."""
+"""The text behind a value where `%` is the remainder of a division, not a comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
 _HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` declares nothing
 _DECLARATION = re.compile(
@@ -138,7 +138,7 @@ def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterato
 
 
 def _between(before: LarsToken | None) -> bool:
-    """Whether a statement ends with a token."""
+    """Return True if a statement ends with a token."""
     return before is None or before.kind == "declaration" or before.text == "."
 
 
@@ -177,11 +177,11 @@ class LarsCursor:
         return token
 
     def sees(self, *texts: str) -> bool:
-        """Whether the next token is one of these marks or words."""
+        """Return True if the next token is one of these marks or words."""
         return self.token.kind in ("mark", "name") and self.token.text in texts
 
     def accept(self, *texts: str) -> bool:
-        """Whether the next token is one of these, which is then passed."""
+        """Pass the next token if it is one of these; return True if it is."""
         if not self.sees(*texts):
             return False
         self.advance()
@@ -193,7 +193,7 @@ class LarsCursor:
         return self.advance()
 
     def on_new_line(self) -> bool:
-        """Whether a line ends before the next token."""
+        """Return True if a line ends before the next token."""
         return "\n" in self.source.text[self.previous.end : self.token.start]
 
     def line(self, offset: int) -> int:

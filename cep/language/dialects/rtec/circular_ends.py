@@ -61,7 +61,7 @@ class CircularEnds:
         return made
 
     def _reaches(self, name: str, head: str) -> bool:
-        """Whether a fluent depends on a head."""
+        """Return True if a fluent depends on a head."""
         seen, waiting = {name}, [name]
         while waiting:
             for other in self._needs.get(waiting.pop(), ()):

@@ -224,7 +224,7 @@ class ConditionConverter:
         return Comparison(operator, left, right, term.span)
 
     def type_of(self, terms: Sequence[Term]) -> str:
-        """What constants of a comparison are to be, by what they are."""
+        """Return the type for the constants of a comparison."""
         kinds = {"text" for each in terms if isinstance(each, Compound) and not each.arguments}
         return "string" if kinds else "any"
 

@@ -15,7 +15,7 @@ DECLARATIONS = {
     "index": 2, "cachingOrder": 1, "cachingOrder2": 2, "dynamicDomain": 1, "needsGrounding": 3, "cyclic": 1,
     "collectGrounds": 2, "collectIntervals2": 2, "buildFromPoints2": 2, "dgrounded": 2, "temporalDistance": 1,
 }  # fmt: skip
-"""What only says how RTEC is to run it, with the number of arguments."""
+"""Declarations that only tell RTEC how to run a description, with their number of arguments."""
 RULE = "e.g. `initiatedAt(rich(X)=true, T) :- happensAt(win_lottery(X), T).`"
 LOADING = "consult", "include", "ensure_loaded", "load_files", "use_module"
 HEADS = (
@@ -29,7 +29,7 @@ HEADS = (
     "maxDuration",
     "maxDurationUE",
 )
-"""What heads clauses, each with one number of arguments."""
+"""Predicates that head clauses, each with one number of arguments."""
 COMPILED = "holdsForSDFluent", "happensAtEv", "happensAtIE", "holdsForProcessedSimpleFluent"
 
 
@@ -127,7 +127,7 @@ def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = No
 
 
 def _loads(directive: Term) -> bool:
-    """Whether a directive asks for clauses of another file; libraries of Prolog are none."""
+    """Return True if a directive loads clauses of another file; libraries of Prolog do not count."""
     if isinstance(directive, Many):
         return bool(directive.items)
     if not isinstance(directive, Compound) or not directive.arguments:
@@ -227,5 +227,5 @@ def timed(source: Source, term: Compound, time: Term | None) -> None:
 
 
 def names_of(arguments: Sequence[Term]) -> list[str | None]:
-    """What the attributes of these arguments may be called: after the variables."""
+    """Return attribute names for these arguments, after their variables; None where an argument has none."""
     return [each.name.lower() if isinstance(each, Var) and each.name[0] != "_" else None for each in arguments]

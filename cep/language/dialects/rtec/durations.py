@@ -17,7 +17,7 @@ _OPPOSITE = {">": "<", ">=": "=<", "<": ">", "=<": ">="}
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Of some `intervals` those whose duration is so to a `length`, in ticks: `>`, `>=`, `<` or `=<`."""
+    """Select the `intervals` whose duration compares so with a `length`, in ticks: `>`, `>=`, `<` or `=<`."""
 
     intervals: Term
     operator: str
@@ -25,7 +25,7 @@ class Durations:
 
 
 def durations(term: Compound) -> Durations | None:
-    """What a condition says so; None: it says something else."""
+    """Return the condition on durations that a term states; None: it states something else."""
     arguments = term.arguments
     if len(arguments) != 3:
         return None

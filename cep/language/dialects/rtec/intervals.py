@@ -109,8 +109,10 @@ class HoldsForConverter:
             conditions += self.conditions.timeless(term, used)
 
     def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:
-        """Whether a condition asks that there are intervals, which says nothing of when. Raises CepError where it asks
-        for none."""
+        """Return True if a condition only requires that there are intervals, which does not restrict when.
+
+        Raises CepError if it requires that there are none.
+        """
         negated = term.name == "\\+"
         inner = term.arguments[0] if negated else term
         if not isinstance(inner, Compound) or inner.name not in ("=", "\\=", "==", "\\=="):
@@ -182,7 +184,7 @@ class HoldsForConverter:
         return Or(tuple(made), span)
 
     def helpers(self) -> list[ast.Statement]:
-        """What holds from tick 0 on, for complements."""
+        """Return the statements of a fluent that holds from tick 0 on, for complements."""
         if not self.asks_ever:
             return []
         begins = ast.FluentRule("initiate", EVER, (), None, ast.TimePoint(-self.tick))

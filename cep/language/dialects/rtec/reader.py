@@ -197,7 +197,7 @@ class _DescriptionReader:
         return tuple(made), tuple(values)
 
     def initially(self, clause: Clause) -> list[ast.Statement]:
-        """What holds from tick 0: it is initiated one tick before."""
+        """Return the rule of a fluent that holds from tick 0: it is initiated one tick before."""
         assert clause.fluent is not None, "its head is a fluent"
         name, terms = self.fluent(clause.fluent)
         *given, own = self.types.arguments(name, terms)

@@ -1,4 +1,4 @@
-"""What there is in an event description: events, fluents, predicates, each with one number of arguments, and typed."""
+"""Signatures of an event description: events, fluents and predicates, each with one number of arguments, and typed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FOREIGN = {
     "@<": "`<` of numbers, `\\=` of all else",
     "@>": "`>` of numbers, `\\=` of all else",
 }
-"""What Prolog and RTEC have and does not run here, and what to write instead."""
+"""Predicates of Prolog and RTEC that do not run here, and what to write instead."""
 ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
 """Relations of intervals, `during(I1, I2, union, I)`."""
 
@@ -111,7 +111,7 @@ class Signatures:
         return name in self.groundings
 
     def closed(self, name: str) -> bool:
-        """Whether all that its grounding asks for is in this text."""
+        """Return True if everything its grounding refers to is in this text."""
         return all(
             isinstance(each, Compound) and (each.name in self.rules or each.name in COMPARISONS)
             for body in self.groundings.get(name, ())
@@ -188,7 +188,7 @@ def signatures(description: EventDescription, types: Types) -> Signatures:
 
 
 class _Noting:
-    """What is wrong inside goes to the errors of a description."""
+    """Collect mistakes inside the block among the errors of a description."""
 
     def __init__(self, description: EventDescription) -> None:
         self.description = description

@@ -47,7 +47,7 @@ class Types:
         self.known.setdefault(self.root(key), {}).setdefault(kind, span)
 
     def key(self, term: Term, clause: int) -> Key:
-        """Of a variable its own in its clause, else a new one, of which a constant is known."""
+        """Return the key of a variable in its clause; other terms get new ones, constants with their type."""
         if isinstance(term, Var) and term.name != "_":
             return ("variable", clause, term.name)
         self.fresh += 1
@@ -79,7 +79,7 @@ class Types:
         return keys[0]
 
     def function(self, term: Compound) -> str:
-        """What a function is called here. Raises CepError."""
+        """Return our name of a function. Raises CepError."""
         if term.name in ARITHMETIC:
             return "neg" if len(term.arguments) == 1 and term.name == "-" else ARITHMETIC[term.name]
         if term.name not in FUNCTIONS:
