@@ -32,7 +32,6 @@ REFUSED: dict[Pair, str] = {
     pair("workers", "Spark"): "--workers is for one machine",
     pair("workers", "serve"): "workers: what is remembered for explanations is in one process",
     pair("workers", "before"): "workers: the state of another program is taken over in one process",
-    pair("workers", "knowledge updates"): "workers: changes of the knowledge come to one process",
     pair("workers", "explain"): "workers: these rules",
 }
 """Pairs that are refused, at least in some programs, and how the error begins."""

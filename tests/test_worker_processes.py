@@ -192,7 +192,6 @@ def test_the_command_says_what_workers_do_not_do() -> None:
     run = ["run", "rules.cep", "--input", "in.jsonl", "--workers", "2"]
     for more, message in (
         (["--explain"], "workers: these rules run in 2 stages"),
-        (["--knowledge-updates", "k.nq"], "--workers and --knowledge-updates"),
         (["--on", "spark", "--output", "o", "--checkpoint", "c"], "--workers is for one machine"),
     ):
         result = cep(*run, *more)

@@ -16,7 +16,8 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.options import EngineOptions
 from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
-from tests.feature_programs import LANGUAGE, Case, feature_case
+from tests.cases_format import known
+from tests.feature_programs import LANGUAGE, LOADED, PREFIX, Case, feature_case
 from tests.feature_runs import Run
 from tests.keyed_programs import keyed
 from tests.local_workers import LocalWorkers
@@ -29,7 +30,7 @@ from tests.test_equivalence import types
 def test_the_law_in_workers(seed: int, tmp_path: Path) -> None:
     """Programs that split into stages, and such of all features of the language."""
     rng = Random(f"workers {seed}")
-    features = {"workers", rng.choice(("revise", "revise", "final", "KEY"))}
+    features = {"workers", rng.choice(("revise", "revise", "final", "lateness", "KEY"))}
     features |= {one for one in ("snapshots", "changes") if rng.random() < 0.3}
     if rng.random() < 0.7:
         made = keyed(rng)
@@ -37,7 +38,7 @@ def test_the_law_in_workers(seed: int, tmp_path: Path) -> None:
         events = sorted(made.events, key=lambda event: event.end)
         case, features = Case({"rules.cep": text}, {"types": types(events)}, events, keys, []), features - {"changes"}
     else:
-        features |= set(rng.sample(sorted(LANGUAGE.keys() - {"knowledge updates"}), 3))
+        features |= set(rng.sample(list(LANGUAGE), 3))
         case = feature_case(rng, sorted(features))
     try:
         run = Run(case, features, rng, tmp_path)
@@ -116,6 +117,36 @@ def test_a_key_by_which_the_rules_do_not_go_runs_in_one_process() -> None:
     told: list[str] = []
     found = dealt_engine(compiled(text, "<program>", CompileOptions()), EngineOptions(), 2, told.append)
     assert type(found) is Engine and "rules need records of `a` dealt by what is no part of the KEY" in told[0]
+
+
+def test_rules_without_memory_go_by_any_key() -> None:
+    """Records of one KEY go to one worker, so several may make one row."""
+    text = "event a(k: int, n: int) KEY n. x(K) <- a(K, _)."
+    table = pl.DataFrame({"time": [5] * 20, "k": [1] * 20, "n": list(range(20))})
+    found = engine(text, 3)
+    assert found.push({"a": table}) == {} and found.close()["x"].rows() == [(5, 5, 1)]
+
+
+KNOWN = """PREFIX x: <http://x/>
+event r(k: int, v: int) TIME time.
+h(K, L) <- r(K, V) SEQ r(K, W) WHERE { ?p x:code ?K ; x:level ?L }, L <= W.
+"""
+
+
+def test_an_update_that_cannot_be_changes_nothing() -> None:
+    program = compiled(KNOWN, "<program>", CompileOptions(knowledge=known(LOADED)))
+    one, many = Engine(program), PartitionedEngine(program, EngineOptions(), LocalWorkers(2))
+    for each in (one, many):
+        each.push([Event("r", (number % 3, 5), number, number) for number in range(20)])
+        level = PREFIX + "x:s1 x:level {} ."
+        with pytest.raises(CepError, match="it was an int"):
+            each.updates([(30, level.format(4), None), (40, level.format('"much"'), None)])
+        with pytest.raises(CepError, match="the update is late"):
+            each.update(10, level.format(4))
+        each.updates([(30, level.format(3), level.format(1)), (35, level.format(1), None)])
+    batch = [Event("r", (number % 3, 5), number, number) for number in range(20, 60)]
+    expected, found = ([each.push(batch)["h"].rows(), each.close()["h"].rows()] for each in (one, many))
+    assert list(map(sorted, found)) == list(map(sorted, expected)) and len(found[0]) > 20
 
 
 def test_what_may_still_change_goes_on_in_as_many_workers() -> None:

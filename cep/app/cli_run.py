@@ -256,9 +256,6 @@ def _sourced(options: RunOptions) -> _Sourced:
         final=options.sink.final,
     )
     workers = options.evaluation.workers
-    if workers > 1 and options.knowledge.updates:
-        hint = "without --workers; or `--on spark`, where they come to every bucket"
-        raise refuse("--workers and --knowledge-updates: changes of the knowledge come to one process", hint)
 
     def tell(text: str) -> None:
         options.log("remark", f"warning: --workers: {text}", "warning")

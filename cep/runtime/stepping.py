@@ -65,6 +65,11 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
 def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
     """Take changes of the knowledge, whose times are still to come. Raises CepError, and changes nothing, where one of
     them cannot be."""
+    learn(parts, timely(parts, changes_given))
+
+
+def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tuple[int, bytes]]:
+    """Changes of the knowledge as `learn` takes them. Raises CepError where one comes too late."""
     changes = parts.changes
     if changes is None:
         raise CepError(
@@ -82,7 +87,7 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
         if time <= stable:
             hint = "updates come before the events of their time, or within the lateness"
             raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
-    learn(parts, [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given])
+    return [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given]
 
 
 def learn(parts: EngineParts, made: Sequence[tuple[int, bytes]]) -> None:

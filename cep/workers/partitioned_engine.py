@@ -20,7 +20,7 @@ from cep.core.time import END_OF_TIME
 from cep.core.values import MISSING, Ints, Pool
 from cep.engine import Engine, Frames
 from cep.events import Value
-from cep.plan.partition import Stage, dealt_by_keys, partition
+from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.staged import staged
 from cep.runtime import snapshot
@@ -33,12 +33,14 @@ from cep.runtime.fluent_records import may_close
 from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
 from cep.runtime.key_shares import KeyShares
 from cep.runtime.options import EngineOptions
+from cep.runtime.stepping import timely
 from cep.workers.changing_input import ChangingInput
 from cep.workers.chunk_readers import WorkerReaders
-from cep.workers.messages import Begin, Forget, Head, Lineage, Restore, Save, Saved, WriteRows
+from cep.workers.messages import Begin, Forget, Head, Learn, Learnt, Lineage, Restore, Save, Saved, WriteRows
+from cep.workers.placement import Placement, changing, dealt_stages
 from cep.workers.processes import WorkerProcesses
 from cep.workers.pushed_tables import as_table, taken_columns
-from cep.workers.rounds import Placement, Rounds
+from cep.workers.rounds import Rounds
 from cep.workers.withdrawn_rows import WithdrawnRows
 from connectors.written import WrittenRows, stacked_rows
 
@@ -72,10 +74,10 @@ def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
     stages = partition(plan)
     if not any(stage.keyed for stage in stages):
         return "; ".join(dict.fromkeys(each.text for stage in stages for each in stage.reasons)) or "it has no rules"
-    if not any(stage.keyed for stage in _dealt(plan, options)):
+    if not any(stage.keyed for stage in dealt_stages(plan, options)):
         keyed = [name for name in sorted(plan.inputs) if plan.schemas[name].key is not None]
         return f"rules need records of {_listed(keyed)} dealt by what is no part of the KEY"
-    for name in sorted(plan.inputs) if not _changing(plan, options) else ():
+    for name in sorted(plan.inputs) if not changing(plan, options) else ():
         if may_close(plan, name):
             return f"records of `{author_name(name)}` may close earlier ones"
     return None
@@ -83,18 +85,6 @@ def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(f"`{name}`" for name in names)
-
-
-def _changing(plan: Plan, options: EngineOptions) -> bool:
-    """Whether records may withdraw or replace others."""
-    keyed = any(plan.schemas[name].key is not None for name in plan.inputs)
-    return options.revise is not None or (keyed and not options.corrected)
-
-
-def _dealt(plan: Plan, options: EngineOptions) -> tuple[Stage, ...]:
-    """The stages, as rows are dealt to them."""
-    stages = partition(plan)
-    return dealt_by_keys(plan, stages) if _changing(plan, options) else stages
 
 
 def refuse_workers(plan: Plan, options: EngineOptions) -> None:
@@ -136,7 +126,7 @@ class PartitionedEngine(Engine):
         self._own = isinstance(workers, int)
         self._processes = WorkerProcesses(workers) if isinstance(workers, int) else workers
         self.readers = WorkerReaders(self._processes)
-        self._placement = Placement(_dealt(program.plan, options), len(self._processes))
+        self._placement = Placement(dealt_stages(program.plan, options), len(self._processes))
         running = replace(options, lateness=None, changes=False, begins=False)
         shipped = replace(program, _first=None)
         for each in range(len(self._processes)):
@@ -369,17 +359,22 @@ class PartitionedEngine(Engine):
                 if share.first < share.stop:
                     parts.append((share, state))
 
-    # --- what only one process does ---
-
     def update(self, time: int, add: object = (), remove: object = ()) -> None:
         self.updates([(time, add, remove)])
 
+    @wholly(refuses=True)
     def updates(self, changes: Iterable[tuple[int, object, object]]) -> None:
-        raise CepError(
-            "workers: changes of the knowledge come to one process",
-            hint="without workers; or `--on spark`, which takes them to all",
-            code="workers",
-        )
+        made = timely(self._parts, list(changes))
+        if not made:
+            return
+        self._settle()
+        for each in self._processes.ask([Learn(tuple(made))] * len(self._processes)):
+            if isinstance(each, Learnt) and each.refused is not None:
+                raise each.refused.error()  # all refuse the same
+        if self._changing is not None:
+            self._changing.learnt(min(time for time, _ in made))
+
+    # --- what only one process does ---
 
     def extract(self, keys: object) -> bytes:
         raise CepError("workers: they hold their keys", hint="`snapshot` is all of it", code="workers")

@@ -23,27 +23,9 @@ from cep.workers.dealing import deal_packed
 from cep.workers.merging import in_order
 from cep.workers.messages import Made, Step, Take, Taken
 from cep.workers.packing import Tables
+from cep.workers.placement import Placement
 from cep.workers.processes import WorkerProcesses
 from cep.workers.withdrawn_rows import WithdrawnRows
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where the partitions of each stage are: of a keyed one a part in each worker, of another all of it in one."""
-
-    stages: tuple[Stage, ...]
-    workers: int
-
-    def places(self, stage: Stage) -> range:
-        """The workers that have the partitions of a stage, in their order."""
-        if stage.keyed:
-            return range(self.workers)
-        only = (stage.number - 1) % self.workers
-        return range(only, only + 1)
-
-    def stages_of(self, worker: int) -> tuple[int, ...]:
-        """The numbers of the stages of which a worker has a partition."""
-        return tuple(stage.number for stage in self.stages if worker in self.places(stage))
 
 
 @dataclass(slots=True)

@@ -23,9 +23,9 @@ from cep.core.errors import CepError
 from cep.core.logs import RunWarning
 from cep.core.schema import ARRIVAL, TIE
 from cep.engine import Engine
-from cep.plan.partition import partition
 from cep.runtime.fluent_records import tables_of
 from cep.runtime.options import EngineOptions
+from cep.runtime.prior_state import PriorState
 from cep.workers.chunk_readers import WorkerChunks
 from cep.workers.messages import (
     Begin,
@@ -49,6 +49,7 @@ from cep.workers.messages import (
     WriteRows,
 )
 from cep.workers.packing import PackedTable, Tables
+from cep.workers.placement import dealt_stages
 from connectors.writers import written_rows
 
 Sent = Mapping[str, pl.DataFrame | PackedTable]
@@ -63,11 +64,11 @@ class Worker:
         self.rows: WriteRows | None = None
         self.chunks = WorkerChunks()
         self.engines = {stage: self.engine(stage) for stage in stages}
-        stages_of = partition(program.plan)
+        stages_of = dealt_stages(program.plan, running)
         self.handed = frozenset[str]().union(*(each.inputs.keys() | each.merged for each in stages_of))
 
-    def engine(self, stage: int) -> Engine:
-        made = Engine(self.program, replace(self.running, stage=stage, lateness=None))
+    def engine(self, stage: int, before: PriorState | None = None) -> Engine:
+        made = Engine(self.program, replace(self.running, stage=stage, lateness=None, before=before))
         if self.columns is not None:
             made.set_lineage_columns(*self.columns)
         return made
@@ -133,7 +134,9 @@ class Worker:
         for stage, state in asked.whole.items():
             self.engines[stage] = self.engine(stage).restore(state)
         for stage, parts in asked.parts.items():
-            self.engines[stage] = into = self.engine(stage)
+            changes = self.program.knowledge is not None and not self.running.explain
+            known = PriorState(parts[0][1], frozenset(), waits=False) if changes else None  # it is the same in all
+            self.engines[stage] = into = self.engine(stage, known)
             for groups, state in parts:
                 into.replace(groups, self.engine(stage).restore(state).extract(groups))
 

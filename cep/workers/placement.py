@@ -1,0 +1,40 @@
+"""The stages of a program as workers have them: how rows are dealt to each, and which workers have its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cep.plan.partition import Stage, dealt_by_keys, partition
+from cep.plan.plan import Plan
+from cep.runtime.options import EngineOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the partitions of each stage are: of a keyed one a part in each worker, of another all of it in one."""
+
+    stages: tuple[Stage, ...]
+    workers: int
+
+    def places(self, stage: Stage) -> range:
+        """The workers that have the partitions of a stage, in their order."""
+        if stage.keyed:
+            return range(self.workers)
+        only = (stage.number - 1) % self.workers
+        return range(only, only + 1)
+
+    def stages_of(self, worker: int) -> tuple[int, ...]:
+        """The numbers of the stages of which a worker has a partition."""
+        return tuple(stage.number for stage in self.stages if worker in self.places(stage))
+
+
+def changing(plan: Plan, options: EngineOptions) -> bool:
+    """Whether records may withdraw or replace others."""
+    keyed = any(plan.schemas[name].key is not None for name in plan.inputs)
+    return options.revise is not None or (keyed and not options.corrected)
+
+
+def dealt_stages(plan: Plan, options: EngineOptions) -> tuple[Stage, ...]:
+    """The stages, as rows are dealt to them."""
+    stages = partition(plan)
+    return dealt_by_keys(plan, stages) if changing(plan, options) else stages
