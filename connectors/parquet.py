@@ -15,6 +15,7 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.core.storage.files import opened
 from cep.core.storage.urls import is_url
+from cep.core.unpacking import UnpackedTooLarge, check_unpacked
 from connectors.batch import Block, DeadLetter
 from connectors.column_times import column_ticks, fitting, mismatch, refuse, without, written_times
 from connectors.columnar import Reasons, flattened, leaves, resolved
@@ -37,11 +38,25 @@ _EMPTY: dict[str, type[pl.DataType]] = {
 
 
 def open_parquet(file: str) -> pq.ParquetFile:
-    """The file's footer. CepError: it is no Parquet file."""
+    """The file's footer. CepError: it is no Parquet file, or unpacks to more than it may."""
     try:
-        return pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
+        found = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
         raise CepError(f"{file}: no Parquet file: {first_line(error)}", code="input") from None
+    chunks = _chunks(found.metadata)
+    try:
+        check_unpacked(sum(one for one, _ in chunks), sum(packed for _, packed in chunks))
+    except UnpackedTooLarge as error:
+        found.close()
+        raise CepError(f"{file}: {error}", code="input") from None
+    return found
+
+
+def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
+    """What the columns of each row group unpack to, and what they take in the file."""
+    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+    columns = (group.column(number) for group in groups for number in range(group.num_columns))
+    return [(each.total_uncompressed_size, each.total_compressed_size) for each in columns]
 
 
 def _type(kind: pa.DataType) -> str:

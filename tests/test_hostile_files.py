@@ -11,11 +11,14 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyoxigraph as ox
 import pytest
 
 from cep.core import unpacking
 from cep.core.errors import CepError
+from cep.engine import Engine
+from connectors.files import read
 from connectors.streams import ByteStream
 from knowledge.arriving import Arriving
 from knowledge.gazetteers import geonames
@@ -224,3 +227,14 @@ def test_records_that_unpack_without_end_end_there(small: None, tmp_path: Path, 
         stream.close()
         assert (read == len(data)) == whole and (stream.damage is None) == whole
         assert whole or "unpacks to more than 500 times its size" in str(stream.damage)
+
+
+def test_a_parquet_file_that_unpacks_without_end_is_an_error(small: None, tmp_path: Path) -> None:
+    times = pa.array(range(1_000), pa.int64())
+    plain = {"compression": "zstd", "use_dictionary": False}
+    pq.write_table(pa.table({"time": times, "k": pa.array(["x" * 100_000] * 1_000)}), tmp_path / "a.parquet", **plain)
+    schemas = Engine.from_text("event a(k: string) TIME time. o(K) <- a(K).").inputs
+    with pytest.raises(CepError, match=r"a\.parquet: it unpacks to more than 500 times its size"):
+        list(read([str(tmp_path / "a.parquet")], schemas))
+    pq.write_table(pa.table({"time": times, "k": pa.array(["x" * 100_000] * 1_000)}), tmp_path / "a.parquet")
+    assert sum(batch.tables["a"].height for batch in read([str(tmp_path / "a.parquet")], schemas)) == 1_000
