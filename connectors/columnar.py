@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.paths import EACH, Path, list_of, path, written
+from connectors.paths import EACH, Path, list_of, path, place, written
 
 Reasons = dict[int, tuple[str, str]]
 """Why rows cannot be read: a code and a reason by row; the first found stays."""
@@ -32,11 +33,15 @@ def _inside(kind: Any, step: str) -> Any:
     """The type behind a step of a path, None: there is none."""
     if kind is None:
         return None
-    if step == EACH:
-        return kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
+    if step == EACH or place(step) is not None:
+        return kind.value_type if _is_list(kind) else None
     if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
         return None
     return kind.field(step).type
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def leaves(schema: pa.Schema, name: str) -> list[Path]:
@@ -47,7 +52,7 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
         steps, kind = waiting.pop(0)
         if pa.types.is_struct(kind):
             waiting += [((*steps, kind.field(i).name), kind.field(i).type) for i in range(kind.num_fields)]
-        elif (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and EACH not in steps:
+        elif _is_list(kind) and EACH not in steps:
             waiting.append(((*steps, EACH), kind.value_type))
         else:
             found.append(steps)
@@ -79,8 +84,7 @@ def flattened(
         columns = {name: _taken(column, pa.array(rows)) for name, column in columns.items()}
         for source, steps in nested.items():
             if EACH in steps:
-                inner = steps[steps.index(EACH) + 1 :]
-                columns[source] = _taken(pc.struct_field(elements, list(inner)) if inner else elements, index)
+                columns[source] = _taken(_inner(elements, steps[steps.index(EACH) + 1 :]), index)
     return pa.RecordBatch.from_pydict(columns), rows
 
 
@@ -92,6 +96,16 @@ def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
 
 
 def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
-    """What stands at the end of a path through structs."""
-    column = batch.column(steps[0])
-    return pc.struct_field(column, list(steps[1:])) if len(steps) > 1 else column
+    """What stands at the end of a path through structs and elements of lists."""
+    return _inner(batch.column(steps[0]), steps[1:])
+
+
+def _inner(column: pa.Array, steps: Path) -> pa.Array:
+    for step in steps:
+        if (at := place(step)) is None:
+            column = pc.struct_field(column, [step])
+        else:
+            series: pl.Series = pl.from_arrow(column)  # type: ignore[assignment]
+            series = series.arr.to_list() if isinstance(series.dtype, pl.Array) else series
+            column = series.list.get(at, null_on_oob=True).to_arrow(compat_level=pl.CompatLevel.oldest())
+    return column

@@ -28,10 +28,11 @@ from connectors.numbers import (
     STRING,
     TRUE,
 )
+from connectors.packscan import halves
 from connectors.patterns import compiled, join, read_patterns
 from connectors.record_tests import Tested
 from connectors.records import Record, parse, part_patterns, series, time_keys
-from connectors.times import FIRST, LAST, SHIFTS
+from connectors.times import FIRST, LAST, SHIFTS, of_duration
 from connectors.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
 
 UnreadableRow = tuple[int, str, str]
@@ -69,6 +70,10 @@ class Cells:
             self.buffer, self.offset[c], self.length[c], self.kind[c], mark, self.point
         )
         return Cells(data, offset[None], length[None], self.kind[c][None], True, frozenset(), self.point, self.quote)
+
+    def as_text(self) -> Cells:
+        """The same as text fields."""
+        return replace(self, textual=True, point=ord("."), thousands=None)
 
     def some(self, rows: Bools | Ints) -> Cells:
         """The cells of some rows."""
@@ -162,6 +167,8 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     if schema.further:
         time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
         return time, time, state
+    if len(keys) == 2 and keys[0] == keys[1]:
+        return intervals(schema, cells)
     given = [ticks(cells, c, True, schema.format) for c in range(len(keys))]
     if len(keys) == 1:
         return given[0][0], given[0][0], given[0][1]
@@ -176,7 +183,39 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     return np.where(point, time, start), np.where(point, time, end), np.where(good, GOOD, BAD).astype(np.uint8)
 
 
+def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
+    """Start and end of intervals in one column, `start/end` and `start/PT1H`; others are left to `records`."""
+    first, length = cells.offset[0].astype(np.int64), np.where(cells.kind[0] == STRING, cells.length[0], 0)
+    slash = halves(cells.buffer, first, length)
+    kind = np.where(slash > first, STRING, NULL).astype(np.uint8)
+    sizes = np.maximum(slash - 1 - first, 0), np.where(slash > first, first + length - slash, 0)
+    start, end = (
+        replace(cells, offset=at.astype(np.int32)[None], length=size.astype(np.int32)[None], kind=kind[None])
+        for at, size in zip((first, np.maximum(slash, 0)), sizes)
+    )
+    begins, good = ticks(start, 0, True, schema.format)
+    ends, states = ticks(end, 0, True, schema.format)
+    rows = np.flatnonzero(states == BAD)
+    lengths = pl.DataFrame({"text": strings(end, 0, rows)[0]})
+    known = lengths.unique().with_columns(pl.col("text").map_elements(_length, pl.Int64).alias("length"))
+    found = lengths.join(known, "text", "left", maintain_order="left")["length"]
+    there = found.is_not_null().to_numpy()
+    ends[rows[there]] = begins[rows[there]] + found.drop_nulls().to_numpy()
+    states[rows[there]] = GOOD
+    return begins, ends, np.where((good == GOOD) & (states == GOOD), GOOD, BAD).astype(np.uint8)
+
+
+def _length(text: str) -> int | None:
+    """The microseconds of a duration, None: it is none."""
+    try:
+        return of_duration(text) if text.startswith("P") else None
+    except ValueError:
+        return None
+
+
 def _decode(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | pl.Series, States]:
+    if attribute.quoted and not cells.textual:
+        cells, c = cells.column(c).as_text(), 0
     match attribute.type:
         case "int":
             return _whole(cells, c)
@@ -225,6 +264,13 @@ def text_cells(texts: pl.Series) -> Cells:
     kind = np.where(texts.is_not_null().to_numpy(), STRING, NULL).astype(np.uint8)
     offset, length = ends[:-1].astype(np.int32), np.diff(ends).astype(np.int32)
     return Cells(buffer, offset[None], length[None], kind[None], False)
+
+
+def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, Ints]:
+    """A column of texts as numbers, null where one is missing or not plain; the rows of the latter."""
+    cells = text_cells(texts).as_text()
+    values, states = _whole(cells, 0) if attribute.type == "int" else floats(cells, 0)
+    return _series(values, states != GOOD), np.flatnonzero(states == BAD)
 
 
 def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:

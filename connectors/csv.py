@@ -50,6 +50,8 @@ def read_csv(
     start = _Beginning(stream, chunk, dialect.comment.encode())
     start.skip(dialect.skip)
     names, head = list(dialect.columns), b""
+    if dialect.zeek and not (names := start.fields(file)):
+        return
     if not names:
         head = start.line_of_columns(file)
         if not head and not start.rest.strip():
@@ -125,6 +127,19 @@ class _Beginning:
             raise CepError(message, code="input")
         return head if head.strip() else b""
 
+    def fields(self, file: str) -> list[str]:
+        """The columns that a line `#fields` names, as Zeek writes it; none in an empty file. CepError: no line does."""
+        names: list[str] = []
+        self._look()
+        while self.rest.startswith(self._comment):
+            word, *words = self._take().decode("utf-8", "replace").rstrip("\r").split("\t")
+            names = words if word == "#fields" else names
+            self._look()
+        if not names and self.rest.strip():
+            hint = "Zeek names the columns in a line `#fields` before the records"
+            raise CepError(f"{file}: this is no log of Zeek", hint=hint, code="input")
+        return names
+
     def _take(self) -> bytes:
         self._look()
         line, end, self.rest = self.rest.partition(b"\n")
@@ -188,7 +203,7 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
 class Dialect:
     """How fields are written: what separates and quotes them, the decimal mark, how a line begins that is a comment,
     the mark between thousands; the names of the columns, where no header has them; how many lines stand before the
-    header, and how many below it that are no records."""
+    header, and how many below it that are no records. `zeek`: comments name the columns, as Zeek writes them."""
 
     separator: str
     quote: str = '"'
@@ -198,6 +213,7 @@ class Dialect:
     columns: tuple[str, ...] = ()
     skip: int = 0
     units: int = 0
+    zeek: bool = False
 
     @classmethod
     def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
@@ -207,6 +223,8 @@ class Dialect:
             if other.records != given:
                 message = f"{file}: {schema.name} and {other.name} are of one file, and declare its format differently"
                 raise CepError(message, hint="write the same `FORMAT csv(...)` behind both", code="input")
+        if given is not None and given.name == "zeek":
+            return cls("\t", "\0", ".", "#", zeek=True)
         if given is None or given.name != "csv":
             return cls(separator)
         found = cls(

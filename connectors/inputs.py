@@ -35,7 +35,7 @@ FORMATS: Mapping[str, str] = {
     ".facts": "facts",
 }
 RDF = ("nquads", "jsonld")
-TABLES = ("csv", "tsv")
+TABLES = ("csv", "tsv", "zeek")
 PACKS = ("senml", "sensorthings")
 CLAUSES = ("facts", "rtec")
 """Formats of the dialects."""
@@ -248,7 +248,8 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
     """The format by suffix, or where that says none, or no more than JSON, the one that the declaration names."""
     found = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
-    if found is None or (found == "jsonl" and (declared in PACKS or (declared == "influx" and path == "-"))):
+    piped = path == "-" and declared in ("influx", "zeek")
+    if found is None or (found == "jsonl" and (declared in PACKS or piped)):
         return declared
     return found
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from connectors.keynames import is_name
 from connectors.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
-from connectors.paths import EACH, Path, path
+from connectors.paths import EACH, Path, path, place
 
 Matrix = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
 """Offsets, lengths and kinds of cells: a row a column, a column a record."""
@@ -26,25 +26,30 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Objects in which values are looked for: the `cell` of each, and where its `keys` begin; of each key where its
-    letters do, and the `targets`, the cells of its values."""
+    """Objects and lists in which values are looked for: the `cell` of each, and where its `keys` begin; of each key
+    where its letters do, or which element it is (`places`, -1: it is a name), and the `targets`, the cells of its
+    values."""
 
     cell: Ints
     keys: Ints
     letters: NDArray[np.uint8]
     ends: Ints
+    places: Ints
     targets: Ints
 
     @classmethod
     def of(cls, containers: Sequence[Path], cells: dict[Path, list[int]]) -> Containers:
         found = [[steps for steps in cells if steps[:-1] == one] for one in containers]
-        inside = [[(steps[-1].encode(), cell) for steps in each for cell in cells[steps]] for each in found]
-        raw = [name for each in inside for name, _ in each]
+        inside = [[(steps[-1], cell) for steps in each for cell in cells[steps]] for each in found]
+        names = [name for each in inside for name, _ in each]
+        raw = [name.encode() for name in names]
+        places = [-1 if (at := place(name)) is None else at for name in names]
         return cls(
             np.array([cells[one][-1] for one in containers], np.int64),
             np.cumsum([0] + [len(each) for each in inside]),
             np.frombuffer(b"".join(raw), np.uint8),
             np.cumsum([0] + [len(name) for name in raw]),
+            np.array(places, np.int64),
             np.array([cell for each in inside for _, cell in each], np.int64),
         )
 
@@ -99,8 +104,8 @@ class EventPaths:
 def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Containers) -> None:
     """Fill the cells of what is in some objects; rows that are not plain are not `good` any more."""
     if len(inside.cell):
-        places = inside.cell, inside.keys, inside.letters, inside.ends, inside.targets
-        _descend(buffer, *matrix, good, *places)
+        names = inside.letters, inside.ends, inside.places
+        _descend(buffer, *matrix, good, inside.cell, inside.keys, *names, inside.targets)
 
 
 def expand(
@@ -157,9 +162,10 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
     if c == 102:
         return i + 5, FALSE, i, 5
     first = i
+    what = NULL if c == 78 or c == 73 or (c == 45 and buffer[i + 1] == 73) else NUMBER
     while i < stop and buffer[i] > 32 and buffer[i] != 44 and buffer[i] != 125 and buffer[i] != 93:
         i += 1
-    return i, NUMBER, first, i - first
+    return i, what, first, i - first
 
 
 @njit(cache=True, _nrt=False, forceinline=True)
@@ -186,9 +192,28 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
                 offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
 
 
+@njit(cache=True, _nrt=False, forceinline=True)
+def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
+    """Find the elements of some places in the list between i and its bracket at `stop`; none of them is a name."""
+    at = 0
+    while True:
+        while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
+            i += 1
+        if i >= stop:
+            return True
+        i, what, begin, size = _value(buffer, i, stop)
+        for key in range(first_key, last_key):
+            if places[key] < 0:
+                return False
+            if places[key] == at:
+                cell = targets[key]
+                offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
+        at += 1
+
+
 @njit(linear=True, cache=True, _nrt=False)
-def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, targets):  # type: ignore[no-untyped-def]
-    """The values in the objects of some columns, the outer ones first."""
+def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, places, targets):  # type: ignore[no-untyped-def]
+    """The values in the objects and lists of some columns, the outer ones first."""
     for row in range(kind.shape[1]):
         for each in range(len(cells)):
             cell = cells[each]
@@ -198,13 +223,17 @@ def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, tar
                 continue
             i = np.int64(offset[cell, row])
             stop = i + length[cell, row] - 1
-            good[row] = (
-                kind[cell, row] == NESTED
-                and buffer[i] == 123
-                and _inside(
-                    buffer, i + 1, stop, row, offset, length, kind, keys[each], keys[each + 1], letters, ends, targets
+            first, last = keys[each], keys[each + 1]
+            if kind[cell, row] != NESTED:
+                good[row] = False
+            elif buffer[i] == 91:
+                good[row] = places[first] >= 0 and _within(
+                    buffer, i + 1, stop, row, offset, length, kind, first, last, places, targets
                 )
-            )
+            else:
+                good[row] = places[first] < 0 and _inside(
+                    buffer, i + 1, stop, row, offset, length, kind, first, last, letters, ends, targets
+                )
 
 
 @njit(linear=True, cache=True)

@@ -18,6 +18,8 @@ UNTYPED, UNKNOWN, ODD, BLANK = -1, -2, -3, -4
 
 _DEEPEST = 60
 _GUESSES = 64
+_NAN, _INFINITY = np.frombuffer(b"NaN", np.uint8), np.frombuffer(b"Infinity", np.uint8)
+"""What Python writes for numbers that are none, which are missing."""
 
 
 @njit(cache=True, _nrt=False)
@@ -86,6 +88,15 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, _nrt=False)
+def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
+    """Past a word at i, or -1."""
+    for j in range(len(letters)):
+        if i + j >= stop or buffer[i + j] != letters[j]:
+            return -1
+    return i + len(letters)
+
+
+@njit(cache=True, _nrt=False)
 def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past it or -1, kind, first, length) of the value at i that is no list and no object."""
     c = buffer[i]
@@ -94,6 +105,9 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
         return j, (ESCAPED if escaped else STRING), i + 1, j - i - 2
     if c == 45 or 48 <= c <= 57:
         j = _number(buffer, i, stop)
+        if j < 0 and c == 45:
+            j = _word(buffer, i + 1, stop, _INFINITY)
+            return j, NULL, i, j - i
         return j, NUMBER, i, j - i
     if i + 4 <= stop and c == 116 and buffer[i + 1] == 114 and buffer[i + 2] == 117 and buffer[i + 3] == 101:
         return i + 4, TRUE, i, 4
@@ -108,6 +122,9 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
         and buffer[i + 4] == 101
     ):
         return i + 5, FALSE, i, 5
+    if c == 78 or c == 73:
+        j = _word(buffer, i, stop, _NAN if c == 78 else _INFINITY)
+        return j, NULL, i, j - i
     return -1, ABSENT, i, 0
 
 

@@ -17,6 +17,7 @@ from connectors.inputs import CLAUSES, PACKS, RDF, Input
 from connectors.jsonl import LineReader
 from connectors.packs import DocumentLines, PackReader
 from connectors.paths import KEY, from_message, level, sources
+from connectors.recordscan import BETWEEN, a_line_each
 from connectors.sosa import Documents, invalidates
 
 
@@ -84,6 +85,24 @@ def _text(key: bytes | None) -> str | None:
         return None
 
 
+def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
+    """The records of messages, a line each: a message is one, or a list of some. Returns the message of each line."""
+    lines: list[bytes] = []
+    counts = np.ones(len(payloads), np.int64)
+    for number, payload in enumerate(payloads):
+        if payload.lstrip()[:1] == b"[":
+            some, first, beyond, _, place = a_line_each(
+                np.frombuffer(payload, np.uint8), BETWEEN, True, len(payload) // 2 + 2
+            )
+            if place == BETWEEN:
+                counts[number] = len(beyond)
+                lines += [some[begin:end].tobytes() for begin, end in zip(first, beyond)]
+                continue
+        # A line break may stand between the values of a message, as may a carriage return, which ends no line.
+        lines.append(payload.replace(b"\n", b"\r"))
+    return b"\n".join([*lines, b""]), np.repeat(np.arange(len(payloads)), counts)
+
+
 class Inbox:
     """Reads the messages of one input."""
 
@@ -131,13 +150,10 @@ class Inbox:
             dead = [replace(one, line=int(of[one.line])) for one in dead]
             times, unmatched = block.times or "", block.unmatched
         else:
-            # A line break may stand between the values of a message, as may a carriage return, which ends no line.
-            data = b"\n".join([*messages.payloads, b""])
-            if data.count(b"\n") > len(messages):
-                data = b"".join(payload.replace(b"\n", b"\r") + b"\n" for payload in messages.payloads)
-            beside = messages.beside(self._beside) if self._beside else None
-            tables, dead, block = self._read.read(self.path, data, 0, 0, first, beside)
-            rows = np.arange(len(messages)) if block.lines is None else block.lines
+            data, of = _records(messages.payloads)
+            tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
+            rows = of[: block.count] if block.lines is None else of[block.lines]
+            dead = [replace(one, line=int(of[one.line])) for one in dead]
             times, unmatched = block.times or "", block.unmatched
         lines = np.asarray(messages.numbers, np.int64)[rows]
         said = any(map(self._says_changes, messages.payloads))

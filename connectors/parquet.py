@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import polars as pl
@@ -19,14 +19,16 @@ from cep.core.unpacking import UnpackedTooLarge, check_unpacked
 from connectors.batch import Block, DeadLetter
 from connectors.column_times import column_ticks, fitting, mismatch, refuse, without, written_times
 from connectors.columnar import Reasons, flattened, leaves, resolved
+from connectors.columns import intervals, quoted_numbers, text_cells
 from connectors.header import bind
+from connectors.numbers import GOOD
 from connectors.paths import EACH, Path, source_of, sources, written
 from connectors.record_tests import ColumnValues, passed
-from connectors.records import part_patterns, time_keys
+from connectors.records import interval, part_patterns, time_keys
 from connectors.times import (
     form,
 )
-from connectors.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS
+from connectors.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Unreadable, text_time, text_value
 
 _EMPTY: dict[str, type[pl.DataType]] = {
     "int": pl.Int64,
@@ -118,18 +120,10 @@ def read_batches(
             reasons = {new: reasons[old] for new, old in enumerate(kept.tolist()) if old in reasons}
         n = columns.height
         block = Block(file, first, n, line, lines, unmatched=unmatched)
-        times = []
-        in_parts = [_joined([columns[key] for key in keys], schema)] if schema.further else []
-        for column in in_parts or [columns[key] for key in keys]:
-            key = ", ".join(keys) if in_parts else column.name
-            ticks = column_ticks(file, column, Attribute(key, "time", format=schema.format), reasons, "time")
-            for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
-                lacking = next((each for each in keys if columns[each][row] is None), key) if in_parts else key
-                reasons.setdefault(row, ("time", f"no time: `{lacking}` is missing"))
-            times.append(ticks)
+        start, end = _times(file, columns, schema, reasons)
         found = [
-            times[0].alias("start"),
-            times[-1].alias("end"),
+            start.alias("start"),
+            end.alias("end"),
             pl.Series(ARRIVAL, np.arange(first, first + n, dtype=np.int64)),
         ]
         for attribute in schema.attributes:
@@ -142,7 +136,7 @@ def read_batches(
             table = table.filter(pl.Series(good))
         if table.height:
             kind = columns[keys[0]].dtype
-            number = not in_parts and kind.is_numeric()
+            number = not schema.further and kind.is_numeric()
             block = replace(block, times=form(None if kind.is_temporal() else schema.format, number))
         dead = [
             DeadLetter(file, line + row if lines is None else int(lines[row]), reason, code, None)
@@ -151,6 +145,36 @@ def read_batches(
         yield table, dead, block
         line += height
         first += n
+
+
+def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
+    """Start and end of each row, null where a time is missing."""
+    keys = time_keys(schema)
+    if len(keys) == 2 and keys[0] == keys[1] and columns[keys[0]].dtype == pl.String:
+        return _intervals(columns[keys[0]], schema, reasons)
+    times = []
+    in_parts = [_joined([columns[key] for key in keys], schema)] if schema.further else []
+    for column in in_parts or [columns[key] for key in keys]:
+        key = ", ".join(keys) if in_parts else column.name
+        ticks = column_ticks(file, column, Attribute(key, "time", format=schema.format), reasons, "time")
+        for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
+            lacking = next((each for each in keys if columns[each][row] is None), key) if in_parts else key
+            reasons.setdefault(row, ("time", f"no time: `{lacking}` is missing"))
+        times.append(ticks)
+    return times[0], times[-1]
+
+
+def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
+    """Start and end of intervals in one column of texts."""
+    start, end, states = intervals(schema, text_cells(column))
+    for row in np.flatnonzero(states != GOOD).tolist():
+        try:
+            if column[row] is None:
+                raise Unreadable("time", f"no time: `{column.name}` is missing")
+            start[row], end[row] = interval(column.name, column[row], partial(text_time, format=schema.format))
+        except Unreadable as reason:
+            reasons.setdefault(row, (reason.code, reason.reason))
+    return pl.Series(start), pl.Series(end)
 
 
 def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepError:
@@ -243,6 +267,8 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
             return texts
         case "any" if dtype == pl.Boolean:
             return column
+        case "int" | "float" if attribute.quoted and dtype == pl.String:
+            return _quoted(column, attribute, reasons)
         case "int" | "any" if dtype.is_integer():
             return fitting(column, attribute, reasons)
         case "int" if dtype.is_float() or dtype.is_decimal():
@@ -254,6 +280,17 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
     if dtype == pl.Null:
         return pl.Series(attribute.name, [None] * len(column), dtype=_EMPTY.get(attribute.type, pl.String))
     raise mismatch(file, column, attribute)
+
+
+def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
+    """Texts as the numbers that they hold; an empty one is missing."""
+    found, odd = quoted_numbers(attribute, column)
+    for row in odd.tolist():
+        try:
+            found[row] = text_value(attribute, column[row] or None)
+        except Unreadable as reason:
+            reasons.setdefault(row, (reason.code, reason.reason))
+    return found
 
 
 def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:

@@ -17,22 +17,33 @@ KEY = "key"
 
 _LEVEL = re.compile(r"topic\[([1-9]\d{0,3})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_BETWEEN = re.compile(r"(?<!@iot)\.")
-"""Between steps; `@iot.id` is one, as names of SensorThings have it."""
+_STEP = re.compile(r'(?:"([^"]+)"|((?:@iot\.|[^."\[\]])+))((?:\[\d{0,6}\])*)(?=\.[^.]|\Z)', re.ASCII)
+"""A name, perhaps in quotes, and elements of lists behind it; `@iot.id` is one, as names of SensorThings have it."""
+_PLACE = re.compile(r"\[\d{0,6}\]", re.ASCII)
 
 Path = tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
 def path(source: str) -> Path:
-    """The steps of a path; one step: a plain column."""
-    if "." not in source and EACH not in source:
+    """The steps of a path; one step: a plain column. A name in quotes may have dots: `labels."app.name"`."""
+    if ("." not in source and "[" not in source) or level(source) is not None:
         return (source,)
     steps: list[str] = []
-    for step in _BETWEEN.split(source):
-        name = step.removesuffix(EACH)
-        steps += [name, EACH] if name != step else [step]
-    return tuple(steps) if all(steps) else (source,)
+    at = 0
+    while at <= len(source):
+        match = _STEP.match(source, at)
+        if match is None:
+            return (source,)
+        steps.append(match[1] if match[1] is not None else match[2])
+        steps += _PLACE.findall(match[3])
+        at = match.end() + 1
+    return tuple(steps)
+
+
+def place(step: str) -> int | None:
+    """Which element of a list a step is, from 0 on; None: it is no element."""
+    return int(step[1:-1]) if step.startswith("[") and step != EACH and _PLACE.fullmatch(step) else None
 
 
 def level(source: str) -> int | None:
@@ -70,15 +81,17 @@ def written(steps: Path) -> str:
     """The path as it is written after FROM."""
     text = ""
     for step in steps:
-        text += step if step == EACH or not text else f".{step}"
+        name = f'"{step}"' if "." in step.replace("@iot.", "") and len(steps) > 1 else step
+        text += step if _PLACE.fullmatch(step) else f".{name}" if text else name
     return text
 
 
 def first_at(found: Any, steps: Path) -> Any:
     """The value at the end of a path, of lists in their first element; None where there is none."""
     for step in steps:
-        if step == EACH:
-            found = found[0] if isinstance(found, list) and found else None
+        if _PLACE.fullmatch(step):
+            at = place(step) or 0
+            found = found[at] if isinstance(found, list) and at < len(found) else None
         else:
             found = found.get(step) if isinstance(found, dict) else None
     return found
@@ -119,6 +132,8 @@ def _near(found: Mapping[str, Any], wanted: str) -> str | None:
 def has(found: Mapping[str, Any], steps: Path) -> bool:
     """Whether a JSON object has something at the end of a path, null as well; of lists in their first element."""
     above = first_at(found, steps[:-1])
+    if (at := place(steps[-1])) is not None:
+        return isinstance(above, list) and at < len(above)
     return bool(above) if steps[-1] == EACH else isinstance(above, dict) and steps[-1] in above
 
 

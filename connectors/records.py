@@ -31,9 +31,10 @@ from connectors.paths import (
     sources,
     written,
 )
+from connectors.paths import place as element
 from connectors.record_tests import JsonValues, passed
 from connectors.time_hint import time_hint
-from connectors.times import shown
+from connectors.times import of_duration, shown
 from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value, written_time
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -79,11 +80,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return repeated
 
 
-def _constant(name: str) -> Any:
-    raise Unreadable("json", f"{name} is no JSON value; a missing value is written null")
+def _missing_number(name: str) -> None:
+    """Read `NaN` and `Infinity`, which Python writes and JSON does not have, as missing."""
 
 
-decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_constant)
+decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_missing_number)
 
 
 def read_line(
@@ -268,6 +269,11 @@ def _reach(found: Any, steps: Path, schema: Schema, place: int | None = None) ->
                 raise Unreadable("args", f"`{written(steps[:number])}` is {kind(value)}, and no list")
             value = None if place is None or place >= len(value) else value[place]
             continue
+        if (at := element(step)) is not None:
+            if not isinstance(value, list):
+                raise Unreadable("ill-typed", f"`{written(steps[:number])}` is {kind(value)}, and no list")
+            value = value[at] if at < len(value) else None
+            continue
         if not isinstance(value, dict):
             name = written(steps[:number])
             hint = f'; for an event of each element write FROM "{name}[].{step}"' if isinstance(value, list) else ""
@@ -435,10 +441,10 @@ def read_times(
     keys = time_keys(schema)
     given = [get(key) for key in keys]
     if len(keys) == 3:
-        time, *interval = given
-        if time is None and interval == [None, None]:
+        time, *ends = given
+        if time is None and ends == [None, None]:
             raise Unreadable("time", "no time: `time`, or `start` and `end`, is missing")
-        if time is not None and interval != [None, None]:
+        if time is not None and ends != [None, None]:
             raise Unreadable("time", "`time` and `start` or `end` both give the time")
         keys, given = (keys[:1], given[:1]) if time is not None else (keys[1:], given[1:])
     for key, value in zip(keys, given):
@@ -447,5 +453,26 @@ def read_times(
     if schema.further:
         words = [_word(*each, fields) for each in zip(keys, given, part_patterns(schema.format, len(keys)))]
         return (time := read(", ".join(keys), " ".join(words))), time
+    if len(keys) == 2 and keys[0] == keys[1]:
+        return interval(keys[0], given[0], read)
     start = read(keys[0], given[0])
     return start, read(keys[-1], given[-1]) if len(keys) > 1 else start
+
+
+def interval(key: str, value: Any, read: Callable[[str, Any], int]) -> tuple[int, int]:
+    """Start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`."""
+    first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")
+    if not slash:
+        raise Unreadable("time", f"{key}: `{shown(str(value))}` is no interval, as `2024-05-01T08:00:00Z/PT1H` is")
+    lengths = [text.strip(" \t").startswith("P") for text in (first, last)]
+    if all(lengths):
+        raise Unreadable("time", f"{key}: `{shown(str(value))}` has two lengths, and no time")
+    try:
+        if lengths[1]:
+            return (start := read(key, first)), start + of_duration(last.strip(" \t"))
+        if lengths[0]:
+            return (end := read(key, last)) - of_duration(first.strip(" \t")), end
+    except ValueError as error:
+        hint = "; months and years differ in length" if "is no duration" in str(error) else ""
+        raise Unreadable("time", f"{key}: {error}{hint}") from None
+    return read(key, first), read(key, last)

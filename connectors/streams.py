@@ -79,17 +79,20 @@ class ByteStream:
             else:
                 self._descriptor = descriptor
             begin = os.pread(descriptor, 4, self._file.tell()) if self._descriptor is None else b""
-        if path.endswith(".gz") or begin.startswith(_GZIP):
-            self._packed = self._file if self._descriptor is None else _Awaited(self._descriptor)
-            self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(self._packed, 1 << 20))
-            self._descriptor = None
-        elif path.endswith(".zst") or begin == _ZSTD:
-            if self._descriptor is None and begin and begin != _ZSTD:
+        if path.endswith((".gz", ".zst")) or begin.startswith(_GZIP) or begin == _ZSTD:
+            zipped = path.endswith(".gz") or begin.startswith(_GZIP)
+            if not zipped and self._descriptor is None and begin and begin != _ZSTD:
                 raise OSError("this is no zstd file; without `.zst` in its name it is read as it is")
-            self._packed = self._file if self._descriptor is None else _Awaited(self._descriptor)
-            packed = io.BufferedReader(self._packed, 1 << 20)
-            self._compressed = pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd")
-            self._descriptor = None
+            packed = self._file if self._descriptor is None else _Awaited(self._descriptor)
+            self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
+
+    def _unpack(self, packed: Any, reader: Any, zipped: bool) -> None:
+        """From now on hand over what `reader` reads of `packed`, decompressed."""
+        self._packed, self._descriptor = packed, None
+        if zipped:
+            self._compressed = gzip.GzipFile(fileobj=reader)
+        else:
+            self._compressed = pa.CompressedInputStream(pa.PythonFile(reader, "r"), "zstd")
 
     @property
     def plain(self) -> bool:
@@ -143,9 +146,12 @@ class ByteStream:
         if self._descriptor is not None:
             stops.wait(self._descriptor, None)
             data = self._arrived(self._descriptor, most)
-            if not self._read and data.startswith((_GZIP, _ZSTD)):
-                tool = "gzip" if data.startswith(_GZIP) else "zstd"
-                raise OSError(f"what comes is compressed; `{tool} -dc` before it reads it")
+            if not self._read:
+                data = _known(self._descriptor, data)
+                if data.startswith((_GZIP, _ZSTD)):
+                    packed = _Awaited(self._descriptor, data)
+                    self._unpack(packed, packed, data.startswith(_GZIP))
+                    return self.read(most)
         elif self._compressed is not None:
             data = self._inflated(self._compressed, most)
         else:
@@ -202,16 +208,32 @@ class ByteStream:
             self._file.close()
 
 
-class _Awaited(io.RawIOBase):
-    """The bytes of a pipe."""
+def _known(descriptor: int, data: bytes) -> bytes:
+    """The first bytes of a pipe, and more of them where they may be those of something compressed."""
+    while 0 < len(data) < len(_ZSTD) and (_ZSTD.startswith(data) or _GZIP.startswith(data)):
+        stops.wait(descriptor, None)
+        more = os.read(descriptor, len(_ZSTD))
+        if not more:
+            break
+        data += more
+    return data
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._position = descriptor, 0
+
+class _Awaited(io.RawIOBase):
+    """The bytes of a pipe, of which some were read before."""
+
+    def __init__(self, descriptor: int, ahead: bytes = b"") -> None:
+        self._descriptor, self._position, self._ahead = descriptor, 0, ahead
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if self._ahead:
+            some, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
+            buffer[: len(some)] = some
+            self._position += len(some)
+            return len(some)
         stops.wait(self._descriptor, None)
         read = os.readv(self._descriptor, [buffer])
         self._position += read

@@ -18,7 +18,7 @@ NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 NUMERIC = ("int", "float", "time", "duration")
 COUNTED = ("int", "float")
 """The types whose numbers may have marks between thousands."""
-TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1"), ("false", "no", "0")
+TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "t"), ("false", "no", "0", "f")
 
 _MARKS = re.compile(r"[.,' _\u2019\u00a0\u202f]")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -122,6 +122,8 @@ def json_value(attribute: Attribute, value: Any) -> Value:
                 pass
             case ("int" | "float" | "any", Real() | int()):
                 return _number(attribute.type, str(value))
+            case ("int" | "float", str()) if attribute.quoted:
+                return text_value(attribute, value or None)
             case "bool", int() | str():
                 return _boolean(str(value).strip(" \t"))
             case "time", int() | str():
@@ -136,7 +138,8 @@ def json_value(attribute: Attribute, value: Any) -> Value:
                 return of_duration(value)
         hint = ""
         if attribute.type in ("int", "float") and isinstance(value, str) and is_number(value.strip(" \t")):
-            hint = f" `{shown(value)}`; a number stands without quotes, or is declared `{attribute.name}: string`"
+            declared = f"`{attribute.name}: {attribute.type} QUOTED`"
+            hint = f" `{shown(value)}`; a number stands without quotes, or is declared {declared}"
         expected = attribute.type if attribute.type != "any" else "a value"
         raise ValueError(f"expected {expected}, found {kind(value)}{hint}")
     except ValueError as error:

@@ -132,7 +132,7 @@ def test_partitions_side_by_side_once_each() -> None:
     cluster = Cluster("readings")
     place = f"kafka://{cluster.servers}/readings"
     hundred = [(n % 4, n, record(n, temp=n)) for n in range(98)]
-    cluster.send([*hundred, (2, 98, None), (3, 99, b"[]"), (1, 99, record(99, temp=101))])
+    cluster.send([*hundred, (2, 98, None), (3, 99, b"7"), (1, 99, record(99, temp=101))])
     result = run(f"reading={place}?until=now&group=hot", rules="hot.cep")
     assert result.exit_code == 0, result.stderr
     # One batch after the other, in order across partitions: without a lateness nothing is late.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import polars as pl
@@ -382,9 +384,40 @@ def test_the_shapes_of_the_benchmark_hold_the_same(tmp_path: Path) -> None:
         assert found == expected and len(found) == 50, shape.name
 
 
-def test_a_pipe_is_not_decompressed(tmp_path: Path) -> None:
+def packed(text: bytes, kind: str) -> bytes:
+    if kind == "gzip":
+        return gzip.compress(text)
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, kind) as stream:
+        stream.write(text)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd"])
+@pytest.mark.parametrize("first", [1, 3, 1000])
+def test_a_pipe_is_decompressed(kind: str, first: int) -> None:
+    data = packed(b'{"x": 1, "ts": 1}\n' * 3000, kind)
     end, begin = os.pipe()
-    os.write(begin, gzip.compress(b'{"x": 1, "ts": 1}\n'))
+
+    def write() -> None:
+        os.write(begin, data[:first])
+        time.sleep(0.05)
+        os.write(begin, data[first:])
+        os.close(begin)
+
+    writer = Thread(target=write)
+    writer.start()
+    with os.fdopen(end, "rb") as pipe:
+        batches = list(read(["r=-"], schemas("event r(x: int) TIME ts."), stdin=pipe))
+    writer.join()
+    assert sum(batch.rows for batch in batches) == 3000 and not any(batch.dead for batch in batches)
+
+
+def test_a_compressed_pipe_that_ends_early_is_told() -> None:
+    data = packed(b'{"x": 1, "ts": 1}\n' * 3000, "gzip")
+    end, begin = os.pipe()
+    os.write(begin, data[:-20])
     os.close(begin)
-    with os.fdopen(end, "rb") as pipe, pytest.raises(CepError, match="`gzip -dc` before it reads it"):
-        list(read(["r=-"], schemas("event r(x: int) TIME ts."), stdin=pipe))
+    with os.fdopen(end, "rb") as pipe:
+        batches = list(read(["r=-"], schemas("event r(x: int) TIME ts."), stdin=pipe))
+    assert batches[-1].dead[-1].reason.startswith("the rest of the file cannot be decompressed")

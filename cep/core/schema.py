@@ -68,7 +68,8 @@ class Attribute:
 
     `low` and `high` bound the value, both included; microseconds for times and durations. `source` is the column
     it comes from, None: the one of its own name. `iri`: the property that it is in RDF. `format`: how a time or a
-    duration is written. `missing`: numbers and texts that stand for a missing value. How records are written is no part
+    duration is written. `missing`: numbers and texts that stand for a missing value. `quoted`: numbers may stand in
+    quotes. How records are written is no part
     of what an event is: it takes no part in equality.
     """
 
@@ -81,6 +82,7 @@ class Attribute:
     iri: str | None = None
     format: TimeFormat | None = field(default=None, compare=False)
     missing: tuple[int | float | str, ...] | None = field(default=None, compare=False)
+    quoted: bool = field(default=False, compare=False)
 
     @property
     def lacking(self) -> str:

@@ -19,6 +19,9 @@ RESERVED = ("type", "time", "start", "end", "args")
 _TIMES = {"senml": "t", "influx": "time"}
 """By format of records what their time is called, which is that of an event whose declaration names none."""
 
+_ZEEK_MISSING = ("-", "(empty)")
+"""What Zeek writes for a value that is not set, and for a set without elements."""
+
 
 class Schemas:
     """`found`: schemas by name. `errors`: what is wrong; `flawed`: the rules (`id`) whose heads are.
@@ -72,6 +75,7 @@ class Schemas:
                     attribute.iri,
                     _format(attribute, statement),
                     _missing(attribute, statement),
+                    attribute.quoted,
                 )
             )
         time = statement.time
@@ -196,13 +200,19 @@ def _when(event: ast.EventDeclaration) -> When | None:
     """The tests of WHEN, for which what the declaration calls missing is missing."""
     if event.when is None:
         return None
-    return tuple(tuple(replace(test, missing=event.missing or ()) for test in tests) for tests in event.when)
+    return tuple(tuple(replace(test, missing=_all_missing(event)) for test in tests) for tests in event.when)
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
     """Return the values that stand for a missing one: the attribute's own and the declaration's."""
-    given = (attribute.missing or ()) + (event.missing or ())
+    given = (attribute.missing or ()) + _all_missing(event)
     return tuple(dict.fromkeys(given)) or None
+
+
+def _all_missing(event: ast.EventDeclaration) -> tuple[int | float | str, ...]:
+    """Return the values that stand for a missing one in all columns."""
+    of_format = _ZEEK_MISSING if event.records is not None and event.records.name == "zeek" else ()
+    return (event.missing or ()) + of_format
 
 
 def argument_count(arguments: int) -> str:

@@ -87,6 +87,8 @@ class AnAttribute(Protocol):
     def format(self) -> TimeFormat | None: ...
     @property
     def missing(self) -> tuple[int | float | str, ...] | None: ...
+    @property
+    def quoted(self) -> bool: ...
 
 
 def declaration(
@@ -171,6 +173,7 @@ def attribute(each: AnAttribute) -> str:
         text += f" FROM {_column(each.source)}"
     if each.iri is not None:
         text += f" AS <{each.iri}>"
+    text += " QUOTED" if each.quoted else ""
     return text + time_format(each.format, "epoch " if each.type == "time" else "") + _missing(each.missing)
 
 

@@ -131,7 +131,7 @@ PatternTree = EventPattern | TimePoint | Binary | Not | UnlessTree | Times | Wit
 @dataclass(frozen=True, slots=True)
 class AttributeTree:
     """`gust: float? in 0..250 FROM wind_gust AS weather:gust`: name, type, `optional`, range (inclusive), source
-    column, property in RDF.
+    column, property in RDF. `quoted`: numbers may stand in quotes.
 
     `low` and `high` are in the attribute's own unit (microseconds for times and durations), None: unbounded.
     """
@@ -146,6 +146,7 @@ class AttributeTree:
     span: Span = field(default=NOWHERE, compare=False)
     format: TimeFormat | None = None
     missing: tuple[int | float | str, ...] | None = None
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

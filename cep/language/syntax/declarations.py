@@ -187,7 +187,7 @@ def _after_attribute(cursor: Cursor) -> str | None:
     token = cursor.token
     if token.key == "=":
         return "attributes have no defaults; `?` after the type lets a value be missing: `gust: float?`"
-    if token.kind in ("name", "variable") and token.key not in ("TIME", "START", "AS", *CLAUSES):
+    if token.kind in ("name", "variable") and token.key not in ("TIME", "START", "AS", "QUOTED", *CLAUSES):
         return messages.DECLARATION
     return None
 
@@ -217,7 +217,8 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
     source: str | None = None
     iri: str | None = None
     clauses = Clauses(kind, optional=optional)
-    while cursor.token.key in ("IN", "FROM", "AS", *CLAUSES):
+    quoted = False
+    while cursor.token.key in ("IN", "FROM", "AS", "QUOTED", *CLAUSES):
         if cursor.token.key in CLAUSES:
             clauses.read(cursor)
         elif cursor.accept("FROM"):
@@ -231,15 +232,19 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
                     "a second property for one attribute", "e.g. `wind: float AS wt:windSpeed`", cursor.previous.span
                 )
             iri = _iri(cursor)
+        elif cursor.accept("QUOTED"):
+            if kind not in ("int", "float"):
+                hint = "texts, times and booleans are read with their quotes"
+                cursor.stop(f"QUOTED is about numbers, this is of type {kind}", hint, cursor.previous.span)
+            quoted = True
         else:
             if ranged:
                 cursor.stop("a second range for one attribute", messages.RANGE)
             ranged = True
             low, high = _range(cursor, kind)
     times = clauses.times(cursor)
-    return ast.AttributeTree(
-        first.text, kind, optional, low, high, source, iri, cursor.span(first), times, clauses.missing
-    )
+    how = times, clauses.missing, quoted
+    return ast.AttributeTree(first.text, kind, optional, low, high, source, iri, cursor.span(first), *how)
 
 
 def _type(cursor: Cursor) -> str:

@@ -23,6 +23,7 @@ UNITS = ("s", "ms", "us", "ns")
 FOLDS = ("earlier", "later", "order")
 RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
     "csv": ("separator", "decimal", "thousands", "comment", "quote", "encoding", "columns", "skip", "units"),
+    "zeek": (),
     "senml": ("now",),
     "sensorthings": (),
     "influx": ("measurement", "precision"),
@@ -33,6 +34,7 @@ _FORMAT = '`FORMAT "%d.%m.%Y %H:%M"`, `FORMAT epoch ms`'
 _CSV = '`FORMAT csv(separator: ";", decimal: ",", comment: "#")`'
 _EXAMPLES = {
     "csv": _CSV,
+    "zeek": "`FORMAT zeek`",
     "senml": '`FORMAT senml`, `FORMAT senml(now: "2026-11-22T10:00:00Z")`',
     "sensorthings": "`FORMAT sensorthings`",
     "influx": '`FORMAT influx`, `FORMAT influx(measurement: "cpu", precision: "ms")`',
@@ -58,7 +60,7 @@ _FOREIGN_OPTIONS = {
     "charset": "encoding", "comments": "comment", "thousand": "thousands", "grouping": "thousands",
     **dict.fromkeys(("header", "names", "fields"), "columns"), "skiprows": "skip", "skip_rows": "skip", "unit": "units",
 }  # fmt: skip
-_LEVEL = re.compile(r"topic\[[1-9][0-9]*\]", re.ASCII)
+_FRACTION = re.compile(r"\[[0-9]*[^0-9\]]", re.ASCII)
 
 Missing = tuple[int | float | str, ...]
 
@@ -287,7 +289,8 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
 
 
 def column(cursor: Cursor) -> str:
-    """A column, or a path to a value: a word, a string, `pump.id`, `readings[].value`, `topic[2]`."""
+    """A column, or a path to a value: a word, a string, `pump.id`, `labels."app.name"`, `readings[].value`,
+    `coordinates[0]`, `topic[2]`."""
     cursor.as_word()
     token = cursor.token
     if token.kind == "string":
@@ -309,6 +312,12 @@ def column(cursor: Cursor) -> str:
             cursor.advance()
             cursor.as_word()
             text += "." + cursor.advance().text
+        elif cursor.token.key == "." and cursor.peek().kind == "string" and cursor.peek().start == cursor.token.end:
+            cursor.advance()
+            name = cursor.token
+            text += f'."{_text(cursor, "a name", "")}"'
+            if '"' in text.removesuffix('"').rpartition('."')[2]:
+                cursor.stop("a name in quotes has none of its own", "name such a value at its producer", name.span)
         else:
             break
     return _checked(cursor, token, text)
@@ -324,9 +333,9 @@ def _checked(cursor: Cursor, first: Token, text: str) -> str:
         message = f"the path `{text}` goes through two lists"
         hint = "an event for each element of one list can be made; take the inner one apart before"
         cursor.stop(message, hint, cursor.span(first))
-    if "[" in text.replace("[]", "") and not _LEVEL.fullmatch(text) and first.kind != "string":
+    if text == "topic[0]" or _FRACTION.search(text):
         message = f"`{text}` is no place of a value"
-        hint = "`readings[].value` makes an event of each element; `topic[2]` is the second level of an MQTT topic"
+        hint = "`values[0]` is the first element of a list; `topic[1]` is the first level of an MQTT topic"
         cursor.stop(message, hint, cursor.span(first))
     return text
 
