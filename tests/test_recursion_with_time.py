@@ -8,8 +8,8 @@ import pytest
 
 from cep.engine import Engine, holds
 from cep.events import Event
-from cep.runtime.formula_recursion import FormulaRecursion
 from cep.runtime.held import held_of
+from cep.runtime.interval_rounds import IntervalRounds
 from tests.long import seeds
 
 DECLARED = """event add(a: int, b: int) TIME t.
@@ -68,14 +68,14 @@ def test_push_by_push(rules: str, seed: int) -> None:
 def test_what_no_change_touches_is_not_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     program = DECLARED + RULES[0]
     derived: list[int] = []
-    grow = FormulaRecursion._grow
+    grow = IntervalRounds._grow
 
-    def counted(self: FormulaRecursion, *given: object) -> bool:
+    def counted(self: IntervalRounds, *given: object) -> bool:
         found = grow(self, *given)  # type: ignore[arg-type]
         derived.append(sum(len(goal.grown.all().key) for goal in self.fixpoints.values()))  # type: ignore[attr-defined]
         return found
 
-    monkeypatch.setattr(FormulaRecursion, "_grow", counted)
+    monkeypatch.setattr(IntervalRounds, "_grow", counted)
     engine = Engine.from_text(program)
     engine.push([Event("add", (n, n + 1), 0, 0) for n in range(0, 600, 3)])
     engine.push([Event("add", (1000, 1001), 5_000_000, 5_000_000)])

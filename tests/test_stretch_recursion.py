@@ -9,11 +9,10 @@ import pytest
 from cep.engine import Engine
 from cep.events import Event, Held
 from cep.plan.explain import explain
-from cep.runtime import stretch_recursion
+from cep.runtime import instants
 from cep.runtime.decode import events_of
 from cep.runtime.held import held_of
-from cep.runtime.recursion import Recursion
-from cep.runtime.stretch_recursion import StretchRecursion
+from cep.runtime.instants import Instants
 from tests.long import seeds
 
 DECLARED = """event a(k: string, l: string, x: int) TIME t.
@@ -75,8 +74,9 @@ def given(engine: Engine, tables: dict) -> list[Held | Event]:
     return [*held_of(tables, engine.plan.schemas, None, None), *events_of(tables, engine.plan.schemas)]
 
 
-def cycles(engine: Engine) -> list[type]:
-    return [type(part) for part in engine._parts.machine.parts if isinstance(part, Recursion)]
+def guesses(engine: Engine) -> list[bool]:
+    """For each cycle of rows, whether it goes by many instants at once."""
+    return [part.guesses for part in engine._parts.machine.parts if isinstance(part, Instants)]
 
 
 @pytest.mark.parametrize("seed", seeds(150))
@@ -84,16 +84,16 @@ def test_many_instants_at_once_are_as_one_by_one(seed: int, monkeypatch: pytest.
     """Two engines take the same pushes, and their states are exchanged now and then."""
     rng = random.Random(seed)
     least, few, most = rng.choice(((1, 1, 2), (1, 1, 3), (2, 2, 5), (8, 4, 16)))
-    monkeypatch.setattr(stretch_recursion, "LEAST", least)
-    monkeypatch.setattr(stretch_recursion, "FEW", few)
-    monkeypatch.setattr(stretch_recursion, "MOST", most)
+    monkeypatch.setattr(instants, "LEAST", least)
+    monkeypatch.setattr(instants, "FEW", few)
+    monkeypatch.setattr(instants, "MOST", most)
     program, rest = random_program(rng), random_events(rng)
 
     def engines() -> tuple[Engine, Engine]:
         return tuple(Engine.from_text(program, lateness=0, fast_recursion=fast) for fast in (True, False))  # type: ignore[return-value]
 
     both = engines()
-    assert len(cycles(both[0])) == len(cycles(both[1])), program
+    assert len(guesses(both[0])) == len(guesses(both[1])), program
     while rest:
         count = rng.choice((1, 5, 40, 200))
         found = [given(engine, engine.push(rest[:count])) for engine in both]
@@ -112,22 +112,22 @@ def test_many_instants_at_once_are_as_one_by_one(seed: int, monkeypatch: pytest.
 
 def test_a_cycle_of_conditions_on_fluents_goes_by_stretches() -> None:
     program = DECLARED + "initiate f(K) <- a(K, L, X) WHERE not f(L).\nterminate f(K) <- b(K, L, X) WHERE f(K), f(L)."
-    assert cycles(Engine.from_text(program)) == [StretchRecursion]
+    assert guesses(Engine.from_text(program)) == [True]
     plan = Engine.from_text(program).plan
     assert "many instants at once, in passes until nothing changes" in " ".join(explain(plan, ()).split())
-    assert cycles(Engine.from_text(program, fast_recursion=False)) == [Recursion]
+    assert guesses(Engine.from_text(program, fast_recursion=False)) == [False]
 
 
 def test_what_keeps_more_than_fluents_goes_instant_by_instant() -> None:
     """A pair waits for its second part: it cannot be taken back."""
     program = DECLARED + "initiate f(K) <- (a(K, L, X) WHERE not f(K)) SEQ b(K, M, X)."
-    assert cycles(Engine.from_text(program)) == [Recursion]
+    assert guesses(Engine.from_text(program)) == [False]
 
 
 def test_with_explanations_it_goes_instant_by_instant() -> None:
     """Occurrences get their names once."""
     program = DECLARED + "initiate f(K) <- a(K, L, X) WHERE not f(L)."
-    assert cycles(Engine.from_text(program, explain=True)) == [Recursion]
+    assert guesses(Engine.from_text(program, explain=True)) == [False]
 
 
 def test_each_instant_may_follow_from_the_one_before() -> None:

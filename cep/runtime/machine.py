@@ -13,27 +13,22 @@ from typing import cast
 
 import pyarrow as pa
 
-from cep.core.components import components
-from cep.core.errors import NOWHERE, CepError
+from cep.core.errors import CepError
 from cep.core.fluents import EDGES, OWN_END, RECORDS, TRANSITIONS
 from cep.core.relation import Table, empty, rows
 from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import Arrays, FixpointGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
+from cep.operators.goals.contract import Arrays, Goal, Holder, Ints, RecordKeeper, Translation, demand
 from cep.plan import order
-from cep.plan.lagged import Lagging, lagging, wholes_of_formulas
-from cep.plan.order import Group, PlanUnit
+from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.attempts import Attempts
 from cep.runtime.counts import Count
-from cep.runtime.formula_recursion import FormulaCycle, FormulaRecursion
+from cep.runtime.cycle_builder import CycleBuilder
 from cep.runtime.input_slices import slices
-from cep.runtime.lagged_recursion import HeldOutside, LaggedCycle, LaggedRecursion
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
-from cep.runtime.recursion import CyclePart, Reader, Recursion
 from cep.runtime.schedule import Schedule
-from cep.runtime.stretch_recursion import StretchRecursion
 
 
 class Machine:
@@ -42,7 +37,6 @@ class Machine:
     def __init__(self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int) -> None:
         self.plan = plan
         self.builder = builder
-        self.fast = fast_recursion
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
         self.parts: list[MachinePart] = []
@@ -52,12 +46,15 @@ class Machine:
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
+        cycles = CycleBuilder(
+            plan, self.widths, self._single, max_derivations, fast_recursion and builder.lineage is None
+        )
         for group in plan.groups:
             if not group.recursive:
                 self.parts.append(self._single(group.units[0]))
                 continue
             compiled = builder.cycle(group) if fast_recursion else None
-            self.parts.append(self._cycle(group, max_derivations) if compiled is None else compiled)
+            self.parts.append(cycles.cycle(group, dict(self._goals())) if compiled is None else compiled)
         self.same = self._passed_on()
         self.schedule = Schedule(self.parts, {unit for unit in self.widths if self.follows(unit)})
         self.attempts = Attempts(self.parts)
@@ -73,11 +70,9 @@ class Machine:
         self._places = {event: place for place, event in enumerate(events)}
 
     def _single(self, unit: PlanUnit) -> SingleGoal:
-        if isinstance(unit, str):
-            reads: tuple[PlanUnit, ...] = tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
-            return SingleGoal(unit, self.builder.event(unit), reads, unit, self.widths[unit])
-        node = self.plan.nodes[unit]
-        return SingleGoal(unit, self.builder.node(unit), tuple(order.reads(node)), None, self.widths[unit])
+        event = unit if isinstance(unit, str) else None
+        goal = self.builder.event(unit) if isinstance(unit, str) else self.builder.node(unit)
+        return SingleGoal(unit, goal, self._reads(unit), event, self.widths[unit])
 
     def _passed_on(self) -> dict[PlanUnit, PlanUnit]:
         """Units that give what another gives, and it: what reads them reads that, and they need not run. What a cycle
@@ -95,110 +90,15 @@ class Machine:
             part.reads = tuple(same.get(unit, unit) for unit in part.reads)
         return same
 
-    def _cycle(self, group: Group, max_derivations: int) -> MachinePart:
-        if not any(self._settles(unit) for unit in group.units):
-            return self._recursion(group, max_derivations)
-        lags = lagging(group.units, self.plan.nodes, self._reads)
-        return self._formulas(group, max_derivations) if lags is None else self._lagged(group, lags, max_derivations)
-
     def _reads(self, unit: PlanUnit) -> tuple[PlanUnit, ...]:
         if isinstance(unit, str):
             return tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
         return tuple(order.reads(self.plan.nodes[unit]))
 
-    def _lagged(self, group: Group, lags: Lagging, max_derivations: int) -> LaggedRecursion:
-        ahead = {unit: self._single(unit) for unit in (*lags.after, *lags.back)}
-        parts: list[MachinePart] = []
-        inside = {unit: each.goal for unit, each in ahead.items()}
-        asked = {other for units, cycle in lags.parts if cycle for unit in units for other in self._reads(unit)}
-        outside = {unit: HeldOutside(goal) for unit, goal in self._goals() if unit in asked}
-        for units, cycle in lags.parts:
-            known = {**outside, **inside}
-            part = self._formulas(Group(units, True), max_derivations, known) if cycle else self._single(units[0])
-            parts.append(part)
-            inside |= dict(part.goals_by_unit())
-        readers: list[Reader] = [
-            (unit, inside[unit], self._reads(unit), unit if isinstance(unit, str) else None)
-            for unit in (*lags.after, *lags.back, *(unit for units, _ in lags.parts for unit in units))
-        ]
-        about = {unit: self.plan.nodes[unit].properties() for unit in group.units if isinstance(unit, int)}
-        extents = tuple(goal for unit, goal, _, _ in readers if self._settles(unit))
-        cycle_ = LaggedCycle(
-            tuple(readers),
-            tuple(each for each in readers if each[0] in lags.after),
-            tuple(each for each in readers if each[0] in lags.back),
-            min((about[unit].lag for unit in lags.back if isinstance(unit, int)), default=0),
-            tuple(parts),
-            tuple(goal for unit, goal, _, _ in readers if unit not in about or about[unit].kind != "formula"),
-            extents,
-            outside,
-            max(cast(FixpointGoal, goal).late for goal in extents),
-            next(wholes_of_formulas(group.units, self.plan.nodes, self._reads), None) is not None,
-        )
-        return LaggedRecursion(cycle_, self.widths)
-
-    def _recursion(self, group: Group, max_derivations: int) -> Recursion:
-        steps = {unit: self._single(unit) for unit in group.units}
-        parts = [
-            CyclePart(
-                tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units),
-                rounds,
-                frozenset((u, n) for u in units if isinstance(u, int) for n in self.plan.nodes[u].properties().earlier),
-            )
-            for units, rounds in group.slices
-        ]
-        make = Recursion
-        if self.fast and self.builder.lineage is None and order.by_stretches(group, self.plan.nodes):
-            make = StretchRecursion
-        inside = set(group.units)
-        rules = [h.label or h.event for h in self.plan.heads if h.event in inside]
-        return make(parts, self.widths, max_derivations, rules)
-
-    def _settles(self, unit: PlanUnit) -> bool:
-        return not isinstance(unit, str) and self.plan.nodes[unit].properties().settles
-
-    def _timed(self, unit: PlanUnit) -> bool:
-        return not isinstance(unit, str) and self.plan.nodes[unit].properties().timed
-
     def follows(self, unit: PlanUnit) -> bool:
         """Whether the knowledge, as it changes, changes what a unit gives."""
         follows = not isinstance(unit, str) and self.plan.nodes[unit].properties().follows
         return follows and self.builder.knowledge is not None
-
-    def _written(self, number: int) -> str:
-        """A rule as it may be found: its label, or its first line; of what nobody wrote the fluent."""
-        head, rule = self.plan.heads[number], self.plan.rules.rules[number]
-        if head.label is not None:
-            return head.label
-        if rule.span == NOWHERE:
-            fluent = self.plan.schemas[head.event].fluent
-            return head.event if fluent is None else fluent.name
-        return self.plan.source.line(rule.span.line)[rule.span.column - 1 :].strip()
-
-    def _formulas(
-        self, group: Group, max_derivations: int, outside: Mapping[PlanUnit, object] | None = None
-    ) -> FormulaRecursion:
-        steps = {unit: self._single(unit) for unit in group.units}
-        settling = frozenset(filter(self._settles, group.units))
-        sequence = components(group.units, lambda unit: [n for n in steps[unit].reads if n not in settling])
-        outside = dict(self._goals()) if outside is None else dict(outside)
-        inside = [number for number, head in enumerate(self.plan.heads) if head.event in steps]
-        own = [number for number in inside if self.plan.rules.rules[number].span != NOWHERE]
-        rules = [self._written(number) for number in own or inside]
-        timed = frozenset(filter(self._timed, group.units))
-        following = frozenset(filter(self.follows, group.units))
-        readers = tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for (u,) in sequence)
-        negated = frozenset(
-            steps[unit].reads[about.negated]
-            for unit in group.units
-            if isinstance(unit, int) and (about := self.plan.nodes[unit].properties()).negated is not None
-        )
-        counting = frozenset(
-            unit for unit in group.units if isinstance(unit, int) and self.plan.nodes[unit].properties().counts
-        )
-        ahead = any(self.plan.nodes[unit].properties().ahead for unit in group.units if isinstance(unit, int))
-        cycle = FormulaCycle(readers, settling, timed, following, outside, negated, counting, rules, ahead)
-        return FormulaRecursion(cycle, self.widths, max_derivations)
 
     @cached_property
     def _record_keepers(self) -> list[RecordKeeper]:

@@ -106,6 +106,11 @@ class SingleGoal(GoalByGoal):
         timed = getattr(type(self.goal), "due", None) is not Untimed.due
         return Takes(self.reads, () if self.event is None else (self.event,), timed)
 
+    @property
+    def singles(self) -> tuple[SingleGoal, ...]:
+        """Itself."""
+        return (self,)
+
     def due(self) -> int | None:
         """See `MachinePart`."""
         return self.goal.due()

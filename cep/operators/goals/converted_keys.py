@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Goal, RecursiveGoal, UndoableGoal
+from cep.operators.goals.contract import Goal, UndoableGoal
 from cep.operators.goals.heads import columns_of
+from cep.operators.goals.in_rounds import InRounds
 from cep.rules.expressions.evaluate import Evaluation
 
 
@@ -60,20 +62,21 @@ class WithConvertedKeys:
         return self.goal.size
 
 
-class RecursiveWithConvertedKeys(WithConvertedKeys):
+class RecursiveWithConvertedKeys(WithConvertedKeys, InRounds):
     """The same of a goal that may lie on a cycle of formulas."""
 
-    def __init__(
-        self, goal: RecursiveGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]
-    ) -> None:
-        super().__init__(goal, added, types)
-        self.open_stretch, self._grow, self._shrink = goal.open_stretch, goal.grow, goal.shrink
+    def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
+        self._in_rounds.open_stretch(first, last, goes_on)
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        return self.narrowed(self._grow(self.widened(inputs)))
+        return self.narrowed(self._in_rounds.grow(self.widened(inputs)))
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        return self.narrowed(self._shrink(self.widened(inputs)))
+        return self.narrowed(self._in_rounds.shrink(self.widened(inputs)))
+
+    @property
+    def _in_rounds(self) -> InRounds:
+        return cast(InRounds, self.goal)
 
 
 def with_converted_keys(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from cep.operators.goals.contract import (
     to_arrow,
 )
 from cep.operators.goals.heads import Head, columns_of, project
+from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.types import ColumnType
 from cep.rules.conditions.conditions import Conditions
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
 
 
-class Memoryless(Untimed, ABC):
+class Memoryless(Untimed, InRounds):
     """The part of the contract that a goal without state has for nothing. `passes_on`: it gives its input as it is."""
 
     passes_on = False

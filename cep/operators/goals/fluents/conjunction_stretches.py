@@ -16,6 +16,7 @@ from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.operators.goals.contract import Ints
 from cep.operators.goals.fluents.stretches import Rows
+from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys, grow
 
 # of each tuple of a side: whether it holds, its neighbours under its key, when it began among all
@@ -105,7 +106,7 @@ class ConjunctionSpec:
     lates: tuple[int, int]
 
 
-class ConjunctionStretches:
+class ConjunctionStretches(InRounds):
     """What a conjunction does in a stretch, beside its state: of each side the `tuples` that hold, in `chains` by
     `keys`."""
 

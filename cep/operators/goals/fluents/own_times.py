@@ -36,6 +36,7 @@ from cep.operators.goals.fluents.change_tables import (
 from cep.operators.goals.fluents.changes import Changes, in_order
 from cep.operators.goals.fluents.stretches import held_in, table_of
 from cep.operators.goals.fluents.timers import drop_timer, put_timer
+from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
@@ -98,8 +99,10 @@ class OwnTimesSpec:
         return len(self.take)
 
 
-class OwnTimesGoal(NumberedState):
+class OwnTimesGoal(NumberedState, InRounds):
     """The goal of one OwnTimes node."""
+
+    timed = True
 
     def __init__(self, spec: OwnTimesSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
@@ -221,7 +224,7 @@ class OwnTimesGoal(NumberedState):
         )
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `cep.operators.goals.contract.KnowsHeld`."""
+        """See `InRounds`."""
         return held_in(changes, self.tuples.known[np.flatnonzero(self._holding(GIVEN))], first, last)
 
     def next_change(self) -> int:

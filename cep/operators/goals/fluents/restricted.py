@@ -31,6 +31,7 @@ from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, d
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import clipped
 from cep.operators.goals.heads import columns_of
+from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
@@ -63,11 +64,13 @@ class RestrictedSpec:
         return tuple(column for column in range(self.width) if column != self.kind)
 
 
-class RestrictedGoal(NumberedState):
+class RestrictedGoal(NumberedState, InRounds):
     """The goal of one Select node of a formula.
 
     Of each tuple that holds its answers are those of what is known at `decided`; those of other tuples may be.
     """
+
+    follows = True
 
     def __init__(self, spec: RestrictedSpec, knowledge: KnowledgeOverTime, lineage: Lineage | None = None) -> None:
         self.spec, self.knowledge, self.lineage = spec, knowledge, lineage

@@ -124,7 +124,7 @@ class SupportsGoal(NumberedState, SupportsStretches):
         self.spec, self.lineage = spec, lineage
         self.columns, self._taken = np.arange(len(spec.take)), np.array(spec.take, np.int64)
         self.waiting = PendingChanges([len(spec.take) + 1], [len(spec.take)], [spec.late])
-        self.first = -INFINITE
+        self.late = spec.late
         self._as_given = spec.closed is None and (*spec.take, spec.kind) == tuple(range(spec.width))
         if spec.kind is not None:
             self._read_rows = np.array([*range(FIRST), *(FIRST + column for column in (*spec.take, spec.kind))])
@@ -143,7 +143,7 @@ class SupportsGoal(NumberedState, SupportsStretches):
         ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
         slots, code, begins = in_order(self.tuples.slots(table, self.columns, True, True), code, begins)
         self.state = filled_room(self.state, self.tuples.count, 0)
-        if self.first > -INFINITE:
+        if self.holds_from > -INFINITE:
             slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))
         if self.spec.wanted is not None:
             return self._given(slots, code, begins, self.spec.wanted)
@@ -203,9 +203,9 @@ class SupportsGoal(NumberedState, SupportsStretches):
 
     def due(self) -> int | None:
         found = self.waiting.due()
-        if self.first == -INFINITE or not len(self._held_early()):
+        if self.holds_from == -INFINITE or not len(self._held_early()):
             return found
-        begins = due(self.first, self.spec.late)
+        begins = due(self.holds_from, self.spec.late)
         return begins if found is None else min(found, begins)
 
     def pending(self) -> int:

@@ -6,7 +6,7 @@ open, shrink, grow, settled:  what of the input may go on no more, and intervals
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from cep.core.relation import END, FIRST, START, Table
 from cep.operators.goals.contract import Ints
 from cep.operators.goals.fluents.change_tables import put_changes
 from cep.operators.goals.fluents.stretches import GrowingIntervals, changes_against, clipped, held_in, table_of
+from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys
 
 # of each tuple: how many things support it, and since which code
@@ -68,14 +69,13 @@ class SupportsSpec:
     closed: tuple[int, int] | None = None
 
 
-class SupportsStretches(ABC):
+class SupportsStretches(InRounds):
     """What counted tuples do in a stretch, beside their state: a row of `state` for each of `tuples`."""
 
     spec: SupportsSpec
     columns: Ints
     tuples: Keys
     state: Ints
-    first: int
     _taken: Ints
     _early: Ints | None
 
@@ -84,18 +84,18 @@ class SupportsStretches(ABC):
         """The input as changes of the tuples."""
 
     def bound(self, first: int) -> None:
-        """See `cep.operators.goals.contract.BoundedGoal`."""
-        if first != self.first:
-            self.first, self._early = first, None
+        """See `InRounds`."""
+        if first != self.holds_from:
+            self.holds_from, self._early = first, None
 
     def _from_first(self, slots: Ints, code: Ints, begins: Ints, known: int) -> tuple[Ints, Ints, Ints]:
         """Changes where nothing holds before a code: what is so at that code begins there."""
-        before = code < self.first
+        before = code < self.holds_from
         if before.any():
             counted(slots[before], code[before], begins[before], self.state)
             slots, code, begins = slots[~before], code[~before], begins[~before]
             self._early = None
-        if known < self.first or not len(held := self._held_early()):
+        if known < self.holds_from or not len(held := self._held_early()):
             return slots, code, begins
         # all that supports them begins there, and counts anew
         counts = self.state[held, COUNT]
@@ -103,7 +103,7 @@ class SupportsStretches(ABC):
         self._early = held[:0]
         return (
             np.concatenate([np.repeat(held, counts), slots]),
-            np.concatenate([np.full(int(counts.sum()), self.first), code]),
+            np.concatenate([np.full(int(counts.sum()), self.holds_from), code]),
             np.concatenate([np.ones(int(counts.sum()), np.int64), begins]),
         )
 
@@ -111,17 +111,13 @@ class SupportsStretches(ABC):
         """What holds when nothing does yet."""
         if self._early is None:
             state = self.state[: self.tuples.count]
-            self._early = np.flatnonzero((state[:, COUNT] > 0) & (state[:, SINCE] < self.first))
+            self._early = np.flatnonzero((state[:, COUNT] > 0) & (state[:, SINCE] < self.holds_from))
         return self._early
-
-    @property
-    def late(self) -> int:
-        return self.spec.late
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         self.lost = np.zeros(self.tuples.count, np.int32) if goes_on else None
         self.shrunk: list[Ints] = []
-        self.stretch = (max(first, self.first), last)
+        self.stretch = (max(first, self.holds_from), last)
         self.grown, self.numbers = GrowingIntervals(), Keys(len(self.spec.take))
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
@@ -184,9 +180,9 @@ class SupportsStretches(ABC):
         return made
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `cep.operators.goals.contract.KnowsHeld`."""
+        """See `InRounds`."""
         return held_in(changes, self._held(), first, last)
 
     def _held(self) -> Ints:
         state = self.state[: self.tuples.count]
-        return self.tuples.known[(state[:, COUNT] > 0) & (state[:, SINCE] >= self.first)]
+        return self.tuples.known[(state[:, COUNT] > 0) & (state[:, SINCE] >= self.holds_from)]

@@ -33,6 +33,7 @@ from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.stretches import GrowingIntervals, held_in, table_of
 from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 from cep.operators.goals.heads import project
+from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
@@ -67,8 +68,10 @@ class TemporalSpec:
         return len(self.take[0]) - 1
 
 
-class TemporalGoal(NumberedState):
+class TemporalGoal(NumberedState, InRounds):
     """The goal of one Temporal node."""
+
+    timed = True
 
     def __init__(self, spec: TemporalSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
@@ -76,16 +79,25 @@ class TemporalGoal(NumberedState):
         self.columns = np.arange(spec.width)
         self.waiting = PendingChanges([spec.width + 1] * inputs, [spec.width] * inputs, spec.lates)
         self.evaluation = TemporalEvaluation(spec.operator, spec.by, spec.least)
-        self.endless = TEMPORAL[spec.operator].ahead and spec.by is not None and spec.by.high == INFINITE
+        self.ahead = TEMPORAL[spec.operator].ahead
+        self.endless = self.ahead and spec.by is not None and spec.by.high == INFINITE
         self.tuples = Keys(spec.width)
 
-    def step(self, inputs: Sequence[Table], frontier: Frontier, ahead: Frontier | None = None) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        return self._up_to(inputs, frontier, None)
+
+    def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:
+        """See `InRounds`."""
+        nothing = [empty(width) for width in self.spec.widths]
+        return self._up_to(nothing, frontier, decided(ahead, self.waiting.late))
+
+    def _up_to(self, inputs: Sequence[Table], frontier: Frontier, ahead: int | None) -> Table:
         taken = self.waiting.take([self._read_in(n, table) for n, table in enumerate(inputs)], frontier)
         changes = []
         for table, code, begins in taken:
             changes.append(in_order(self.tuples.slots(table, self.columns, True, True), code, begins))
         until = max(decided(frontier, self.waiting.late), self.evaluation.decided)
-        made, _ = self.evaluation.step(changes, until, None if ahead is None else decided(ahead, self.waiting.late))
+        made, _ = self.evaluation.step(changes, until, ahead)
         if not len(made.key):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(made.key)), np.int64)
@@ -174,7 +186,7 @@ class TemporalGoal(NumberedState):
             self.grown[number].added(mine, start, end)
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `cep.operators.goals.contract.KnowsHeld`."""
+        """See `InRounds`."""
         return held_in(changes, self.tuples.known[self.evaluation.begun()], first, last)
 
     def next_change(self) -> int:

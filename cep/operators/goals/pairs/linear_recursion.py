@@ -3,7 +3,7 @@
     x(K, f(X, A)) <- x(K, X) SEQ a(K, A) WHERE ...
 
 The derived occurrence ends where `a` ends and can only meet an `a` that starts later, so one pass in order of arrival
-is the fixpoint (decision 3 of the design; the slice-by-slice way in `cep.runtime.recursion` is its reference).
+is the fixpoint (decision 3 of the design; the way instant by instant in `cep.runtime.instants` is its reference).
 """
 
 from __future__ import annotations
