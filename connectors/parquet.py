@@ -55,7 +55,7 @@ def open_parquet(file: str) -> pq.ParquetFile:
 
 
 def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
-    """What the columns of each row group unpack to, and what they take in the file."""
+    """Return the unpacked and the packed size of each column of each row group."""
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [(each.total_uncompressed_size, each.total_compressed_size) for each in columns]

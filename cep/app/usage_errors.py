@@ -1,4 +1,4 @@
-"""What a command line gets wrong, in the words of our other errors: typer's own say neither what was found nor what to
+"""Mistakes of a command line in the words of our other errors: typer's own say neither what was found nor what to
 write."""
 
 from __future__ import annotations

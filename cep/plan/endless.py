@@ -37,7 +37,7 @@ Slot = tuple[PlanUnit, int | str]
 
 
 class Step(Enum):
-    """What a value is to the one that it comes from."""
+    """The relation of a value to the one that it comes from."""
 
     SAME = "the same"
     OTHER = "another that soon repeats"
@@ -204,7 +204,7 @@ def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
 
 
 def _both(one: Step, other: Step | None) -> Step:
-    """What a value is that comes from another in two ways."""
+    """Join the steps by which a value comes from another in two ways."""
     if other is None or one is other:
         return one
     if one.makes_new or other.makes_new:
@@ -234,7 +234,7 @@ def _used(expression: Expression) -> dict[str, Step]:
 
 
 def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
-    """What the value of a call is to one that an argument comes from by `step`."""
+    """Return the step from a value to that of a call, an argument of which comes from it by `step`."""
     if function in ("+", "-") and any(_positive(each) for each in arguments[function == "-" :]):
         move = Step.UP if function == "+" else Step.DOWN
         return move if step in (Step.SAME, move) else Step.NEW
@@ -277,7 +277,7 @@ def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
 
 
 def _then(way: Step, step: Step) -> Step:
-    """Where values go that come by a step from others that go some way."""
+    """Return the way of values that come by a step from others that go some way."""
     return way if step is Step.SAME or (step.makes_new and step is way) else Step.NEW
 
 
@@ -312,7 +312,7 @@ def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool
 
 
 def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Step | None:
-    """Where the values of an expression go; OTHER: perhaps nowhere. None: nothing in it grows."""
+    """Return the way of an expression's values; OTHER: perhaps none. None: nothing in it grows."""
     match expression:
         case Variable(name):
             return growing.get(_slot(unit, name))
