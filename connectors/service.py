@@ -32,6 +32,7 @@ class Round:
     round has the same watermark and position, and a later round later ones. `late`: which of the records pushed may
     have changed what was derived before. `observed`: where that is asked for (`Service.observe`) the records that are
     there now, and `unobserved` those that are no more, as they were; else there are none.
+    `read`: how many records were pushed, by event, also those that withdraw others.
     `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
     ALERT statements tell of, by `Alert.table`, and `recalled` those that are no more. `ended`: no more will come,
     whatever the watermark says.
@@ -53,6 +54,7 @@ class Round:
     late: Told = unknown
     observed: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     unobserved: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    read: Mapping[str, int] = field(default_factory=dict)
 
 
 RoundListener = Callable[[Round], None]
@@ -99,7 +101,8 @@ class Service:
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         """A batch just pushed, None: the end of the input; and what it derived."""
-        self._notify(batch, self._new(batch), derived)
+        new = {} if batch is None or batch is self._batch else batch.tables
+        self._notify(batch, self._new(batch), derived, {name: table.height for name, table in new.items()})
 
     def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Those of the tables that are of derived events and have rows, with `@id`."""
@@ -124,7 +127,11 @@ class Service:
         return {name: _coming(table) for name, table in batch.tables.items()}
 
     def _notify(
-        self, batch: Batch | None, inputs: Mapping[str, pl.DataFrame], derived: Mapping[str, pl.DataFrame]
+        self,
+        batch: Batch | None,
+        inputs: Mapping[str, pl.DataFrame],
+        derived: Mapping[str, pl.DataFrame],
+        read: Mapping[str, int],
     ) -> None:
         engine, stats = self.engine, self.stats
         gone, come = _signed(derived)
@@ -149,6 +156,7 @@ class Service:
             late=self._late,
             observed=observed,
             unobserved=unobserved,
+            read=read,
         )
         for listener in self._listeners:
             listener(one)
@@ -201,4 +209,4 @@ class Relay(Service):
             events |= batch.held
         self.engine.skip(self.alert_engine.watermark)
         self.stats.derived.update({name: table.height for name, table in events.items()})
-        self._notify(batch, {}, {**events, **derived})
+        self._notify(batch, {}, {**events, **derived}, {})

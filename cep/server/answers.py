@@ -170,17 +170,15 @@ def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadL
     new, no_records = stats.dead - meter.dead, stats.no_records - meter.no_records
     unmatched, latest = stats.unmatched - meter.unmatched, engine.latest
     late, dead_letters.late = dead_letters.late, Counter()
-    read = {event: table.height for event, table in one.inputs.items()}
-    refused = {code: number for code, number in new.items() if code == "late"}
-    unread = {code: number for code, number in new.items() if code != "late"}
+    refused, dead_letters.refused = dead_letters.refused, Counter()
     meter.take(
         [
             Report(
-                read=read,
-                dead=unread,
+                read=one.read,
+                dead=new - refused,
                 no_records=no_records,
                 unmatched=unmatched,
-                latest=latest if any(read.values()) else None,
+                latest=latest if any(one.read.values()) else None,
             ),
             Report(
                 stage=1,

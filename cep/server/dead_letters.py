@@ -17,12 +17,16 @@ OFTEN = 60.0
 
 
 class LoggedDeadLetters(DeadLetters):
-    """Dead letters that are also logged, with `late` events counted by type until that is reset. `path`: the file they
-    go to; without one, the log says how to keep them."""
+    """Dead letters that are also logged. `path`: the file they go to; without one, the log says how to keep them.
+
+    What the engine has refused is counted until that is reset: all rows by code (`refused`), and those that were `late`
+    by type.
+    """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:
         super().__init__(path)
         self.late: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self._log, self._clock = log, clock
         self._hint = "; `--dead-letter FILE` keeps them" if path is None else ""
         self._reported, self._due = 0, 0.0
@@ -33,6 +37,7 @@ class LoggedDeadLetters(DeadLetters):
         self._report()
 
     def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
+        self.refused.update(row.code for row in refused)
         self.late.update(row.type for row in refused if row.code == "late")
         super().reject(batch, refused)
 
