@@ -22,6 +22,7 @@ import polars as pl
 from cep.core import checksum
 from cep.core.append_log import CrcRecordLog, RecordBytes, RecordLog
 from cep.core.checksum import Broken
+from cep.core.durable_names import sync_names
 from cep.core.errors import FULL, CepError, reason_of
 from cep.core.private_files import private_opener
 from cep.core.schema import Schema
@@ -149,11 +150,7 @@ class Journal:
                 os.fsync(out.fileno())
             os.replace(part, self._saved)  # from here on the new journal is the one that belongs to it
             log.move(self._path)
-            folder = os.open(self._saved.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # else the names may still be those of before when the machine ends
-            finally:
-                os.close(folder)
+            sync_names(self._saved.parent)
         except OSError as error:
             raise _failed(self._saved, error) from None
         self._log.close()

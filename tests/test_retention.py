@@ -7,6 +7,7 @@ import signal
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 import pyoxigraph as ox
@@ -18,7 +19,9 @@ from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
 from connectors.rdf import retention, triples
 from connectors.rdf.history import StoreListener
+from connectors.rdf.quad_writer import QuadWriter
 from connectors.rdf.retention import Retention
+from connectors.rdf.store_files import StoreFiles
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.time_tree import TimeTree
 from connectors.rdf.vocabulary import PROV, EventVocabulary
@@ -61,10 +64,10 @@ def lines(store: ox.Store) -> list[str]:
 def test_what_stays_is_what_would_be_there_without_what_goes(made: Beats, times: list[int], step: int) -> None:
     """Whatever the steps; in each of them so much at most, and never half an event."""
     made = list({(end, long): (end, long, record) for end, long, record in made}.values())
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
         patch.setattr(retention, "_STEP", step)
         store = loaded(written(made))
-        old = Retention(store, TimeTree(store, EventVocabulary()))
+        old = Retention(QuadWriter(store, StoreFiles(folder)), TimeTree(store, EventVocabulary()))
         for time in times:
             until = triples.stamp(EIGHT + time * SECOND)
             for gone in old.steps(until):

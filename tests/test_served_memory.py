@@ -13,7 +13,7 @@ from cep.explain.occurrences import Occurrence
 from connectors.batch import Batch
 from connectors.inputs import inputs
 from connectors.messages import Inbox, Messages
-from connectors.rdf import store as event_store
+from connectors.rdf import quad_writer
 from connectors.rdf.store import EventStore
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import EventVocabulary
@@ -70,7 +70,7 @@ def test_the_store_gives_back_what_it_has_written(tmp_path: Path) -> None:
     found: list[int] = []
     with closing(StoreProcess(tmp_path / "events", EventVocabulary())) as store:
         for turn in range(4):
-            for first in range(0, event_store._IN_MEMORY, 5_000):
+            for first in range(0, quad_writer._IN_MEMORY, 5_000):
                 lines = (f'<urn:s{turn}/{n}> <urn:p{n % 9}> "{n}" .\n' for n in range(first, first + 5_000))
                 store.add("".join(lines)).result()
             found.append(used(store.process))
@@ -81,7 +81,7 @@ def test_what_is_written_does_not_stay_in_memory(tmp_path: Path) -> None:
     """A store of Oxigraph alone would keep some hundred megabytes before it writes files."""
     store, folder, step = EventStore(str(tmp_path / "events"), EventVocabulary()), tmp_path / "events", 1_000
     before = set(folder.glob("*.sst"))
-    for first in range(0, event_store._IN_MEMORY, step):
+    for first in range(0, quad_writer._IN_MEMORY, step):
         assert set(folder.glob("*.sst")) == before, "it waits until it is worth a file"
         store.add(b"".join(b"<urn:s%d> <urn:p> <urn:o> .\n" % n for n in range(first, first + step)))
     assert set(folder.glob("*.sst")) > before

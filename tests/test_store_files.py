@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -12,7 +11,7 @@ from random import Random
 
 import pytest
 
-from connectors.rdf import store as event_store
+from connectors.rdf import quad_writer
 from connectors.rdf.store import EventStore
 from connectors.rdf.store_files import Corruption, StoreFiles
 from connectors.rdf.store_process import StoreProcess
@@ -28,10 +27,10 @@ def lines(first: int, count: int) -> bytes:
 @pytest.fixture
 def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a store that was killed: tables, two of which were loaded at once, and a log of 400 lines."""
-    monkeypatch.setattr(event_store, "_IN_MEMORY", 2_000)
+    monkeypatch.setattr(quad_writer, "_IN_MEMORY", 2_000)
     store = EventStore(str(tmp_path / "open" / "events"), EventVocabulary())
-    store.add(lines(0, event_store.MANY))
-    for first in range(event_store.MANY, event_store.MANY + 6_000, 500):
+    store.add(lines(0, quad_writer.MANY))
+    for first in range(quad_writer.MANY, quad_writer.MANY + 6_000, 500):
         store.add(lines(first, 500))
     store.settle()
     for first in range(50_000, 52_400, 400):
@@ -43,17 +42,13 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(folder: Path) -> list[str]:
     """Open a store, then ask for everything in it."""
     store = EventStore(str(folder / "events"), EventVocabulary())
-    try:
-        store.files.verify()
-        return sorted(str(quad) for quad in store.store)
-    finally:
-        del store
-        gc.collect()  # so that the next has the folder
+    store.files.verify()
+    return sorted(str(quad) for quad in store.store)
 
 
 def test_a_flipped_bit_in_any_file_is_noticed_or_changes_nothing(left: Path, tmp_path: Path) -> None:
     whole = read(Path(shutil.copytree(left, tmp_path / "whole")))
-    assert len(whole) == event_store.MANY + 6_000 + 2_400
+    assert len(whole) == quad_writer.MANY + 6_000 + 2_400
     files = [path for path in left.rglob("*") if path.is_file() and path.stat().st_size]
     kinds = {path.suffix or path.name.partition("-")[0] for path in files}
     assert {".sst", ".log", ".hashes", "MANIFEST", "CURRENT", "IDENTITY", "OPTIONS"} <= kinds
@@ -95,7 +90,7 @@ def test_kills_are_no_damage(tmp_path: Path) -> None:
     with closing(StoreProcess(tmp_path / "events", EventVocabulary())) as store:
         for turn in range(8):
             for _ in range(12):
-                count = random.choice((300, 3_000, event_store.MANY))
+                count = random.choice((300, 3_000, quad_writer.MANY))
                 store.add(lines(number, count).decode())
                 number += count
                 store.written()

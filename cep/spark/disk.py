@@ -86,15 +86,6 @@ def sync(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def sync_names(folder: Path) -> None:
-    """Return when the names of the files in a folder are on disk."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def remove_hidden(folder: Path, prefix: str = "") -> None:
     """Remove files that were not yet whole when their writer was killed; `prefix`: only those whose names begin so.
     Not while anyone writes such files."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from cep.spark.disk import SPARK, damaged_file, sync, sync_names
+from cep.core.durable_names import sync_names
+from cep.spark.disk import SPARK, damaged_file, sync
 
 _EARLIER = "state-of-an-earlier-version"
 

@@ -150,7 +150,7 @@ def _run_child(
 ) -> None:
     """In the fork, which ends with it."""
     try:
-        _follow(parent)
+        end_with(parent)
         for descriptor in shut:
             os.close(descriptor)
         _limit(until, memory)
@@ -167,8 +167,8 @@ def _run_child(
         os._exit(0)
 
 
-def _follow(parent: int) -> None:
-    """Where the process that began it ends, it ends too; where Linux has to end one for want of memory, it is this."""
+def end_with(parent: int) -> None:
+    """End this process when the one that began it ends; where Linux has to end one for want of memory, it is this."""
     if _PRCTL is not None:
         _PRCTL(_PARENT_ENDS, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:  # it has ended before that

@@ -8,11 +8,9 @@ from typing import Any
 
 import pyoxigraph as ox
 
+from connectors.rdf.quad_writer import QuadWriter
 from connectors.rdf.time_tree import BEGINNING, CONTAINS, END, HERE, INSIDE, TimeTree
 from connectors.rdf.vocabulary import PROV
-
-MANY = 6_000
-"""Quads that are taken out together."""
 
 _STEP = 50  # ends of events in a step: some 5 ms of CPU
 _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
@@ -22,11 +20,10 @@ class Retention:
     """Drops events by the minutes in which they end. What ends in a minute that was gone through once is gone: no event
     comes that is older than what is kept."""
 
-    def __init__(self, store: ox.Store, spans: TimeTree) -> None:
-        self._store, self._spans = store, spans
+    def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
+        self._writer, self._store, self._spans = writer, writer.store, spans
         self._swept = ""
         self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # what else goes with instants
-        self.removed: Callable[[int], None] = lambda quads: None  # is notified of how many have gone
 
     def steps(self, until: str) -> Iterator[int]:
         """Drop the events that end in minutes that are over before `until`, an instant; how many, after each step."""
@@ -62,7 +59,7 @@ class Retention:
         inside = [q for one in free for q in self._store.quads_for_pattern(None, INSIDE, one, HERE)]
         quads += [q for one in constituents for q in self._only_named(one, going)]
         quads += [*inside, *(q for one in free for q in self._store.quads_for_pattern(one, None, None, HERE))]
-        self.remove(quads)
+        self._writer.remove_triples(quads)
         for span in dict.fromkeys(quad.subject for quad in inside):
             self._tidy(span)
 
@@ -84,16 +81,9 @@ class Retention:
             if next(self._store.quads_for_pattern(span, property, None, HERE), None) is not None:
                 return
         around = self._spans.around(span)
-        self._store.remove(ox.Quad(around, CONTAINS, span))
+        self._writer.remove([ox.Quad(around, CONTAINS, span)])
         if around != self._spans.days:
             self._tidy(around)
-
-    def remove(self, quads: Sequence[ox.Quad]) -> None:
-        """Take quads out, so many in a transaction."""
-        for start in range(0, len(quads), MANY):
-            text = " .\n".join(str(quad) for quad in quads[start : start + MANY])
-            self._store.update(f"DELETE DATA {{ {text} }}")
-        self.removed(len(quads))
 
 
 def _named(term: Any) -> ox.NamedNode:

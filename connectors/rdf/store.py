@@ -16,8 +16,9 @@ import pyoxigraph as ox
 
 from connectors.rdf import knowledge_files
 from connectors.rdf.evaluation import evaluate
+from connectors.rdf.quad_writer import MANY, QuadWriter
 from connectors.rdf.question import Answer, Page, QueryRefused, Question
-from connectors.rdf.retention import MANY, Retention
+from connectors.rdf.retention import Retention
 from connectors.rdf.store_files import StoreFiles
 from connectors.rdf.time_index import TimeIndex
 from connectors.rdf.time_tree import BEGINNING, END, HERE, INSIDE, STAMP, TimeTree
@@ -30,7 +31,6 @@ _BY, _PLAN = ox.NamedNode(PROV + "wasGeneratedBy"), ox.NamedNode(PROV + "hadPlan
 _ASSOCIATION = ox.NamedNode(PROV + "qualifiedAssociation")
 _GONE = 20_000  # events from which on a store is filled anew rather than rid of them
 _LOOKED = 4_000  # instants and what ends at them that are looked at for a page; where there are more, in smaller spans
-_IN_MEMORY = 50_000  # lines added or removed, about 25 MB, after which those in memory go to files
 _LOOSE = 1_000_000  # lines from which on files are merged, and half of all that was written
 _STAMPED = f"{STAMP} ".encode()
 
@@ -48,11 +48,11 @@ class EventStore:
         )
         self._known, self._learned = f"{path}.nq", knowledge_files.StoreChangeLog(f"{path}.learned")
         self.spans = TimeTree(self.store, vocabulary)
-        self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
-        self._withdrawals = Withdrawals(self.store, vocabulary)
+        self.writer = QuadWriter(self.store, self.files)
+        self._forgetting, self._recent = Retention(self.writer, self.spans), TimeIndex(self.store, self.spans)
+        self._withdrawals = Withdrawals(self.writer, vocabulary)
         self._forgetting.forgotten = self._withdrawals.forget
-        self._forgetting.removed = self._flush_after
-        self._loose = self._lines = self._in_memory = 0
+        self._loose = self._lines = 0
         self._elsewhere = f"{path}.stamps"  # there are instants of other ways to write them
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
 
@@ -70,20 +70,17 @@ class EventStore:
                 if not knowledge_files.is_intact(before, set(map(_value, marks))):
                     raise knowledge_files.Damaged(before)
                 gone, new = _different(before, path)
-                for quad in _parsed(gone):
-                    self.store.remove(quad)
-                self.store.bulk_extend(_parsed(new))
+                self.writer.remove(list(_parsed(gone)))
+                self.writer.add(_parsed(new))
             else:
-                self.store.clear()
-                self.store.bulk_extend(ox.parse(path=path, format=ox.RdfFormat.N_QUADS, lenient=True))
+                self.writer.replace(path)
             self.store.flush()
             os.replace(path, before)
             self._recent.grid.changed()
             self._indexed = self._indexed and not self._has_times()
-        for quad in marks:
-            self.store.remove(quad)
-        for note in (name, *([knowledge_files.hash_path(before)] if os.path.exists(before) else [])):
-            self.store.add(ox.Quad(self._mark, _MARK, ox.Literal(note)))
+        self.writer.remove(marks)
+        notes = (name, *([knowledge_files.hash_path(before)] if os.path.exists(before) else []))
+        self.writer.add([ox.Quad(self._mark, _MARK, ox.Literal(note)) for note in notes])
         self.store.flush()
 
     def learn(self, gone: bytes, come: bytes) -> None:
@@ -108,13 +105,8 @@ class EventStore:
         self._learned.remove()
 
     def _change(self, gone: Sequence[bytes], come: Sequence[bytes]) -> None:
-        for quad in _parsed(gone):
-            self.store.remove(quad)
-        quads = _parsed(come)
-        if len(come) < MANY:
-            self.store.extend(quads)
-        else:
-            self.store.bulk_extend(quads)
+        self.writer.remove(list(_parsed(gone)))
+        self.writer.add(_parsed(come))
         self._recent.grid.changed(b"".join(come))
 
     def derive(self, rules: bytes, meanings: Mapping[str, str], again: bool) -> None:
@@ -130,9 +122,8 @@ class EventStore:
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
             if not knowledge_files.is_intact(self._known, set(map(_value, known))):
                 raise knowledge_files.Damaged(self._known)
-            self.store.clear()  # the others come again too, sooner than so many are taken out
-            self.store.bulk_extend(ox.parse(path=self._known, format=ox.RdfFormat.N_QUADS, lenient=True))
-            self.store.extend(known)
+            self.writer.replace(self._known)  # the others come again too, sooner than so many are taken out
+            self.writer.add(known)
             stale, marks = [], []
         for activity in stale:
             made = [quad.subject for quad in self.store.quads_for_pattern(None, _BY, activity, HERE)]
@@ -140,13 +131,12 @@ class EventStore:
                 self._forgetting.drop(made[start : start + MANY])
             by = self._objects(activity, _ASSOCIATION)
             for each in [activity, *by, *(plan for one in by for plan in self._objects(one, _PLAN))]:
-                self._forgetting.remove(list(self.store.quads_for_pattern(each, None, None, HERE)))
-        for quad in marks if again else [q for q in marks if _of(q) in meanings]:
-            self.store.remove(quad)
+                self.writer.remove_triples(list(self.store.quads_for_pattern(each, None, None, HERE)))
+        self.writer.remove(marks if again else [q for q in marks if _of(q) in meanings])
         for subject in {line.split(b" ", 1)[0] for line in rules.splitlines()}:
-            self._forgetting.remove(list(self.store.quads_for_pattern(_named(subject), None, None, HERE)))
-        self.store.load(rules, ox.RdfFormat.N_TRIPLES, lenient=True)
-        self.store.extend(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meanings.items())
+            self.writer.remove_triples(list(self.store.quads_for_pattern(_named(subject), None, None, HERE)))
+        self.writer.load(rules)
+        self.writer.add(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meanings.items())
 
     def add(self, text: bytes) -> None:
         """Triples (connectors/rdf/triples.py), also such as are there already."""
@@ -154,20 +144,9 @@ class EventStore:
         if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # an attribute is called so
             open(self._elsewhere, "wb").close()
             self._indexed = False
-        load = self.store.bulk_load if lines >= MANY else self.store.load
-        load(text, ox.RdfFormat.N_TRIPLES, lenient=True)
+        self.writer.load(text)
         self._recent.grid.changed(text)
         self._loose, self._lines = self._loose + lines, self._lines + lines
-        self._flush_after(lines)
-
-    def _flush_after(self, lines: int) -> None:
-        """Write files when enough lines were added or removed: RocksDB by itself would wait for hundreds of
-        megabytes."""
-        self._in_memory += lines
-        if self._in_memory >= _IN_MEMORY:
-            self._in_memory = 0
-            self.store.flush()
-            self.files.note()
 
     def revise(self, one: StoreRevision) -> None:
         """Take events out, and add triples, of which it is known when they came."""

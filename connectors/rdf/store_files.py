@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from cep.core import checksum
-from cep.core.append_log import RecordLog
+from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 from cep.core.private_files import private_folder
 
@@ -28,6 +28,7 @@ _BLOCK, _HEADER = 1 << 15, struct.Struct("<IHBI")  # of a log: check sum, size, 
 _KINDS = range(5, 9)  # of the parts of records in a log that may be used again
 _READ = 1 << 20
 _NOTES = 5_000  # notes after which those that count are written anew
+_REMOVED = b""  # the head of a note of how much was removed
 
 Note: TypeAlias = tuple[int, str, str]
 """Bytes from the beginning of a file, their hash, and the start of the machine for which it is certain ("" for any)."""
@@ -39,27 +40,32 @@ class Corruption(Exception):
 
 class StoreFiles:
     """The files in a folder. Raises Corruption where a log or a manifest is damaged: it has to be made before the store
-    is opened, which changes them."""
+    is opened, which changes them.
+
+    `removed`: how many quads were, of the store that these files are. It is noted with the hashes.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder, self._log = Path(folder), RecordLog(Path(f"{folder}.hashes"))
         private_folder(self._folder)
         self._growing: dict[str, tuple[int, blake2b]] = {}  # how far each was hashed
         try:
-            self._notes: dict[str, Note] = {name.decode(): tuple(json.loads(note)) for name, note in self._log.unread()}
+            notes = dict(self._log.unread())
         except Broken:
             raise Corruption(f"{self._log.path} is damaged") from None
+        self.removed = self._noted_removed = int(json.loads(notes.pop(_REMOVED, b"0")))
+        self._notes: dict[str, Note] = {name.decode(): tuple(json.loads(note)) for name, note in notes.items()}
         self._forget()
         for name, (size, hash, boot) in self._notes.items():
             if not name.endswith(".sst") and boot in ("", _boot()):
                 self._verify(name, size, hash)
-        self._tables = {name: note for name, note in self._notes.items() if name.endswith(".sst")}
 
     def verify(self) -> None:
-        """Hold the tables that were noted before the start against their hashes; others may write meanwhile.
-        Corruption: one is damaged."""
-        for name, (size, hash, _) in self._tables.items():
-            self._verify(name, size, hash)
+        """Hold the tables that were noted against their hashes; others may write meanwhile. Corruption: one is
+        damaged."""
+        for name, (size, hash, _) in list(self._notes.items()):
+            if name.endswith(".sst"):
+                self._verify(name, size, hash)
 
     def note(self) -> None:
         """Note what was written since the last time; nothing else is being written to logs. OSError: that cannot be
@@ -69,9 +75,13 @@ class StoreFiles:
             with suppress(FileNotFoundError):  # it was merged into another
                 if (note := self._new(name)) is not None:
                     new[name] = note
-        if new:
+        records = [_record(*each) for each in new.items()]
+        if self.removed != self._noted_removed:
+            self._noted_removed = self.removed
+            records.append(self._count())
+        if records:
             self._notes |= new
-            self._log.append([_record(*each) for each in new.items()], sync=False)
+            self._log.append(records, sync=False)
         if len(self._log) > _NOTES:
             self._forget()
 
@@ -124,11 +134,14 @@ class StoreFiles:
         path, new = self._log.path, self._log.path.with_suffix(".hashes.new")
         new.unlink(missing_ok=True)
         self._log = RecordLog(new)
-        self._log.append([_record(*each) for each in self._notes.items()])
+        self._log.append([self._count(), *(_record(*each) for each in self._notes.items())])
         self._log.move(path)
 
+    def _count(self) -> RecordBytes:
+        return _REMOVED, json.dumps(self._noted_removed).encode()
 
-def _record(name: str, note: Note) -> tuple[bytes, bytes]:
+
+def _record(name: str, note: Note) -> RecordBytes:
     return name.encode(), json.dumps(note).encode()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,11 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
+import pyoxigraph as ox
+
 from cep.rules.expressions.geodesy import geod
 from connectors.rdf import federation, offline
 from connectors.rdf.fair_queue import PLACES
 from connectors.rdf.query_process import Gate, QueryProcess
 from connectors.rdf.question import Answer, QueryRefused, Question
+from connectors.rdf.rebuild import Rebuild, discard, recover, swap, worthwhile
 from connectors.rdf.store import EventStore
 from connectors.rdf.store_files import Corruption
 from connectors.rdf.vocabulary import EventVocabulary
@@ -31,6 +36,8 @@ _FILLS = ("know", "derive")  # what a store is filled by at the beginning
 _BESIDE = ("settle", "verify")  # what is done while others write
 _AT_ONCE = 1 << 24  # bytes, about, that are written together
 _STEP = 500  # lines written for which there is one step of forgetting, at least one after each writing
+_WHILE = 3600.0  # seconds that a dump may take
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 _STACK = 1 << 24  # bytes, for what is nested deep
 
 
@@ -47,19 +54,39 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     offline.shut()  # where that cannot be done there remains what `federation` finds
     connection = Connection(int(descriptor))
     try:
+        recover(path)
         store = EventStore(path, EventVocabulary(base))
     except (OSError, RuntimeError, Corruption) as error:  # of what is damaged Oxigraph says RuntimeError
         connection.send(f"Corruption: {error}" if isinstance(error, Corruption) else str(error))
         return
     connection.send("")
-    _Worker(store, connection, int(memory)).work()
+    worker = _Worker(path, store, connection, int(memory))
+    del store  # that is the worker's, which may close it
+    worker.work()
 
 
 class _Worker:
     """One thread writes, one merges files, the others each wait for the fork of a query."""
 
-    def __init__(self, store: EventStore, connection: Connection, memory: int) -> None:
-        self.store, self.connection, self.memory = store, connection, memory
+    def __init__(self, path: str, store: EventStore, connection: Connection, memory: int) -> None:
+        self.path, self.connection, self.memory = path, connection, memory
+        self._serve(store)
+        self.texts: deque[tuple[int, bytes | StoreRevision]] = deque()
+        self.expired: deque[tuple[int, str]] = deque()  # until when is to be forgotten
+        self.forgetting: Iterator[int] | None = None  # of the first of these
+        self.rebuild: Rebuild | None = None
+        self.rebuilding, self.enough = False, worthwhile()
+        self.running: dict[int, QueryProcess] = {}
+        self.sending = threading.Lock()
+        self.settled, self.filling = threading.Condition(), 0  # nothing is answered from half of the knowledge
+        self.gate = Gate(lambda: self.filling == 0, self.settled)
+        self.placing = threading.Lock()  # held where the store is read in this process while others write
+        threading.stack_size(_STACK)
+        self.writer, self.settler = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self.readers = ThreadPoolExecutor(2 * PLACES)
+
+    def _serve(self, store: EventStore) -> None:
+        self.store = store
         self.calls: Mapping[str, Callable[..., Any]] = {
             "knows": store.knows,
             "know": store.know,
@@ -76,15 +103,6 @@ class _Worker:
             "page": store.page,
             "hours": lambda *values: [hour.value for hour in store.hours(*values)],
         }
-        self.texts: deque[tuple[int, bytes | StoreRevision]] = deque()
-        self.expired: deque[tuple[int, Iterator[int]]] = deque()  # what is being forgotten
-        self.running: dict[int, QueryProcess] = {}
-        self.sending = threading.Lock()
-        self.settled, self.filling = threading.Condition(), 0  # nothing is answered from half of the knowledge
-        self.gate = Gate(lambda: self.filling == 0, self.settled)
-        threading.stack_size(_STACK)
-        self.writer, self.settler = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-        self.readers = ThreadPoolExecutor(2 * PLACES)
 
     def work(self) -> None:
         while (request := self._next()) is not None:
@@ -99,7 +117,7 @@ class _Worker:
                 self.texts.append((number, values[0]))
                 self.writer.submit(self._write)
             elif name == "forget":
-                self.expired.append((number, self.store.forget(*values)))
+                self.expired.append((number, *values))
                 if len(self.expired) == 1:
                     self.writer.submit(self._forget)
             else:
@@ -141,6 +159,8 @@ class _Worker:
     def _write(self) -> None:
         """Write the texts that wait, together, up to a revision, or that; then remove some expired events, more of them
         the more was written."""
+        if self.rebuild is not None:
+            self.rebuild.keep_pace()
         taken: list[tuple[int, bytes]] = []
         while self.texts and sum(len(text) for _, text in taken) < _AT_ONCE:
             number, first = self.texts[0]
@@ -161,30 +181,94 @@ class _Worker:
         if self.texts:
             self.writer.submit(self._write)
         if self.store.loose:
-            self.settler.submit(self.store.settle)
+            self.settler.submit(self._do, [], "settle", [])
         for _ in range(text.count(b"\n") // _STEP):
             self._step()
+        self._look()
 
     def _forget(self) -> None:
         """One step of removing expired events; what waits to be written comes before the next one."""
         self._step()
+        self._look()
         if self.expired:
             with contextlib.suppress(RuntimeError):  # it is being closed: what is left goes after the next start
                 self.writer.submit(self._forget)
 
     def _step(self) -> None:
         if self.expired:
-            number, steps = self.expired[0]
-            kind, value = _outcome(next, steps, None)
+            number, until = self.expired[0]
+            self.forgetting = self.forgetting or self.store.forget(until)
+            kind, value = _outcome(next, self.forgetting, None)
             if kind == "refused" or value is None:
                 self.expired.popleft()
+                self.forgetting = None
                 self._reply(number, kind, value)
+
+    def _look(self) -> None:
+        """Have the store rebuilt if enough was removed."""
+        if not self.rebuilding and self.store.files.removed >= self.enough:
+            self.rebuilding = True
+            self.settler.submit(self._rebuild)
+
+    def _rebuild(self) -> None:
+        """Rebuild the store if little is left in it; if that fails, try again when a quarter more was removed."""
+        with contextlib.suppress(QueryRefused, Corruption, OSError, RuntimeError):  # no room, or it is being closed
+            removed, left = self.store.files.removed, self._forked(lambda: len(self.store.store))
+            self.enough = max(worthwhile(left), removed + removed // 4)
+            if removed >= worthwhile(left):
+                rebuild = self.writer.submit(self._begin).result()
+                self.writer.submit(self._replace, rebuild, self._loaded(rebuild)).result()
+        discard(self.path)
+        self.rebuilding = False
+
+    def _begin(self) -> Rebuild:
+        """Log all changes from now on."""
+        self.rebuild = Rebuild(self.path)
+        self.store.writer.log = self.rebuild.log
+        return self.rebuild
+
+    def _loaded(self, rebuild: Rebuild) -> bool:
+        """Dump and load what is left, while the store is written and asked; return whether that succeeded."""
+        try:
+            self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
+            self.store.files.verify()  # else damage would be hidden: the new files have hashes of their own
+            rebuild.load()
+            return True
+        except (QueryRefused, Corruption, OSError, subprocess.CalledProcessError):
+            return False
+        finally:
+            rebuild.end()
+
+    def _replace(self, rebuild: Rebuild, loaded: bool) -> None:
+        """Go on with the new store, unless something has failed; questions wait for a moment."""
+        logged, self.store.writer.log, self.rebuild = self.store.writer.log is not None, None, None
+        if not (loaded and logged):
+            return
+        rebuild.complete()
+        with self.placing:
+            self._fill(1)
+            vocabulary, self.forgetting = self.store.vocabulary, None
+            try:
+                del self.store, self.calls  # the last references, so that it is closed
+                swap(self.path)
+                self._serve(EventStore(self.path, vocabulary))
+            except BaseException:
+                os._exit(1)  # the next process recovers it
+            self._fill(-1)
+        self.enough = worthwhile()
+        if _TRIM is not None:
+            _TRIM(0)  # the caches of the old one
+
+    def _forked(self, work: Callable[[], Any]) -> Any:
+        until = time.monotonic() + _WHILE
+        return QueryProcess().answer(work, self.gate, until, 0, [self.connection.fileno()])
 
     def _answer(self, number: int, one: QueryProcess, name: str, values: Sequence[Any], until: float) -> None:
         try:
             if name == "ask" and "distance" in values[0].text:
                 geod()  # so that not every fork has to begin with it
-                self.store.places()
+                with self.placing:
+                    self.store.places()
             memory, shut = self.memory // PLACES, [self.connection.fileno()]
             outcome = "done", one.answer(lambda: self.calls[name](*values), self.gate, until, memory, shut)
         except QueryRefused as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
+from connectors.rdf.quad_writer import QuadWriter
 from connectors.rdf.time_tree import BEGINNING, END, HERE, STAMP
 from connectors.rdf.vocabulary import AS, PROV, RDF, RDFS, XSD, EventVocabulary
 
@@ -52,8 +53,8 @@ class StoreRevision:
 class Withdrawals:
     """The tombstones of a store."""
 
-    def __init__(self, store: ox.Store, vocabulary: EventVocabulary) -> None:
-        self._store, self._vocabulary = store, vocabulary
+    def __init__(self, writer: QuadWriter, vocabulary: EventVocabulary) -> None:
+        self._writer, self._store, self._vocabulary = writer, writer.store, vocabulary
         self._reached = ox.NamedNode(vocabulary.revision())
         self._position = ox.NamedNode(vocabulary.position)
 
@@ -76,7 +77,7 @@ class Withdrawals:
                 quads += self._tombstone(event, own, one)
         for record in records if one.keep else ():
             quads += self._kept(record, list(self._store.quads_for_pattern(record, None, None, HERE)), one)
-        self._store.extend(quads)
+        self._writer.add(quads)
         return going + records
 
     def came(self, one: StoreRevision) -> None:
@@ -87,14 +88,12 @@ class Withdrawals:
                 event = ox.NamedNode(self._vocabulary.event(id))
                 if (ends := self._ends(event)) and self._withdrawn(event, one):
                     quads += self._change(event, CREATE, "added", ends, one)
-            self._store.extend(quads)
+            self._writer.add(quads)
         if one.ended:  # other input that comes after another start is not behind it
             return
         note = ox.Quad(self._reached, _NOTE, ox.Literal(one.name))
-        for quad in list(self._store.quads_for_pattern(self._reached, _NOTE, None)):
-            if quad != note:
-                self._store.remove(quad)
-        self._store.add(note)
+        self._writer.remove([q for q in self._store.quads_for_pattern(self._reached, _NOTE, None) if q != note])
+        self._writer.add([note])
 
     def changes(self, instant: str) -> Iterator[str]:
         """The tombstones of events that end at an instant, and what says that such an event came again."""
@@ -113,11 +112,9 @@ class Withdrawals:
             began = [q for q in self._store.quads_for_pattern(None, BEGINNING, instant) if q.graph_name != HERE]
             for quad in (*ended, *filter(self._unended, began)):
                 subject: Any = quad.subject
-                for each in list(self._store.quads_for_pattern(subject, None, None, quad.graph_name)):
-                    self._store.remove(each)
-                for each in list(self._store.quads_for_pattern(None, STAMP, None, quad.graph_name)):
-                    if not self._timed(each):
-                        self._store.remove(each)
+                self._writer.remove(list(self._store.quads_for_pattern(subject, None, None, quad.graph_name)))
+                stamps = self._store.quads_for_pattern(None, STAMP, None, quad.graph_name)
+                self._writer.remove([each for each in stamps if not self._timed(each)])
 
     def _unended(self, beginning: ox.Quad) -> bool:
         subject: Any = beginning.subject

@@ -4,10 +4,13 @@
 pattern that is looked for in the path; `within` a function that is to be under way, null: any; `nth` how often it was
 so until then, in all processes together; `alone`: this process is killed, else all of its session; `told`: a file that
 is there then.
+
+`SEMCEP_NUMBERS` has other values of constants, by module and name: `{"connectors.rdf.rebuild:_REMOVED": 2000}`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -61,5 +64,8 @@ def kill(alone: bool) -> None:
     os.kill(mine, signal.SIGKILL)
 
 
+for name, number in json.loads(os.environ.get("SEMCEP_NUMBERS", "{}")).items():
+    module, _, constant = name.partition(":")
+    setattr(importlib.import_module(module), constant, number)
 if "SEMCEP_KILL" in os.environ:
     install(json.loads(os.environ["SEMCEP_KILL"]))

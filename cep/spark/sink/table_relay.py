@@ -19,8 +19,9 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.core.durable_names import sync_names
 from cep.core.errors import CepError
-from cep.spark.disk import damaged_file, put, sync_names
+from cep.spark.disk import damaged_file, put
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
 from connectors.table_names import TableName
 from connectors.tables.kinds import KINDS

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cep.core.checksum import seal, unsealed
+from cep.core.durable_names import sync_names
 from cep.core.errors import CepError
-from cep.spark.disk import STOP, damaged_file, put, sync_names
+from cep.spark.disk import STOP, damaged_file, put
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import LoggedMessages, OffsetRange, RateRange, WorkItem
 from connectors.addresses import Address

@@ -13,8 +13,9 @@ from zlib import crc32
 
 from cep.core.append_log import CrcRecordLog, RecordLog
 from cep.core.checksum import Broken
+from cep.core.durable_names import sync_names
 from cep.core.errors import CepError, reason_of
-from cep.spark.disk import BACK, locked, put, sync_names
+from cep.spark.disk import BACK, locked, put
 from connectors.files import DEVICE
 from connectors.mqtt import Arrival
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cep.core import checksum
-from cep.spark.disk import damaged_file, put, sync_names, writing_to
+from cep.core.durable_names import sync_names
+from cep.spark.disk import damaged_file, put, writing_to
 from cep.spark.state.bucket_states import newest_versions, of_run
 from cep.spark.state.segment_files import missing_file
 

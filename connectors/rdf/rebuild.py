@@ -1,0 +1,169 @@
+"""Load what is left of a store into a new one, which takes its place.
+
+Oxigraph never deletes a text, such as the IRI of an event, from its files, and RocksDB keeps an index of them in
+memory. So when most of what was written is gone, a fork of the store's process dumps the quads, and another process
+loads them, at a low priority; the store is written and asked meanwhile. What changes is logged, and applied to the
+new store when that is loaded. A change that the dump has already may be applied again: the last one of a quad counts.
+
+Until the new store has taken its place there are, beside the folder `events`: `events.new` with `events.new.hashes`;
+the dump, `events.new.quads`; the log, `events.new.changes`; and `events.old` from when the new one is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from itertools import groupby, islice, takewhile
+from pathlib import Path
+from shutil import disk_usage, rmtree
+
+import pyoxigraph as ox
+
+from cep.core.durable_names import sync_names
+from connectors.rdf.quad_writer import QuadWriter
+from connectors.rdf.query_process import end_with
+from connectors.rdf.store_files import StoreFiles
+
+_REMOVED = 250_000  # quads removed from which on a rebuild pays; of large stores three times what is left
+_NICENESS = 10  # less would never end on a machine that is always busy
+_FEW = 1 << 18  # bytes of changes that may be left to be applied while nothing is written
+_MANY = 1 << 26  # bytes of changes, or as many as the dump has, from which on writing waits until all is loaded
+_LINES = 10_000  # lines of changes that are applied together
+_LEFT = 1 << 28  # bytes that stay free on the disk
+
+
+class Rebuild:
+    """A new store for the place of that at `path`. All changes of that one from now on are to be written to `log`.
+    OSError: there is no room for it."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._new, self.dump = Path(path), Path(f"{path}.new"), Path(f"{path}.new.quads")
+        size = sum(file.stat().st_size for file in self._path.iterdir())
+        if disk_usage(self._path).free < 2 * size + _LEFT:
+            raise OSError("too little room for two stores")
+        discard(path)
+        self.log = _changes(path).open("wb")
+        self._applied = self._dumped = 0
+        self._over = threading.Event()
+
+    def load(self) -> None:
+        """Load the dump, and the changes until now; others write changes meanwhile. CalledProcessError: it failed."""
+        self._dumped = self.dump.stat().st_size
+        command = [sys.executable, "-P", "-m", "connectors.rdf.rebuild", str(self._path), str(os.getpid())]
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        self._applied = int(process.stdout)
+
+    def end(self) -> None:
+        """All is loaded, or that has failed: writing need not wait."""
+        self._over.set()
+
+    def keep_pace(self) -> None:
+        """Wait if more is written than can be loaded."""
+        if self.log.tell() > max(_MANY, self._dumped):
+            self._over.wait()
+
+    def complete(self) -> None:
+        """Apply the rest of the changes, of which there are no more. The new store is on disk when this returns.
+        OSError: the log could not be written."""
+        self.log.close()
+        files = StoreFiles(str(self._new))
+        writer = QuadWriter(ox.Store(self._new), files)
+        _apply(writer, _changes(self._path), self._applied)
+        writer.flush()
+        del writer  # closes it
+        _sync(self._new)
+
+
+def worthwhile(left: int = 0) -> int:
+    """Return how many quads have to be removed before a rebuild pays in which so many are left."""
+    return max(_REMOVED, 3 * left - 2 * _REMOVED)
+
+
+def swap(path: str) -> None:
+    """Give the new store, which is complete, the place of the old one; neither is open."""
+    sync_names(Path(path).parent)
+    os.rename(path, f"{path}.old")
+    _put_in_place(path)
+
+
+def recover(path: str) -> None:
+    """Finish or undo what a process that has ended did half."""
+    if os.path.exists(f"{path}.old") and os.path.exists(f"{path}.new") and not os.path.exists(path):
+        _put_in_place(path)
+    discard(path)
+
+
+def discard(path: str) -> None:
+    """Remove all that belongs to a rebuild."""
+    for folder in (f"{path}.new", f"{path}.old"):
+        rmtree(folder, ignore_errors=True)
+    for file in (f"{path}.new.hashes", f"{path}.new.quads", _changes(path)):
+        Path(file).unlink(missing_ok=True)
+
+
+def _put_in_place(path: str) -> None:
+    """Rename the hashes, and last the folder, so that it has its name only when all is done."""
+    folder = Path(path).parent
+    sync_names(folder)
+    if os.path.exists(f"{path}.new.hashes"):  # else they were renamed before the process ended
+        os.replace(f"{path}.new.hashes", f"{path}.hashes")
+        sync_names(folder)
+    os.rename(f"{path}.new", path)
+    sync_names(folder)
+
+
+def _changes(path: Path | str) -> Path:
+    return Path(f"{path}.new.changes")
+
+
+def _sync(folder: Path) -> None:
+    """Return when the files of a store, and their hashes, are on disk."""
+    for file in (*folder.iterdir(), Path(f"{folder}.hashes")):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    sync_names(folder)
+
+
+def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
+    """Apply the changes from a byte on, and return the byte behind the last whole one."""
+    with changes.open("rb") as file:
+        file.seek(place)
+        whole = takewhile(lambda line: line.endswith(b"\n"), file)
+        for sign, lines in groupby(whole, lambda line: line[:1]):
+            while some := list(islice(lines, _LINES)):
+                quads = ox.parse(b"".join(line[1:] for line in some), ox.RdfFormat.N_QUADS, lenient=True)
+                writer.add(quads) if sign == b"+" else writer.remove(list(quads))
+                place += sum(map(len, some))
+    return place
+
+
+def main(path: str, parent: str) -> None:
+    """Load the new store for the place of the one at `path`; print how many bytes of the changes it has."""
+    end_with(int(parent))
+    os.nice(_NICENESS)
+    print(_load(path))
+
+
+def _load(path: str) -> int:
+    """Load the dump and the changes into the new store; return how many bytes of the changes it has."""
+    new, dump = Path(f"{path}.new"), Path(f"{path}.new.quads")
+    files = StoreFiles(str(new))
+    writer = QuadWriter(ox.Store(new), files)
+    writer.add(ox.parse(path=dump, format=ox.RdfFormat.N_QUADS, lenient=True))
+    dump.unlink()
+    before, place = 0, _apply(writer, _changes(path), 0)
+    while place - before > _FEW:
+        before, place = place, _apply(writer, _changes(path), place)
+    files.removed = 0  # what the changes removed is in no file
+    writer.flush()
+    _sync(new)
+    return place
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
