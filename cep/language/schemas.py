@@ -20,7 +20,7 @@ _TIMES = {"senml": "t", "influx": "time"}
 """By format of records what their time is called, which is that of an event whose declaration names none."""
 
 _ZEEK_MISSING = ("-", "(empty)")
-"""What Zeek writes for a value that is not set, and for a set without elements."""
+"""Values that Zeek writes for a value that is not set, and for a set without elements."""
 
 
 class Schemas:
