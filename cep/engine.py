@@ -130,10 +130,10 @@ class Engine(StatefulEngine):
     def _run(self, watermark: int) -> Frames:
         if self._parts.revision is not None:
             changes = go_on(self._parts, watermark)
+            lineage = self._lineage if self.explain else None
             if self.stage:
-                found = self._output.handed(changes, self.withdraws)
+                found = self._output.handed(changes, self.withdraws, lineage)
             else:
-                lineage = self._lineage if self.explain else None
                 meanings = self._meanings if self.withdraws else None
                 found = self._output.changed(changes, meanings, lineage, self.open_intervals)
             if self._parts.revision.lineage is not None:

@@ -90,7 +90,7 @@ class Run:
             return Engine(self.program, asked)
         if why_one_place(self.program.plan, asked) is not None:
             return Engine(self.program, asked)
-        count = self.workers if self.revises or self.case.keys else self.rng.choice((2, 3))
+        count = self.workers if self.revises or self.case.keys or self.asked.explain else self.rng.choice((2, 3))
         return PartitionedEngine(self.program, asked, LocalWorkers(count))
 
     def coming(self, engine: Engine) -> list[list[Change | Update]]:

@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from tests.cli_runs import cep
 from tests.feature_programs import LANGUAGE, feature_case
 from tests.feature_runs import RUNNING, Run
-from tests.long import some
+from tests.long import seeds, some
 
 Pair = frozenset[str]
 FEATURES = (*RUNNING, *LANGUAGE)
@@ -28,6 +28,7 @@ def pair(one: str, other: str) -> Pair:
 REFUSED: dict[Pair, str] = {
     pair("explain", "before"): "a snapshot with lineage goes with its own program",
     pair("serve", "before"): "a snapshot with lineage goes with its own program",
+    pair("changes", "serve"): "either `changes`, when fluents begin and end",
     pair("explain", "Spark"): "--explain is not for Spark",
     pair("workers", "Spark"): "--workers is for one machine",
     pair("workers", "serve"): "workers: what is remembered for explanations is in one process",
@@ -50,7 +51,7 @@ NAMED = {
     "final": "`--final`",
     "serve": "`cep serve`",
     "before": "`before` of Python",
-    "knowledge updates": "`--knowledge-updates`",
+    "changes": "`--changes`",
 }
 """How the page calls them."""
 
@@ -71,11 +72,13 @@ def named(each: object) -> str:
 def outcome(features: Pair, seed: int, folder: Path) -> str | None:
     """Check a random program with these features; how its refusal is told, if it is refused."""
     rng = Random(f"{named(features)} {seed}")
-    run = Run(feature_case(rng, sorted(features)), features, rng, folder)
     try:
+        run = Run(feature_case(rng, sorted(features)), features, rng, folder)
         found = run.run()
     except CepError as error:
         return error.message
+    except ValueError as error:
+        return str(error)
     assert found == run.expected(), run.case
     return None
 
@@ -85,6 +88,17 @@ def outcome(features: Pair, seed: int, folder: Path) -> str | None:
 def test_a_pair_gives_what_one_engine_gives(features: Pair, seed: int, tmp_path: Path) -> None:
     why = outcome(features, seed, tmp_path)
     assert why is None or why.startswith(REFUSED.get(features, "this pair is not refused")), why
+
+
+@pytest.mark.parametrize("seed", seeds(480))
+def test_more_features_give_what_one_engine_gives(seed: int, tmp_path: Path) -> None:
+    """Three to five of them, whose pairs go together or are refused by what they say."""
+    rng = Random(f"features {seed}")
+    features = rng.sample(FEATURES, rng.choice((3, 3, 4, 5)))
+    apart = [each for each in (*ELSEWHERE, *COMMANDS) if each <= set(features)]
+    chosen = frozenset(features) - {min(each) for each in apart}
+    why = outcome(chosen, seed, tmp_path)
+    assert why is None or any(each <= chosen and why.startswith(text) for each, text in REFUSED.items()), why
 
 
 @pytest.mark.parametrize("features", [each for each in REFUSED if each in TRIED], ids=named)
@@ -104,6 +118,6 @@ def test_options_that_are_refused_say_why(features: Pair, tmp_path: Path, monkey
 
 def test_the_limits_list_the_pairs_that_are_refused() -> None:
     section = LIMITS.read_text().split("## Features that do not go together\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (.+?) \| (.+?) \| `(.+?)` \|", section, re.M)
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| `+ ?(.+?)`+ \|", section, re.M)
     names = {text: feature for feature, text in NAMED.items()}
     assert {pair(names[one], names[other]): text for one, other, text in rows} == REFUSED

@@ -40,7 +40,8 @@ class EngineOptions:
     come at once and are put right (`cep.runtime.revision`); None: what is given is final. `final`: only what is
     final is given, so much later. `corrected`: the input has been corrected, so that nobody looks at a KEY.
 
-    Raises ValueError for a lateness that is none, and for a `revise` that is none or does not go with the others.
+    Raises ValueError for a lateness that is none, and for a `revise` or `changes` that does not go with the
+    others.
     """
 
     lateness: int | None = 0
@@ -61,6 +62,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:
             raise ValueError("lateness is 0 to 2**60 microseconds; None: only `advance` moves the time")
+        if self.changes and self.begins:
+            raise ValueError("either `changes`, when fluents begin and end, or `begins`, which gives intervals as well")
         if self.revise is None:
             if self.final:
                 raise ValueError("`final` is of what is revised: with `revise`, how old that may be")

@@ -164,15 +164,16 @@ class EngineOutput:
             return [identities(frame, self.schemas[name], meanings[name])]
         return [self._identities[name].of(tables[name], frame)]
 
-    def handed(self, changes: Mapping[str, RowChanges], withdraws: bool) -> Frames:
+    def handed(self, changes: Mapping[str, RowChanges], withdraws: bool, lineage: Lineage | None = None) -> Frames:
         """The same of a stage, for others that take it: rows with their places, and with `@change` if they may be
-        withdrawn."""
+        withdrawn; with `lineage`, also rows of which nothing has changed, in both."""
         found: dict[str, Frames] = {}
         for sign, part in ((-1, "going"), (1, "coming")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
             made = self.frames(self.shown({name: [table] for name, table in tables.items() if rows(table)}))
             for name, table in made.items():
-                place = [*places(tables[name]), *([pl.lit(sign, pl.Int8).alias(CHANGE)] if withdraws else [])]
+                where = [] if lineage is None else lineage(name, tables[name])
+                place = [*places(tables[name]), *where, *([pl.lit(sign, pl.Int8).alias(CHANGE)] if withdraws else [])]
                 found.setdefault(name, {})[part] = table.with_columns(place)
         return {name: stacked(list(both.values())) for name, both in sorted(found.items())}
 

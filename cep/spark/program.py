@@ -107,7 +107,7 @@ class ShippedProgram:
             tables_of(engine.plan),
             engine.revises,
             options.running.revise if engine.withdraws else None,
-            (options.running.revise or 0) if engine.withdraws and not _followed(engine) else 0,
+            (options.running.revise or 0) if engine.withdraws else 0,
             engine.meanings() if engine.withdraws else {},
             frozenset(s.number for s in stages if engine.beginning.intersection(needed(engine.plan, s))),
         )
@@ -171,11 +171,6 @@ def _compiled(program: ShippedProgram) -> CompiledProgram:
     if not _last or _last[0][0] is not program:
         _last[:] = [(program, compiled(program.text, program.name, program.options.unpacked))]
     return _last[0][1]
-
-
-def _followed(engine: Engine) -> bool:
-    """Whether goals follow the knowledge as it changes, which goes forward alone."""
-    return engine.changes is not None and engine.changes.news is not None
 
 
 def written_names(engine: Engine) -> dict[str, str]:
