@@ -177,8 +177,8 @@ def test_one_that_knows_many_tuples_for_a_row_is_not_begun_again_and_again(monke
     assert sum(begun) >= len(begun) - 6
 
 
-def test_programs_with_other_operators_are_run_again_by_key() -> None:
-    engine = Engine.from_text("event a(k: int).\nboth(K) <- a(K) SEQ a(K).", revise=10)
+def test_programs_with_a_cycle_are_run_again_by_key() -> None:
+    engine = Engine.from_text("event a(k: int).\nx(K) <- a(K).\nx(K) <- x(K) SEQ a(K).", revise=10)
     revision = engine._parts.revision
     assert revision is not None and revision.incremental is None
 
@@ -232,6 +232,15 @@ def test_rows_of_keys_are_what_has_come_and_not_gone(seed: int) -> None:
         for key in range(6):
             mine = [tuple(row) for row in rows[keys == key].tolist() if row[0] > floor]
             assert mine == sorted(row for row in model.get(key, []) if row[0] > floor)
+        after, until = rng.integers(floor, 3 * step + 4, (2, 6))
+        wanted = [
+            row
+            for key in range(6)
+            for row in sorted(model.get(key, []))
+            if max(floor, after[key]) < row[0] <= until[key]
+        ]
+        found = kept.ending(np.arange(6), after, until)
+        assert [tuple(row) for row in found.tolist() if row[0] > floor] == wanted
         found, pairs = kept.at(np.arange(6), np.full(6, 3 * step + 2))
         for key in range(6):
             wanted = sorted(row for row in model.get(key, []) if row[0] == 3 * step + 2)

@@ -9,7 +9,7 @@ import pytest
 from cep.engine import Engine
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.state_tables import NumberedState
-from cep.runtime.revision import revision
+from cep.runtime.revision import incremental, revision
 from tests.test_revision import Rows, rows
 
 SECOND = 1_000_000
@@ -46,17 +46,20 @@ def held(engine: Engine) -> tuple[int, int, int]:
     return *revised.size, revised.going_back.numbered
 
 
-@pytest.mark.parametrize("come", ["in order", "late", "cut"])
+@pytest.mark.parametrize("come", ["in order", "late", "late, as changes", "cut"])
 def test_what_is_held_is_by_the_window(come: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revision, "KEPT", 16)
     pushes = readings(120)
     every = pl.concat(pushes).sort("time", maintain_order=True)
     if come == "cut":  # whole half seconds, of which a push ends in the midst
         every = every.with_columns(pl.col("time") // STEP * STEP)
-    if come != "late":
+    if "late" not in come:
         first = 40 if come == "in order" else 25
         pushes = [every[:first], *(every[at : at + 40] for at in range(first, every.height, 40))]
     engine, sizes, net = Engine.from_text(TEXT, revise=WINDOW), [], Rows()
+    monkeypatch.setattr(incremental, "KNOWN", 16)
+    monkeypatch.setattr(incremental, "A_ROW", 0)
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6 if "changes" in come else 0)
     for table in pushes:
         if come != "cut":
             engine.forget()  # what steps leave for later, so that states are what they need to be
@@ -70,7 +73,7 @@ def test_what_is_held_is_by_the_window(come: str, monkeypatch: pytest.MonkeyPatc
     net.update(rows(made, 1))
     begun, later = (np.max(part, axis=0) for part in (sizes[:24], sizes[24:]))
     assert (later[:2] <= 1.5 * begun[:2]).all(), (begun, later)
-    assert (come != "in order") == bool(later[2]), "only what comes late gets numbers"
+    assert (come in ("late", "cut")) == bool(later[2]), "only what comes late gets numbers, and is run again by stages"
     assert later[2] <= 16 + later[0], "of 1,200 keys that come"
     plain = Engine.from_text(TEXT)
     expected = rows(plain.push({"reading": every}))

@@ -196,6 +196,7 @@ class Aggregation(Node):
             lasting=Lasting.AS_LONGEST if self.events == 1 else Lasting.MORE,
             meeting=Meeting.GROUPS,
             one_at_once=not self.by,
+            distinct=True,
             needs_instant="an aggregate",
         )
 
@@ -209,6 +210,10 @@ class Aggregation(Node):
 
     def horizon(self, parts: Sequence[bool]) -> Horizon:
         return Horizon(_reach(self.duration, self.over), events=self.events)
+
+    def memory(self, types: Sequence[str]) -> int | None:
+        exact = self.over is None and self.events is None and not self.by_order(types)
+        return self.duration if exact else None
 
     def window(self) -> int | None:
         return self.over.length if self.over is not None and self.over.form == "each" else self.duration

@@ -286,6 +286,9 @@ class Join(Node):
             reach=reach if self.gap is not None and point and reach < UNBOUNDED else None,
         )
 
+    def memory(self, types: Sequence[str]) -> int | None:
+        return None if self.policy == "chronological" else self.within
+
     def _settled(self) -> bool:
         """Whether nothing absent has a key that only the left knows: then a newer left is as good as an older."""
         keys = {left for left, _ in self.key}

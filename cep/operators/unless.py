@@ -134,6 +134,9 @@ class Deadline(Node):
     def instants(self, parts: Sequence[bool]) -> bool:
         return False
 
+    def memory(self, types: Sequence[str]) -> int | None:
+        return self.duration
+
     def horizon(self, parts: Sequence[bool]) -> Horizon:
         return Horizon(self.duration)
 

@@ -166,6 +166,11 @@ class Node(WithProperties[NodeProperties]):
         """What it remembers how long, where its parts have only instants; None: nothing."""
         return None
 
+    def memory(self, types: Sequence[str]) -> int | None:
+        """How long after its end, in microseconds, a row has a part in what is given, whatever was given before; None:
+        for as long as something follows. `types`: of its columns."""
+        return None
+
     def window(self) -> int | None:
         """The length of the windows that its results are of, in microseconds; None: it has none of a length."""
         return None

@@ -137,6 +137,23 @@ class KeyedStage:
             made.append(self._side(places, self.dependencies.plan.types(child), unit))
         return tuple(made)
 
+    def coming(self, unit: int) -> tuple[KeySide, ...]:
+        """Where rows have the key that come to each input of a goal, as it holds them. CepError: not all of them have
+        it."""
+        ways = [found for found in self._ways if unit in found.nodes]
+        properties, parts = self.dependencies.properties[unit], self.plan.nodes[unit].parts
+        by = {column for _, column in properties.groups} if properties.meeting is Meeting.GROUPS else None
+        made = []
+        for child in parts:
+            places = [found.nodes[child] for found in ways]
+            if by is not None:
+                places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
+            made.append(self._side(places, self.dependencies.plan.types(child), unit))
+        held = [side for side in (*self.sides(unit), *made) if side.columns is not None]
+        if len({len(side.types) for side in held}) != 1:
+            raise self._without_key(unit)
+        return tuple(made)
+
     def taken(self, event: str) -> KeySide | None:
         """Where an input of the stage has the key; None: its rows are dealt anyhow."""
         route = self.stage.inputs[event]

@@ -100,9 +100,9 @@ class Goal(Protocol):
         """Two states that have no key in common, one of which has what belongs to every key, as one."""
         ...
 
-    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows] | None:
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
         """A state as rows with the numbers of their keys: two states are the same for a key that has the same rows in
-        both, in the same order. None: the operator cannot tell."""
+        both, in the same order."""
         ...
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:

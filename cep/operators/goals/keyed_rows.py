@@ -216,6 +216,34 @@ def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-d
 
 
 @bare_linear
+def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore[no-untyped-def]
+    """Where the rows of each key begin and end that end after a time and at or before another; returns how many these
+    are, each as often as it is there."""
+    count = 0
+    for i in range(keys.shape[0]):
+        at, last = spans[keys[i], AT], spans[keys[i], AT] + spans[keys[i], COUNT]
+        runs[i, 0], runs[i, 1] = first_from(rows, at, last, after[i] + 1), first_from(rows, at, last, until[i] + 1)
+        if not bag:
+            count += runs[i, 1] - runs[i, 0]
+            continue
+        for j in range(runs[i, 0], runs[i, 1]):
+            count += rows[j, words]
+    return count
+
+
+@bare_linear
+def _listed(rows, runs, words, bag, made):  # type: ignore[no-untyped-def]
+    """The rows of these runs, each as often as it is there, into `made`, which has room for them."""
+    count = 0
+    for i in range(runs.shape[0]):
+        for j in range(runs[i, 0], runs[i, 1]):
+            for _ in range(rows[j, words] if bag else 1):
+                for word in range(words):
+                    made[count, word] = rows[j, word]
+                count += 1
+
+
+@bare_linear
 def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
     """The keys that have no room for all their changes, with how many these are, and the first end of rows and changes;
     gives how many keys."""
@@ -334,6 +362,15 @@ class KeyedRows:
         room = np.empty((len(keys), self.words + 1), np.int64)
         made, count = _at(self.rows, self.spans, keys, ends, self.words, self.bag and not once, room)
         return made[:count, 1:], made[:count, 0]
+
+    def ending(self, keys: Ints, after: Ints, until: Ints) -> Ints:
+        """The rows of each of these keys that end after a time and at or before another, each as often as it is
+        there."""
+        runs = np.empty((len(keys), 2), np.int64)
+        count = _counted(self.rows, self.spans, keys, after, until, self.words, self.bag, runs)
+        made = np.empty((count, self.words), np.int64)
+        _listed(self.rows, runs, self.words, self.bag, made)
+        return made
 
     def every(self) -> tuple[Ints, Ints]:
         """All rows, and the key of each, key by key."""

@@ -18,10 +18,10 @@ import numpy as np
 from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
 from cep.core.time import Frontier
-from cep.operators.goals.arrival import as_set, by_arrival
+from cep.operators.goals.arrival import as_set, by_arrival, first_of_equal
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.intrinsics import bare_linear
-from cep.operators.goals.keyed_changes import KEY, ROW, changes_of, signed, words_of
+from cep.operators.goals.keyed_changes import KEY, ROW, changes_of, parts_of, signed, words_of
 from cep.operators.goals.keyed_rows import KeyedRows
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
@@ -102,6 +102,15 @@ class RuleReviser(LinearReviser):
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
         return Revised(cast(Project, goal).every(inputs))
+
+
+class InputReviser(LinearReviser):
+    """Of an event that only comes in, as a set: equal records are there once, but for those of one push, which come and
+    go together."""
+
+    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
+        """See `Reviser`."""
+        return Revised(signed(*(first_of_equal(by_arrival(table)) for table in parts_of(inputs[0]))))
 
 
 class SetReviser:

@@ -16,8 +16,10 @@ from cep.operators.goals.fluents.inertia import InertiaGoal
 from cep.operators.goals.fluents.inertia_reviser import inertia_reviser
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_reviser import join_reviser
+from cep.operators.goals.pairs.unless import AbsenceDeadline
 from cep.operators.goals.relational import Project, ScanGoal, SelectGoal, UnionGoal
-from cep.operators.goals.reviser import LinearReviser, Revised, Reviser, RuleReviser, SetReviser
+from cep.operators.goals.reviser import InputReviser, LinearReviser, Revised, Reviser, RuleReviser, SetReviser
+from cep.operators.goals.windows.window_state import WindowState
 from cep.plan.order import PlanUnit
 
 
@@ -41,19 +43,20 @@ def revisers_of(
     widths: Mapping[PlanUnit, int],
     given: Collection[PlanUnit],
     inputs: Collection[PlanUnit],
-) -> list[Reviser] | None:
-    """A reviser for each goal, whose tables have these widths; None: some goal does not revise. `given`: the events
-    that are given out, `inputs`: those that come in."""
+) -> list[Reviser | None]:
+    """A reviser for each goal, whose tables have these widths; None where a goal does not revise by itself. `given`:
+    the events that are given out, `inputs`: those that come in."""
     by_unit = {each.unit: each for each in goals}
-    found: list[Reviser] = []
+    found: list[Reviser | None] = []
     for each in goals:
         reviser = reviser_of(each.goal)
         if each.unit in given and each.unit in inputs:
-            return None  # what comes in is given as it is, as a set
-        if isinstance(each.goal, Project) and not each.goal.bag and _distinct(each.unit, by_unit, widths, inputs):
-            reviser = RuleReviser()
-        if reviser is None:
-            return None
+            reviser = None  # what comes in is given as it is, as a set
+        elif isinstance(each.goal, Project) and each.goal.lineage is None and not each.goal.bag:
+            if not each.goal.heads:
+                reviser = InputReviser()
+            elif (each.goal.distinct and each.unit not in inputs) or _distinct(each.unit, by_unit, widths, inputs):
+                reviser = RuleReviser()
         found.append(reviser)
     return found
 
@@ -82,6 +85,11 @@ def reviser_of(goal: Goal) -> Reviser | None:
         return None if inner is None else WidenedReviser(goal, inner)
     found = _REVISERS.get(type(goal))
     return None if found is None else found(goal)
+
+
+def can_run_again(goal: Goal) -> bool:
+    """Whether a goal may be run again by key from a state that was kept."""
+    return isinstance(goal.goal if isinstance(goal, WithConvertedKeys) else goal, RUN_AGAIN)
 
 
 def project_reviser(goal: Project) -> Reviser | None:
@@ -134,3 +142,4 @@ _REVISERS: dict[type, Callable[[Any], Reviser | None]] = {
     InertiaGoal: inertia_reviser,
     HoldingGoal: holding_reviser,
 }
+RUN_AGAIN = (JoinGoal, AbsenceDeadline, WindowState)

@@ -30,6 +30,7 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
+from cep.operators.goals.lineage import Lineage
 
 Column = tuple[str, int]
 """A column of a table, by the table's name and the column's number."""
@@ -86,7 +87,9 @@ def tuples_of(name: str, columns: Sequence[int], input: int = 0, first: int = 0)
 
 
 class DeclaredState(ABC):
-    """The part of the contract that is about the state."""
+    """The part of the contract that is about the state. `lineage`: it is asked what comes from what."""
+
+    lineage: Lineage | None = None
 
     @abstractmethod
     def _tables(self) -> dict[str, StateTable]:
@@ -130,9 +133,12 @@ class DeclaredState(ABC):
         return self._state()
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """See `cep.operators.goals.contract`."""
+        """See `cep.operators.goals.contract`. Without lineage nobody asks for the names of occurrences."""
         self.evict(frontier, wholly=True)
-        return self._state()
+        state = self._state()
+        for name, table in self.tables.items() if self.lineage is None else ():
+            state[name][:, list(table.handles)] = 0
+        return state
 
     def become_arrays(self, state: Arrays) -> None:
         """See `cep.operators.goals.contract`."""
@@ -203,9 +209,49 @@ class DeclaredState(ABC):
                 self._sort(made, name, np.lexsort([made[other][:, column] for other, column in reversed(table.order)]))
         return made
 
-    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows] | None:
-        """See `cep.operators.goals.contract`. An operator that can tell says so."""
-        return None
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
+        """See `cep.operators.goals.contract`. A row of another table is known by its place among those of its key, or
+        by what it is, if it is a dictionary's; nobody asks for names without lineage."""
+        numbers: dict[str, Ints] = {}
+        for name in self.tables:
+            self._key_numbers(name, state, keys, numbers)
+        ranks = {name: _ranks(each) for name, each in numbers.items()}
+        found = []
+        for name, table in self.tables.items():
+            if table.dictionary:
+                continue
+            rows = state[name].copy()
+            if self.lineage is None:
+                rows[:, list(table.handles)] = 0
+            for column, (target, _) in table.refers.items():
+                at = rows[:, column]
+                if self.tables[target].dictionary:
+                    known = np.zeros((len(at), self.tables[target].width), np.int64)
+                    known[at >= 0] = state[target][at[at >= 0]]
+                    rows = np.concatenate([rows, known], axis=1)
+                    rows[:, column] = np.minimum(at, 0)
+                else:
+                    rows[:, column] = referred(at, ranks[target])
+            found.append((numbers[name], rows))
+        return found
+
+    def _key_numbers(self, name: str, state: Arrays, keys: StateKeys, found: dict[str, Ints]) -> Ints:
+        """The number of the key of each row of a table; -1 where rows belong to every key."""
+        if name in found:
+            return found[name]
+        table = self.tables[name]
+        if table.beside is not None:
+            numbers = self._key_numbers(table.beside, state, keys, found)
+        elif table.counted is not None:
+            other, column = table.counted
+            numbers = np.repeat(self._key_numbers(other, state, keys, found), state[other][:, column])
+        elif table.owner is not None:
+            owners = self._key_numbers(table.refers[table.owner][0], state, keys, found)
+            numbers = owners[state[name][:, table.owner]]
+        else:
+            numbers = self.numbered(name, state, keys)
+        found[name] = numbers
+        return numbers
 
     def numbered(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
         """The number of each row's key, of a table that is keyed; -1 where rows belong to every key."""
@@ -372,6 +418,16 @@ class NumberedState(DeclaredState):
                 return
         self._become(self._state())
         self.watched = max(1024, 8 * self._numbers())
+
+
+def _ranks(numbers: Ints) -> Ints:
+    """The place of each row among those of its number."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[order] = np.arange(len(numbers)) - np.repeat(first, np.diff(first, append=len(numbers)))
+    return ranks
 
 
 def referred(numbers: Ints, places: Ints) -> Ints:

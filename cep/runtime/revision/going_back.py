@@ -1,19 +1,16 @@
 """What late changes change: the stages that they reach are run again, for the keys that they have.
 
-Of each stretch of the window there is the state at its beginning, the input, and what stages gave. A key is run again
-from the beginning of the first stretch in which it has a change, a stretch at a time. What its stage gives of it then
-stands in the place of what it gave. Where its state at the end of a stretch is the one that was kept, it is done.
+What a stage gives of a key then stands in the place of what it gave (`cep.runtime.revision.region`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep.core.relation import END, Table, contiguous, empty, rows
-from cep.core.time import Frontier
+from cep.core.relation import contiguous, empty, rows
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Bools
@@ -21,39 +18,16 @@ from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
-from cep.runtime.revision.kept_state import KeptState, States, copied
+from cep.runtime.revision.kept_state import KeptState, States
 from cep.runtime.revision.knowledge_replay import KnowledgeReplay
+from cep.runtime.revision.region import Due, Window, due_of
 from cep.runtime.revision.row_changes import RowChanges, joined
 from cep.runtime.revision.row_window import without
-from cep.runtime.revision.stage_replay import Goals, StageReplay, same
+from cep.runtime.revision.stage_replay import StageReplay
 from cep.runtime.revision.stretch import Given, Stretch, extend, window_of
 
 WHOLE = 0
 """The number of all stages as one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The stretches of a window, in which time has come to a watermark; `frontier`: that of a time in it."""
-
-    stretches: Sequence[Stretch]
-    watermark: int
-    frontier: Callable[[int], Frontier]
-
-    def until(self, number: int) -> int:
-        """The watermark at the end of a stretch."""
-        last = number + 1 == len(self.stretches)
-        return self.watermark if last else self.stretches[number + 1].since
-
-    def place(self, end: int) -> int:
-        """The number of the stretch in which what ends then is."""
-        return max(0, int(np.searchsorted([each.since for each in self.stretches], end, "left")) - 1)
-
-    def places(self, table: Table) -> dict[int, Table]:
-        """The rows of a table by the number of the stretch in which they end."""
-        begins = np.array([each.since for each in self.stretches])
-        numbers = np.searchsorted(begins, table[END], "left") - 1
-        return {number: contiguous(table[:, numbers == number]) for number in np.unique(numbers).tolist()}
 
 
 @dataclass(slots=True)
@@ -63,13 +37,6 @@ class Revised:
     old: Given = field(default_factory=dict)
     new: Given = field(default_factory=dict)
     keys: int = 0
-
-
-@dataclass(slots=True)
-class _Changed:
-    """What changes in a stretch: the keys of the changed rows; None: all."""
-
-    keys: Bools | None
 
 
 class GoingBack:
@@ -146,66 +113,29 @@ class GoingBack:
         self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, found: Revised
     ) -> dict[str, RowChanges]:
         """Run a stage again where its input changes; what that changes of what it gives."""
-        replay = self._replay(stage)
+        replay, made = self._replay(stage), dict[str, list[RowChanges]]()
         due = self._due(replay, changes, window)
         to_the_end = self.knowledge.reaches(stage)  # what is known later may differ, too
         if to_the_end:
-            due[window.place(self.knowledge.reached(stage, np.empty(0, np.int64))[0])] = _Changed(None)
-        stretches, made = window.stretches, dict[str, list[RowChanges]]()
-        active: Bools | None = np.zeros(replay.numbers.count, np.bool_)
-        ever = np.zeros(replay.numbers.count, np.bool_)
-        live = self.machine.goals()
-        carried: States | None = None
-        """The states of the active keys at the beginning of the stretch, where a stretch has just ended with them."""
-        for number in range(min(due), len(stretches)):
-            joining: Bools | None = None
-            if number in due:
-                more = due[number].keys
-                joining = None if more is None or active is None else more & ~active
-                active = None if more is None or active is None else active | more
-            if active is not None:
-                if not active.any():
-                    continue
-                ever |= active
-            stretch, until = stretches[number], window.until(number)
+            due[window.place(self.knowledge.reached(stage, np.empty(0, np.int64))[0])] = None
+
+        def run(number: int, keys: Bools | None, joining: Bools | None, before: States) -> States:
+            stretch, until = window.stretches[number], window.until(number)
             inputs = {}
             for event in stage.inputs:
                 windows = stretch.inputs if event in stage.outside else stretch.given
                 if event in windows:
-                    inputs[event] = replay.taken(event, windows[event], active)
-            if carried is None or active is None:
-                before = replay.state(stretch.state, active)
-            elif joining is None or not joining.any():
-                before = carried
-            else:
-                before = replay.joined(carried, replay.state(stretch.state, joining), joining)
-            tables, now = replay.run(
-                before, inputs, window.frontier(until), self.knowledge.steps(stage, stretch.since)[1]
-            )
-            for event, each in self._given(replay, stretch, active, tables, found).items():
+                    inputs[event] = replay.taken(event, windows[event], keys)
+            step = self.knowledge.steps(stage, stretch.since)[1]
+            tables, now = replay.run(before, inputs, window.frontier(until), step)
+            for event, each in self._given(replay, stretch, keys, tables, found).items():
                 made.setdefault(event, []).append(each)
-            last = number + 1 == len(stretches)
-            after = replay.live(live) if last else stretches[number + 1].state
-            was = replay.state(after, active)
-            carried = None
-            goals: Goals = ()
-            if active is None:
-                if not to_the_end and all(same(one, other) for one, other in zip(was, now, strict=True)):
-                    active = np.zeros(replay.numbers.count, np.bool_)
-                    continue
-            else:
-                active, goals = replay.differing(was, now, active)
-                if not active.any():
-                    continue
-                now = carried = replay.part(now, active)
-            if last:
-                replay.become(live, after.base, active, now if active is not None else copied(now), goals)
-            else:
-                replay.put(after, active, now, goals)
-        found.keys += 1 if any(each.keys is None for each in due.values()) else int(ever.sum())
+            return now
+
+        found.keys += replay.run_again(due, window, self.machine.goals(), run, to_the_end)
         return {event: joined(each) for event, each in made.items()}
 
-    def _due(self, replay: StageReplay, changes: Mapping[str, RowChanges], window: Window) -> dict[int, _Changed]:
+    def _due(self, replay: StageReplay, changes: Mapping[str, RowChanges], window: Window) -> Due:
         """The stretches that changes are in."""
         routes = {event: replay.stage.inputs[event] for event in changes}
         numbered = []
@@ -214,14 +144,7 @@ class GoingBack:
                 for number, mine in window.places(table).items():
                     by_key = replay.keyed and isinstance(routes[event], tuple)
                     numbered.append((number, replay.keys_of(event, mine) if by_key else None))
-        found: dict[int, _Changed] = {}
-        for number, keys in numbered:
-            here = found.setdefault(number, _Changed(np.zeros(replay.numbers.count, np.bool_)))
-            if keys is None:
-                here.keys = None
-            elif here.keys is not None:
-                here.keys[keys] = True
-        return found
+        return due_of(numbered, replay.numbers.count)
 
     def _given(
         self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, found: Revised

@@ -1,6 +1,7 @@
-"""Revision by what changes: where every operator of a program revises, late rows go through it as changes of tables.
+"""Revision by what changes: late rows go through a program as changes of tables.
 
-Each operator that has to keeps what it took in the window, by key (`cep.operators.goals.reviser`). That is begun when
+Each operator that has to keeps what it took in the window, by key (`cep.operators.goals.reviser`). An operator that has
+no reviser is run again for the keys that change (`cep.runtime.revision.rerun`). That is begun when
 so much came late that to run keys again from their stretches costs more, out of the oldest state and the input, and let
 go when nothing has come late for as long as the window is. What is kept by stretch is as it was until somebody looks at
 it: then it is put right (`settle`).
@@ -17,18 +18,22 @@ import numpy as np
 from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
+from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.keyed_changes import GOES, parts_of, signed
 from cep.operators.goals.reviser import Reviser, apart, concatenated
-from cep.operators.goals.revisers import GoalInPlan, allow_twice, revisers_of
+from cep.operators.goals.revisers import GoalInPlan, allow_twice, can_run_again, revisers_of
+from cep.plan.dependencies import Dependencies
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
+from cep.plan.ties import Ties
 from cep.runtime.machine import Machine
 from cep.runtime.machine_part import GivenTables, SingleGoal
 from cep.runtime.revision.going_back import Revised
+from cep.runtime.revision.rerun import GoalPlace, RerunFromStretches, rerun_of
 from cep.runtime.revision.row_changes import RowChanges
 from cep.runtime.revision.row_window import parted
-from cep.runtime.revision.stretch import Given, Stretch, extend, window_of
+from cep.runtime.revision.stretch import FEWEST, RERUN, Given, Stretch, extend, window_of
 
 A_ROW, A_PUSH = 64, 4096
 """What a late row and a push with late rows cost where keys are run again, at least, in rows of the window run anew."""
@@ -50,10 +55,12 @@ class _Part:
 
 
 class Incremental:
-    """Of a machine all of whose goals revise."""
+    """Of a machine each of whose goals revises or can be run again."""
 
-    def __init__(self, plan: Plan, machine: Machine, build: Callable[[Plan], Machine]) -> None:
-        self.plan, self.machine, self.build = plan, machine, build
+    def __init__(self, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> None:
+        self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
+        self.sets = {*machine.given, *_read_as_sets(plan, machine)}
+        """The events of which an occurrence is there once."""
         self.parts: list[_Part] = []
         self.spent = 0
         """What running keys again has cost."""
@@ -69,13 +76,25 @@ class Incremental:
         """How many keys it had when it was begun."""
 
     @classmethod
-    def of(cls, plan: Plan, machine: Machine, build: Callable[[Plan], Machine]) -> Incremental | None:
-        """None: some goal does not revise."""
-        _in_bags(machine, True, machine.given)
-        if _revisers(plan, machine) is not None:
-            return cls(plan, machine, build)
-        _in_bags(machine, False)
-        return None
+    def of(cls, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> Incremental | None:
+        """None: some goal neither revises nor can be run again."""
+        if any(not isinstance(part, SingleGoal) or machine.follows(part.unit) for part in machine.parts):
+            return None  # some run together, or follow the knowledge
+        found = cls(plan, machine, build, pool)
+        _in_bags(machine, found.sets)
+        ties = Ties(Dependencies(plan))
+        for each, reviser in zip(_goals(machine), _revisers(plan, machine), strict=True):
+            if reviser is None and not _runs_again(each, plan, ties):
+                _in_bags(machine, machine.widths)
+                return None
+        return found
+
+    @property
+    def stretches_of_a_window(self) -> int | None:
+        """How many stretches a window has, once it has begun."""
+        if not self.begun:
+            return None
+        return RERUN if any(isinstance(part.reviser, RerunFromStretches) for part in self.parts) else FEWEST
 
     @property
     def begun(self) -> bool:
@@ -89,13 +108,18 @@ class Incremental:
         """Begin with the oldest state, which is right as all of them are, and the input up to a frontier."""
         first = stretches[0]
         since = frontier.until(first.since)
-        found = _revisers(self.plan, self.machine)
-        assert found is not None, "they were there before"
-        places = {unit: place for place, (unit, _) in enumerate(self.machine.goals())}
+        live, scratch = self.machine.goals(), self.build(self.plan)
+        _in_bags(scratch, self.sets)
+        places = {unit: place for place, (unit, _) in enumerate(live)}
         singles = [part for part in self.machine.parts if isinstance(part, SingleGoal)]
-        self.parts = [_Part(*each, places[each[0].unit]) for each in zip(singles, found, strict=True)]
-        scratch = self.build(self.plan)
-        _in_bags(scratch, True, self.machine.given)
+        self.parts = []
+        for single, other, reviser in zip(singles, scratch.goals(), _revisers(self.plan, self.machine), strict=True):
+            unit, place = single.unit, places[single.unit]
+            if reviser is None:
+                assert isinstance(unit, int), "goals of nodes are run again"
+                at = GoalPlace(unit, place, single.reads)
+                reviser = rerun_of(self.plan, at, other[1], live, self.pool, stretches)
+            self.parts.append(_Part(single, reviser, place))
         for (_, goal), state in zip(scratch.goals(), first.state.base, strict=True):
             goal.become_arrays({name: array.copy() for name, array in state.items()})
         for part in self.parts:
@@ -269,24 +293,42 @@ def _come(late: RowChanges | None, inputs: Table | None) -> Table:
     return contiguous(changes) if inputs is None else np.concatenate([changes, inputs], axis=1)
 
 
-def _goals(machine: Machine) -> list[GoalInPlan] | None:
-    """The goals of a machine; None: some run together, or follow the knowledge."""
-    found = []
-    for part in machine.parts:
-        if not isinstance(part, SingleGoal) or machine.follows(part.unit):
-            return None
-        found.append(GoalInPlan(part.unit, part.goal, part.reads))
+def _goals(machine: Machine) -> list[GoalInPlan]:
+    """The goals of a machine none of whose goals run together."""
+    singles = [part for part in machine.parts if isinstance(part, SingleGoal)]
+    return [GoalInPlan(part.unit, part.goal, part.reads) for part in singles]
+
+
+def _revisers(plan: Plan, machine: Machine) -> list[Reviser | None]:
+    """A reviser for every part of a machine; None where it has none."""
+    return revisers_of(_goals(machine), machine.widths, machine.given, plan.inputs)
+
+
+def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
+    """Nobody minds that an occurrence of other events than these is there more than once: what is given is made a set,
+    and inertia looks at what there is at all."""
+    for goal in _goals(machine):
+        allow_twice(goal, goal.unit not in sets)
+
+
+def _runs_again(goal: GoalInPlan, plan: Plan, ties: Ties) -> bool:
+    """Whether a goal gives the same when it is run again by itself: the order of what comes to it is known, if it goes
+    by that."""
+    if not can_run_again(goal.goal) or isinstance(goal.unit, str):
+        return False
+    node = plan.nodes[goal.unit]
+    return not node.by_order(plan.types(goal.unit)) or all(ties.node_alone[part] for part in node.parts)
+
+
+def _read_as_sets(plan: Plan, machine: Machine) -> set[PlanUnit]:
+    """The events that goals without a reviser read, for which it matters how often an occurrence is there."""
+    found, waiting = set[PlanUnit](), list[PlanUnit]()
+    reads = {each.unit: each.reads for each in _goals(machine)}
+    for each, reviser in zip(_goals(machine), _revisers(plan, machine), strict=True):
+        waiting += each.reads if reviser is None else ()
+    while waiting:
+        unit = waiting.pop()
+        if unit not in found:
+            found.add(unit)
+            waiting += [] if isinstance(unit, str) else reads[unit]
     return found
-
-
-def _revisers(plan: Plan, machine: Machine) -> list[Reviser] | None:
-    """A reviser for every part of a machine; None: some part has none."""
-    goals = _goals(machine)
-    return None if goals is None else revisers_of(goals, machine.widths, machine.given, plan.inputs)
-
-
-def _in_bags(machine: Machine, there: bool = True, given: Collection[PlanUnit] = ()) -> None:
-    """Of events that are not given nobody minds that an occurrence is there more than once: what is given is made a
-    set, and inertia looks at what there is at all. `there`: they may be; else there are none such."""
-    for goal in _goals(machine) or ():
-        allow_twice(goal, there and goal.unit not in given)

@@ -26,12 +26,13 @@ from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
-from cep.runtime.revision.going_back import GoingBack, Window
+from cep.runtime.revision.going_back import GoingBack
 from cep.runtime.revision.incremental import Incremental
 from cep.runtime.revision.kept_state import KeptState, copied
 from cep.runtime.revision.key_numbers import KEPT
 from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.net_changes import all_changes, net_changes
+from cep.runtime.revision.region import Window
 from cep.runtime.revision.revision_lineage import RevisionLineage
 from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.revision.revision_window import RevisionWindow
@@ -71,7 +72,7 @@ class Revision:
         self.latest = LatestInstant()
         machine.given = self.going_back.seen
         alone = window.length and changes is None and history is None and window.handed is None
-        self.incremental = Incremental.of(plan, machine, build) if alone else None
+        self.incremental = Incremental.of(plan, machine, build, pool) if alone else None
 
     @property
     def stable(self) -> int:
@@ -206,7 +207,9 @@ class Revision:
     def _begin_stretch(self, until: int, at: Frontier, in_one: bool, made: Given) -> None:
         """Where it is time to, another stretch begins, at once or just before the next instant."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
-        ends = stretch.ends(until, at.watermark, self.length, held, not self._changes_begun)
+        changes = self.incremental
+        parts = None if changes is None else changes.stretches_of_a_window
+        ends = stretch.ends(until, at.watermark, self.length, held, parts)
         if self.machine.attempts.there:
             self.latest.given = None if in_one else made
             self.latest.stretch_ends = ends

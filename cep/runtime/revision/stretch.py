@@ -15,8 +15,9 @@ from cep.runtime.revision.row_window import RowWindow
 Given = dict[str, list[Table]]
 Windows = dict[str, RowWindow]
 
-STRETCHES, FEWEST = 16, 4
-"""So many of them are as long as the window, at most; where little comes, so few."""
+STRETCHES, RERUN, FEWEST = 16, 8, 4
+"""So many of them are as long as the window, at most; so many where goals are run again one by one; so few where little
+comes, or nothing is run again."""
 LEAST_ROWS = 16_384
 """A stretch has at least so many rows of input, and twice as many as goals hold, or is a part of FEWEST."""
 
@@ -35,14 +36,14 @@ class Stretch:
         """What came in and what was given."""
         return self.inputs, self.given
 
-    def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], run_again: bool = True) -> bool:
+    def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
         """Whether another one begins at `until`, on the way to a watermark, where the window is of this length and
-        goals hold so many rows. `run_again`: it is one from which keys may be run again."""
+        goals hold so many rows. `parts`: a window has so many; None: by what comes."""
         long = until - self.since
         if long < spacing(length):
             return False
-        if not run_again:
-            return long * FEWEST >= length
+        if parts is not None:
+            return long * parts >= length
         came = sum(window.size for window in self.inputs.values())
         return until < watermark or long * FEWEST >= length or (came >= LEAST_ROWS and came >= 2 * held())
 
