@@ -14,7 +14,7 @@ from connectors.rdf.time_tree import HERE
 MANY = 6_000
 """Quads that are loaded or removed together."""
 
-_SLICE = 100_000  # quads that are sorted in memory, about 90 MB, and loaded together
+_SLICE = 50_000  # quads that are sorted in memory, about 100 MB, and loaded together
 _IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which those in memory go to files
 
 

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from itertools import groupby, islice, takewhile
 from pathlib import Path
 from shutil import disk_usage, rmtree
@@ -40,7 +41,10 @@ class Rebuild:
 
     def __init__(self, path: str) -> None:
         self._path, self._new, self.dump = Path(path), Path(f"{path}.new"), Path(f"{path}.new.quads")
-        size = sum(file.stat().st_size for file in self._path.iterdir())
+        size = 0
+        for file in self._path.iterdir():
+            with suppress(FileNotFoundError):  # it was merged into another
+                size += file.stat().st_size
         if disk_usage(self._path).free < 2 * size + _LEFT:
             raise OSError("too little room for two stores")
         discard(path)
@@ -161,6 +165,7 @@ def _load(path: str) -> int:
         before, place = place, _apply(writer, _changes(path), place)
     files.removed = 0  # what the changes removed is in no file
     writer.flush()
+    del writer  # closes it: an open store merges files, and removes them
     _sync(new)
     return place
 
