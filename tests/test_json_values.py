@@ -82,8 +82,10 @@ def test_elements_of_lists_have_numbers_from_0_on() -> None:
     nested = [{"t": 1, "a": [[1, 2], {"b": [3]}]}]
     assert values("event p(v: float? FROM a[0][1]) TIME t.", nested)[0] == [2.0]
     assert values("event p(v: float? FROM a[1].b[0]) TIME t.", nested)[0] == [3.0]
-    with pytest.raises(CepError, match=r"`topic\[0\]` is no place of a value"):
-        parse("event p(v: float FROM topic[0]).")
+    for source in ("topic[0]", "a[1.5]"):
+        with pytest.raises(CepError, match="is no place of a value"):
+            parse(f"event p(v: float FROM {source}).")
+    assert parse('event p(v: float FROM "Flow [m3/s]").').statements
 
 
 def test_elements_of_lists_in_parquet(tmp_path: Path) -> None:

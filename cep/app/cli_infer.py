@@ -107,6 +107,8 @@ def _written(made: Inferred, sample: RecordSample) -> str:
         schema.format,
         None,
         schema.records,
+        None,
+        schema.when,
     )
     tail = behind.removeprefix(f"{schema.name}()").strip()
     lines = [f"% {_seen(made, sample)}"]

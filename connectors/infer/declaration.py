@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cep.core.schema import Attribute, RecordFormat, Schema
@@ -34,6 +34,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
     guesses: dict[str, Guess] = {}
     for source, column in sample.columns.items():
         last = path(source)[-1] if path(source)[-1] != EACH else path(source)[-2]
+        last = "time" if sample.nameless else last
         guesses[source] = guess(last, column, sample.text, marks[0], sample.typed.get(source), marks[1])
     own = sample.format is not None and sample.format.name in SENSORS  # the format has a time of its own
     times, further, format = ((), (), None) if own else event_times(sample, guesses)
@@ -50,7 +51,15 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         written = None if source == each or sample.positional else source
         known = found.format if found.type == "time" else None
         attributes.append(
-            Attribute(each, found.type, found.optional, source=written, format=known, missing=found.missing or None)
+            Attribute(
+                each,
+                found.type,
+                found.optional,
+                source=written,
+                format=known,
+                missing=found.missing or None,
+                quoted=found.quoted,
+            )
         )
         made.notes[each] = _note(found, sample.count)
     one = times[0] if len(times) == 1 else None
@@ -62,6 +71,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
     made.schema = Schema(
         title, tuple(attributes), True, one is not None, one, start, end, None, further, format, records
     )
+    made.schema = replace(made.schema, when=sample.when)
     made.remarks = [*_binding(sample, title, own), *sample.remarks]
     if not own and not times:
         made.remarks.append("no column looks like the time of an event: name it with TIME")
@@ -87,7 +97,7 @@ def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
     bind = f"bind the file: `--input {title}=FILE`"
     if sample.bound:
         return [f"the `type` of the records is no event: {bind}"]
-    if own or sample.name in (None, title):
+    if own or sample.when is not None or sample.name in (None, title):
         return []
     return [f"the records say that their type is `{shown(str(sample.name))}`, the event is called `{title}`: {bind}"]
 
@@ -118,7 +128,7 @@ def _note(found: Guess, count: int) -> str:
             parts.append(", ".join(_shown(each) for each in distinct))
         else:
             parts.append(f"{_shown(distinct[0])}, {_shown(distinct[1])}, .. ({len(distinct)})")
-    absent = count - len(values)
+    absent = count - len(values) - found.bad
     if absent and values:
         parts.append(f"missing in {absent} of {count}")
     if found.note:

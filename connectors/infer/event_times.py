@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from cep.core.schema import TimeFormat
 from connectors.infer.sample import RecordSample
-from connectors.infer.types import Guess, clock_pattern, timely
+from connectors.infer.types import Guess, allowed, clock_pattern, timely, unit_of
 from connectors.paths import path
+from connectors.records import interval
 from connectors.times import of_iso
+from connectors.values import Unreadable, text_time
 
 _PREFERRED = (
     "time",
@@ -23,11 +26,22 @@ _PREFERRED = (
     "t",
     "date",
 )
-_BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed")
+_BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed", "von")
+_TRIED = 500
+"""Texts by which a column is taken for one of intervals."""
 _HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
 _CLOCKS = re.compile(r"time|clock|uhr|zeit|^hh_?mm|^hrmn$|heure|hora|^utc$", re.I)
 """Names of hours and of times of day."""
-_ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed")
+_PARTS = (
+    (re.compile(r"^#?(year|yr|yyyy|yy|jahr|ann[eé]e|a[nñ]o)$", re.I), 0, 2100, "%Y"),
+    (re.compile(r"^(month|mon|monat|mo|mois|mes)$|^MM$", re.I), 1, 12, "%m"),
+    (re.compile(r"^(day|dd|dy|tag|jour|d[ií]a|mday)$", re.I), 1, 31, "%d"),
+    (re.compile(r"^(hours?|hr|hh|stunde|std|heure|hora|time|hrmn)$", re.I), 0, 2400, "%H"),
+    (re.compile(r"^(minutes?|min|mn|mm)$", re.I), 0, 59, "%M"),
+    (re.compile(r"^(seconds?|sec|ss)$", re.I), 0, 59, "%S"),
+)
+"""Names of columns that hold a part of the time each, the least and the greatest value, the directive."""
+_ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed", "bis")
 
 
 def event_times(
@@ -44,10 +58,12 @@ def event_times(
         fullest = min(known, key=lambda source: sample.columns[source].count(None))
         if sample.columns[fullest].count(None) * 2 <= sample.count and not guesses[fullest].missing:
             whole = [fullest]
-    begin = next((source for word in _BEGINS for source in whole if last[source] == word), None)
-    end = next((source for word in _ENDS for source in whole if last[source] == word), None)
+    begin = next((source for word in _BEGINS for source in whole if last[source].split(" ")[-1] == word), None)
+    end = next((source for word in _ENDS for source in whole if last[source].split(" ")[-1] == word), None)
     if begin is not None and end is not None and _interval(guesses[begin], guesses[end]):
         return (begin, end), (), guesses[begin].format
+    if (parts := _parts(sample, guesses)) is not None and all(guesses[each].day for each in whole):
+        return parts
     for day in whole:
         found = _clock_of(day, sample, guesses) if guesses[day].day else None
         if found is not None:
@@ -58,6 +74,10 @@ def event_times(
         place = _PREFERRED.index(word) if word in _PREFERRED else len(_PREFERRED)
         return guesses[source].day, place, not timely(word), whole.index(source)
 
+    if not whole and (intervals := next(filter(partial(_is_interval, sample), guesses), None)) is not None:
+        return (intervals, intervals), (), None
+    if not whole and (counts := _counts(guesses)) is not None:
+        return (counts[0],), (), counts[1]
     best = min(whole, key=rank, default=None)
     return ((), (), None) if best is None else ((best,), (), guesses[best].format)
 
@@ -66,6 +86,8 @@ def _interval(begin: Guess, end: Guess) -> bool:
     """Whether both are written alike, and no interval ends before it begins, as far as that is seen."""
     if begin.format != end.format:
         return False
+    if begin.bad or end.bad:
+        return True
     try:
         return begin.format is not None or all(
             one <= other for one, other in zip(begin.values, end.values, strict=False)
@@ -78,20 +100,70 @@ def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> t
     """The column of the time of day beside one of days, and how both together are written."""
     for source, column in sample.columns.items():
         found = guesses[source]
-        if source == day or path(source)[:-1] != path(day)[:-1] or None in column:
+        if source == day or path(source)[:-1] != path(day)[:-1] or column.count(None) > allowed(len(column)):
             continue
         if found.clock:
             return source, None
         sure = found.type == "string" or (found.type == "float" and timely(path(source)[-1]))
         format = guesses[day].format
-        if (
-            sure and format is None and column and all(map(_is_iso, column))
-        ):  # also where only some have parts of a second
+        column = [each for each in column if each is not None]
+        odd = sum(not _is_iso(each) for each in column) if sure and format is None else len(column)
+        if column and odd <= allowed(len(column)):  # also where only some have parts of a second
             return source, None
         pattern = (clock_pattern(column) if sure else None) or _number_clock(path(source)[-1], column, sample)
         if pattern is not None:
             return source, TimeFormat(f"{'%Y-%m-%d' if format is None else format.pattern} {pattern}")
     return None
+
+
+def _is_interval(sample: RecordSample, source: str) -> bool:
+    """Whether a column has intervals, `2024-05-01T08:00:00Z/PT1H`."""
+    column = [value for value in sample.columns[source] if value is not None]
+    texts = [value for value in column if isinstance(value, str) and "/" in value]
+    if not texts or len(column) - len(texts) > allowed(len(column)):
+        return False
+    try:
+        for text in texts[:_TRIED]:
+            interval(source, text, text_time)
+    except Unreadable:
+        return False
+    return True
+
+
+def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
+    """The first column of numbers that are all counts since 1970 of our days, whatever it is called."""
+    for source, found in guesses.items():
+        if found.type in ("int", "float") and not found.optional and (unit := unit_of(found.values)) is not None:
+            return source, None if unit == "s" else TimeFormat(unit=unit)
+    return None
+
+
+def _parts(
+    sample: RecordSample, guesses: Mapping[str, Guess]
+) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None] | None:
+    """Columns of the year, the month, the day and what follows, and how they are written; None: there are none."""
+    found: list[str] = []
+    words: list[str] = []
+    for names, low, high, directive in _PARTS:
+        source = next((each for each in guesses if each not in found and names.search(path(each)[-1])), None)
+        values = [] if source is None else [value for value in sample.columns[source] if value is not None]
+        numbers = [int(value) for value in values if str(value).strip().isdigit()]
+        odd = len(values) - sum(low <= number <= high for number in numbers)
+        if source is None or not numbers or odd > allowed(len(values)):
+            if directive in ("%Y", "%m"):
+                return None
+            break
+        if directive == "%H" and not all(low <= number <= 24 for number in numbers):
+            directive = "%H%M"
+        if directive == "%Y" and max(numbers) < 100:
+            directive = "%y"
+        found.append(source)
+        words.append(directive)
+        if directive == "%H%M":
+            break
+    if len(found) < 3:
+        return None
+    return (found[0],), tuple(found[1:]), TimeFormat(" ".join(words))
 
 
 def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
@@ -109,12 +181,12 @@ def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> 
     if not values or min(values) < 0:
         return None
     if _HOURS.search(name):
-        return "%H" if max(values) < 24 else None
+        return "%H" if max(values) <= 24 else None
     if not _CLOCKS.search(name) or any(each % 100 > 59 for each in values):
         return None
-    if 100 <= max(values) < 2400:
+    if 100 <= max(values) <= 2400:
         return "%H%M"
-    long = 10_000 <= max(values) < 240_000 and all(each // 100 % 100 < 60 for each in values)
+    long = 10_000 <= max(values) <= 240_000 and all(each // 100 % 100 < 60 for each in values)
     return "%H%M%S" if long else None
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from cep.core.errors import CepError
-from cep.core.schema import RecordFormat
+from cep.core.schema import RecordFormat, RecordTest
 from cep.core.unpacking import Unpacked
+from connectors.infer.alternatives import alternatives
 from connectors.infer.columnar import parquet_sample
 from connectors.infer.names import event_name
 from connectors.infer.nested import nested_sample
@@ -130,10 +131,21 @@ def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
     said = [name for name in names if name is not None]
     if len(said) == len(names) <= _MOST_EVENTS and (len(said) == 1 or all(event_name(name) == name for name in said)):
         return [nested_sample(name, [each for each in records if each["type"] == name]) for name in said]
+    if kinds := alternatives(records):
+        return [_alternative(*kind) for kind in kinds]
     sample = nested_sample(None, records)
     if any("type" in each for each in records):
         sample.bound = True
     return [sample]
+
+
+def _alternative(name: str, test: RecordTest, records: Sequence[Mapping[str, Any]]) -> RecordSample:
+    """A sample of the records that pass a test."""
+    sample = nested_sample(None, records)
+    sample.name, sample.when = name, ((test,),)
+    if test.values:
+        sample.columns.pop(test.source, None)
+    return sample
 
 
 def _records(file: Path, limit: int) -> Iterator[bytes]:

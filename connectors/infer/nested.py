@@ -9,6 +9,7 @@ from typing import Any
 
 from cep.core.errors import CepError
 from connectors.infer.sample import RecordSample
+from connectors.infer.types import allowed
 from connectors.paths import EACH, Path, first_at, level, path, written
 from connectors.values import Real
 
@@ -41,7 +42,7 @@ class _Shape:
                 self.see(inner, (*steps, EACH))
 
     def is_always(self, steps: Path, kind: str, count: int) -> bool:
-        return self.kinds[steps] == {kind: count}
+        return self.kinds[steps][kind] >= count - allowed(count)
 
 
 def _kind(value: Any) -> str:
@@ -102,7 +103,7 @@ def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: Rec
 
 def _homogeneous(shape: _Shape, steps: Path) -> bool:
     """Whether the elements of a list are all objects, or all plain values."""
-    kinds = set(shape.kinds.get((*steps, EACH), ())) - {NULL}
+    kinds = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return kinds == {OBJECT} or (bool(kinds) and kinds <= _PLAIN)
 
 
@@ -114,8 +115,8 @@ def _series(shape: _Shape, count: int) -> Path | None:
     for steps, number in shape.elements.items():
         if not shape.is_always(steps, LIST, count) or not _homogeneous(shape, steps) or not _reachable(shape, steps):
             continue
-        objects = OBJECT in shape.kinds[*steps, EACH]
-        if not objects and (set(shape.kinds[*steps, EACH]) - {NULL} != {NUMBER} or shape.longest[steps] <= _FEW):
+        objects = OBJECT in _mostly(shape.kinds[*steps, EACH])
+        if not objects and (_mostly(shape.kinds[*steps, EACH]) != {NUMBER} or shape.longest[steps] <= _FEW):
             continue
         rank = (objects, number, -len(steps))
         if best is None or rank > best:
@@ -123,9 +124,20 @@ def _series(shape: _Shape, count: int) -> Path | None:
     return found
 
 
+def _mostly(kinds: Counter[str]) -> set[str]:
+    """The kinds of values that stand at a path, without those of which there are hardly any."""
+    there = set(kinds) - {NULL}
+    count = sum(kinds[kind] for kind in there)
+    for most in ({VALUE, NUMBER}, {OBJECT}, {LIST}):
+        others = count - sum(kinds[kind] for kind in most)
+        if others <= allowed(count):
+            return there & most
+    return there
+
+
 def _reachable(shape: _Shape, steps: Path) -> bool:
     return path(written(steps)) == steps and all(
-        set(shape.kinds[steps[:n]]) <= {OBJECT, NULL} for n in range(1, len(steps)) if steps[n - 1] != EACH
+        _mostly(shape.kinds[steps[:n]]) <= {OBJECT} for n in range(1, len(steps)) if steps[n - 1] != EACH
     )
 
 
@@ -138,7 +150,7 @@ def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count:
         if any(steps[:n] in closed for n in range(1, len(steps))):
             continue
         source = written(steps)
-        there = set(kinds) - {NULL}
+        there = _mostly(kinds)
         why = None
         if steps[-1] == EACH and steps[:-1] != series:
             closed.add(steps)
@@ -152,6 +164,8 @@ def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count:
             source += EACH
         elif OBJECT in there and there != {OBJECT}:
             why = f"it is {' and '.join(sorted(_one(each) for each in there))}, {_of(kinds, OBJECT)}"
+        if OBJECT in kinds and OBJECT not in there:
+            closed.add(steps)
         if why is not None:
             closed.add(steps)
             left_out[source] = why

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cep.core.schema import CHANGE, RecordFormat
+from cep.core.schema import CHANGE, RecordFormat, When
 from connectors.revised import WITHDRAW
 
 
@@ -18,7 +18,8 @@ class RecordSample:
     how many there are; `series`: the path of the list of which each element is an event; `positional`: values come by
     position; `bound`: records have a `type` that is no event, so that the file has to be bound. `text`: values are
     texts of a table; `typed`: of typed columns their types. `left_out`: paths that no declaration can have, with the
-    reason; `remarks`: what else to know."""
+    reason; `remarks`: what else to know. `when`: which records of the file are the event; None: all. `nameless`: the
+    names of the columns say nothing."""
 
     name: str | None
     count: int = 0
@@ -33,6 +34,8 @@ class RecordSample:
     series: str | None = None
     positional: bool = False
     bound: bool = False
+    when: When | None = None
+    nameless: bool = False
 
     def without_changes(self) -> None:
         """Leave out the column `@change`, which is no attribute, and the records that withdraw others, which need not

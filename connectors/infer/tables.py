@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -11,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
 from connectors.csv import header
 from connectors.infer.sample import RecordSample
-from connectors.infer.types import ABSENT
+from connectors.infer.types import ABSENT, MOSTLY
 from connectors.paths import EACH, level
 from connectors.thousands import is_grouped, plain_number
 from connectors.times import is_number
@@ -21,46 +24,182 @@ SEPARATORS = ";\t|,"
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 MARKS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
 """What may stand between thousands."""
+COMMENTS = ("//", "#", "%", "!")
+"""How comments may begin."""
+_SEPARATED = re.compile(r"sep=([;,|\t])")
+"""What Excel writes above a table."""
+_VALUE = re.compile(r"[+-]?[.,]?\d[\d\s.,:/'TZeE+-]*([AaPp][Mm])?")
+_CAMPBELL = "TOA5"
+"""What a table of a Campbell logger begins with, in a line of its own."""
+_UNIT_ROWS = 3
+"""So many rows below a header may be of units."""
 _LOOKED_AT = 50
-"""Lines by which the separator is found."""
+"""Lines by which the layout is found."""
 _SHOWN = 2_000
 """Values of a column by which its marks are."""
 
 
 def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
     """A table of text: its separator is the one that cuts all lines alike, its marks what makes numbers of most
-    columns."""
+    columns; the records begin below lines that are no table, the header, and rows of units."""
     data = b"".join(islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)
     lines = [line.removesuffix("\r") for line in text.split("\n")[: limit + _LOOKED_AT]]
-    comment = "#" if lines and lines[0].startswith("#") else None
-    lines = [line for line in lines if comment is None or not line.startswith(comment)]
-    usual = "\t" if kind == "tsv" else ","
-    separator = _separator(lines, usual)
     sample = RecordSample(None, text=True)
-    if not lines or not lines[0].strip():
+    if any(line.startswith("#fields\t") for line in lines[:_LOOKED_AT]):
+        return _of_zeek(lines, limit, sample)
+    usual = "\t" if kind == "tsv" else ","
+    layout = _layout(lines, usual)
+    if layout is None:
         return sample
-    names = header("", lines[0].encode("utf-8", "surrogateescape"), separator)
-    for row in islice(_rows(lines[1:], separator), limit):
-        if len(row) == len(names):
-            sample.add({name: None if value in ("", "NA") else value for name, value in zip(names, row, strict=True)})
+    for row in islice(_rows(layout.lines, layout.separator), limit):
+        if len(row) == len(layout.names):
+            pairs = zip(layout.names, row, strict=True)
+            sample.add({name: None if value in ("", "NA") else value for name, value in pairs})
         elif row:
             sample.unreadable += 1
-    for name in dict.fromkeys(names):
-        why = _unnamed(name, names)
+    for name in dict.fromkeys(layout.names):
+        why = _unnamed(name, layout.names)
         if why is not None and sample.columns.pop(name, None) is not None:
             sample.left_out[name] = why
-    decimal, thousands = _marks(sample, separator)
+    decimal, thousands = _marks(sample, layout.separator)
     options = (
-        ("separator", None if separator == usual else separator),
+        ("separator", None if layout.separator == usual else layout.separator),
         ("decimal", None if decimal == "." else decimal),
         ("thousands", thousands),
-        ("comment", comment),
+        ("comment", layout.comment),
         ("encoding", encoding),
+        ("columns", ", ".join(layout.names) if layout.headless else None),
+        ("skip", str(layout.skip) if layout.skip else None),
+        ("units", str(layout.units) if layout.units else None),
     )
     said = tuple((name, value) for name, value in options if value is not None)
     sample.format = RecordFormat("csv", said) if said else None
+    sample.remarks += layout.remarks
+    sample.nameless = layout.nameless
     return sample
+
+
+def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSample:
+    """A log of Zeek, which names its columns in a comment."""
+    names: list[str] = []
+    for line in lines:
+        if line.startswith("#fields\t"):
+            names = line.split("\t")[1:]
+        if not line or line.startswith("#") or sample.count >= limit:
+            continue
+        values = line.split("\t")
+        if len(values) == len(names):
+            sample.add({name: None if value in ("-", "(empty)") else value for name, value in zip(names, values)})
+        else:
+            sample.unreadable += 1
+    sample.format = RecordFormat("zeek")
+    return sample
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Where the records of a table are: `lines` of records alone, below `skip` lines, comments, the header with the
+    `names` and `units` rows. `headless`: the names stand in no line of their own."""
+
+    separator: str
+    lines: list[str]
+    names: list[str]
+    comment: str | None
+    skip: int = 0
+    units: int = 0
+    headless: bool = False
+    nameless: bool = False
+    remarks: list[str] = field(default_factory=list)
+
+
+def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
+    """The layout of a table; None: it has no lines."""
+    said = _SEPARATED.fullmatch(lines[0]) if lines else None
+    skip = 1 if said else 0
+    first = next((line for line in lines[skip:] if line.strip()), "")
+    comment = next((mark for mark in COMMENTS if first.startswith(mark)), None)
+    remarked = [line for line in lines if comment is not None and line.startswith(comment)]
+    places = [place for place in range(skip, len(lines)) if comment is None or not lines[place].startswith(comment)]
+    if not any(lines[place].strip() for place in places):
+        comment, places = None, list(range(skip, len(lines)))
+    plain = [lines[place] for place in places]
+    separator = said[1] if said else _separator(plain, usual)
+    widths = [len(row) for row in _rows(plain[:_LOOKED_AT], separator) if row]
+    if not widths:
+        return None
+    width = max(dict.fromkeys(widths), key=lambda each: (widths.count(each), each))
+    above = 0
+    while above < len(plain) and len(next(_rows(plain[above : above + 1], separator), [])) != width:
+        above += 1
+    if 0 < above < min(len(plain), _LOOKED_AT):
+        plain, skip = plain[above:], places[above]
+    if plain[:1] == [] or not plain[0]:
+        return None
+    rows = [row for row in islice(_rows(plain, separator), _LOOKED_AT) if row]
+    if rows[0][0] == _CAMPBELL and len(rows) > 1:
+        place = next(at for at, line in enumerate(plain[1:], 1) if line.strip())
+        skip = next(at for at in places if at > skip and lines[at] == plain[place])
+        plain, rows = plain[place:], rows[1:]
+    sized = _sized(rows[1:])
+    if _is_header(rows[0], rows[1:]):
+        names = header("", plain[0].encode("utf-8", "surrogateescape"), separator)
+        units = _units(rows[1:], sized)
+        return _Layout(separator, plain[1 + units :], names, comment, skip, units)
+    told = None
+    for line in reversed(remarked):
+        named = _named(line, comment, separator, width)
+        if named is None and told is not None:
+            break
+        told = named or told  # the first of several lines: units stand below
+    names = told or [f"c{place}" for place in range(1, width + 1)]
+    made = _Layout(separator, plain, names, comment, skip, headless=True, nameless=told is None)
+    where = "its columns are named in a comment" if told else "give the columns names of your own, in this order"
+    made.remarks.append(f"the table has no header: {where}")
+    return made
+
+
+def _named(line: str, comment: str | None, separator: str, width: int) -> list[str] | None:
+    """The names of columns in a comment; None: it has none."""
+    text = line.removeprefix(comment or "").strip()
+    for row in ([each.strip() for each in next(_rows([text], separator), [])], text.split()):
+        plain = all(row) and len(set(row)) == width and not any("," in name or _is_value(name) for name in row)
+        if len(row) == width and plain:
+            return row
+    return None
+
+
+def _is_value(text: str) -> bool:
+    """Whether a field is a number or a time, under any marks."""
+    return _VALUE.fullmatch(text.strip()) is not None
+
+
+def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a row names columns, and is no record: it has words where most of those below have values."""
+    if not rows or not any(map(_is_value, first)):
+        return True
+    below = [place for place in range(len(first)) if any(_is_value(row[place]) for row in rows if place < len(row))]
+    words = [place for place in below if not _is_value(first[place]) and first[place].strip().lower() not in ABSENT]
+    return 2 * len(words) >= len(below)
+
+
+def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The columns that have numbers or times in most rows."""
+    later = rows[3:] or rows[1:] or rows
+    width = max(map(len, later), default=0)
+    counts = [sum(place < len(row) and _is_value(row[place]) for row in later) for place in range(width)]
+    return [place for place, count in enumerate(counts) if count and count >= MOSTLY * len(later)]
+
+
+def _units(rows: Sequence[Sequence[str]], sized: Sequence[int]) -> int:
+    """How many rows below the header are units: where others have numbers and times, they have none, and words."""
+    count = 0
+    for row in rows[: min(_UNIT_ROWS, len(rows) - 1)]:
+        words = [row[place].strip() for place in sized if place < len(row)]
+        if any(map(_is_value, words)) or not any(word.lower() not in ABSENT for word in words):
+            break
+        count += 1
+    return count if len(sized) > 1 else 0
 
 
 def _rows(lines: Sequence[str], separator: str) -> Iterator[list[str]]:
@@ -92,13 +231,13 @@ def _decoded(data: bytes) -> tuple[str, str | None]:
 
 
 def _separator(lines: Sequence[str], usual: str) -> str:
-    """That which cuts most lines into as many fields as the first, more than one; of several that which makes most."""
+    """That which cuts most lines into one number of fields, more than one; of several that which makes most."""
 
     def fit(mark: str) -> tuple[float, int, bool]:
-        rows = list(_rows(lines[:_LOOKED_AT], mark))
-        width = len(rows[0]) if rows else 1
-        alike = sum(len(row) == width for row in rows) / max(1, len(rows))
-        return (alike if width > 1 else 0.0, width, mark == usual)
+        rows = [row for row in _rows(lines[:_LOOKED_AT], mark) if row]
+        counts = Counter(map(len, rows))
+        width, alike = max(counts.items(), key=lambda each: (each[1], each[0]), default=(1, 0))
+        return (alike / len(rows) if width > 1 else 0.0, width, mark == usual)
 
     best = max(SEPARATORS, key=fit)
     return best if fit(best)[0] > 0.5 else usual

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,26 @@ from connectors.time_hint import TIMELY
 from connectors.times import LARGEST, is_number, of_iso_clock
 from connectors.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Real, with_point
 
-ABSENT = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil", "missing", "unknown", "#n/a", "m"))
+ABSENT = frozenset(
+    (
+        "",
+        "-",
+        "--",
+        "?",
+        "na",
+        "n/a",
+        "nan",
+        "null",
+        "none",
+        "nil",
+        "missing",
+        "unknown",
+        "unavailable",
+        "#n/a",
+        "m",
+        "mm",
+    )
+)
 """Texts, in lower case, that stand for a missing value among numbers and times."""
 SHARE = 0.5
 """So much of a column has a type at least, if what else it holds is to stand for missing values."""
@@ -58,7 +78,8 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 class Guess:
     """The type of a column (none fits where it is empty, `note` says why), its `format` if it is a time, texts and
     numbers that stand for a missing value, whether one is missing, and what is worth knowing of it. `day`: the times
-    have no time of day; `local`: nor an offset; `clock`: they are times of day, without a day."""
+    have no time of day; `local`: nor an offset; `clock`: they are times of day, without a day. `quoted`: numbers stand
+    in quotes; `bad`: so many values are none of the type, and their records dead letters."""
 
     type: str
     values: tuple[Any, ...]
@@ -69,6 +90,13 @@ class Guess:
     day: bool = False
     local: bool = False
     clock: bool = False
+    quoted: bool = False
+    bad: int = 0
+
+
+def allowed(count: int) -> int:
+    """How many of so many values may be of no use, and not make the column another."""
+    return max(count // 50, int(count >= 20))
 
 
 def guess(
@@ -90,6 +118,10 @@ def guess(
     if text:
         return _fields(name, there, decimal, thousands, optional)
     kinds = Counter(map(_kind, there))
+    if (most := _majority(kinds)) is not None:
+        kept = [value if value is None or _of_kinds(value, most) else ... for value in column]
+        found = guess(name, [value for value in kept if value is not ...], text, decimal, typed, thousands)
+        return _without_bad(found, sum(value is ... for value in kept), len(there))
     if set(kinds) == {"int"} and (dates := _dates(name, there)) is not None:
         return _with(dates, (), optional)
     if set(kinds) <= {"int", "float"}:
@@ -101,7 +133,35 @@ def guess(
     return _mixed(name, there, kinds, optional)
 
 
+def _majority(kinds: Counter[str]) -> frozenset[str] | None:
+    """The kinds that almost all values have, where a few have others; None: those have meaning, or there are none."""
+    numbers = frozenset(("int", "float"))
+    count = kinds.total()
+    for most in (numbers, *(frozenset((kind,)) for kind in kinds if kind not in numbers)):
+        others = count - sum(kinds[kind] for kind in most)
+        if 0 < others <= allowed(count) and not (most == numbers and set(kinds) <= {*numbers, "string"}):
+            return most
+    return None
+
+
+def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
+    return _kind(value) in kinds
+
+
+def _without_bad(found: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
+    """A guess by all values but a few bad ones."""
+    if not found.type:
+        return found
+    what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(found.type, "texts")
+    shown = f" ({', '.join(map(json.dumps, examples[:3]))}{', ..' if len(examples) > 3 else ''})" if examples else ""
+    others = "the other becomes a dead letter" if bad == 1 else "the others become dead letters"
+    note = f"{count - bad:,} of {count:,} are {what}: {others.replace(' become', f'{shown} become')}"
+    return replace(found, bad=found.bad + bad, note="; ".join(filter(None, (found.note, note))))
+
+
 def _kind(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "object"
     if isinstance(value, bool):
         return "bool"
     return "float" if isinstance(value, Real | float) else "int" if isinstance(value, int) else "string"
@@ -131,7 +191,13 @@ def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool)
     """Numbers among which a few texts stand for missing ones, or texts among which a number does; of others there is no
     type."""
     numbers = [each for each in there if _kind(each) != "string"]
-    words = sorted({each for each in there if _kind(each) == "string"})
+    texts = [each for each in there if _kind(each) == "string"]
+    quoted = [each for each in texts if is_number(each.strip(" \t"))]
+    if quoted:
+        return _quoted(name, numbers, texts, quoted)
+    words = sorted(set(texts))
+    if len(words) > FEW and len(texts) <= allowed(len(there)):
+        return _without_bad(_numbers(name, _plain(numbers), optional), len(texts), len(there), words)
     if len(numbers) >= SHARE * len(there) and len(words) <= FEW:
         found = _numbers(name, _plain(numbers), True)
         if found.type:
@@ -145,6 +211,26 @@ def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool)
         found = _texts(name, [each for each in there if _kind(each) == "string"], True)
         return replace(found, missing=(*found.missing, *sorted(absent)), optional=True)
     return _unlike(kinds)
+
+
+def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str]) -> Guess:
+    """Numbers, some of them in quotes; of the other texts there are few, or the column has no type."""
+    absent = {each for each in texts if each.strip(" \t").lower() in ABSENT}
+    odd = sorted({each for each in texts if each not in quoted and each not in absent})
+    bad = sum(each in odd for each in texts)
+    count = len(numbers) + len(texts)
+    if bad > allowed(count):
+        return _unlike(Counter(int=len(numbers), string=len(texts)))
+    plain = [each.strip(" \t") for each in quoted]
+    read = [int(each) if each.lstrip("+-").isdigit() and len(each) < 400 else float(each) for each in plain]
+    found = _numbers(name, [*_plain(numbers), *read], bool(absent))
+    if found.type not in ("int", "float"):
+        return found
+    note = f"{len(quoted):,} of {count:,} stand in quotes"
+    found = replace(found, quoted=True, note="; ".join(filter(None, (found.note, note))))
+    words = tuple(sorted({form for each in absent if each for form in (each, each.strip(" \t"))}))
+    found = _with(found, words, bool(absent))
+    return _without_bad(found, bad, count, odd) if bad else found
 
 
 def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
@@ -172,8 +258,45 @@ def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, 
         return Guess("bool", tuple(some), None, absent, optional or bool(absent))
     if some and (times := _times(name, some)) is not None:
         return _with(times, words, optional)
+    odd = Counter(each for each in some if _pointed([each], decimal, thousands) is None)
+    if not 0 < odd.total() <= allowed(len(some)):
+        odd = _untimely(name, some)
+    if odd:
+        kept = [each for each in raw if each.strip(" \t") not in odd]
+        found = _fields(name, kept, decimal, thousands, optional)
+        if found.type in ("int", "float", "time"):
+            return _without_bad(found, odd.total(), len(some), sorted(odd))
     found = _named(raw, optional)
     return found if found.type != "string" else replace(found, note=_nearly(some, decimal, thousands))
+
+
+def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
+    """The few texts that are no times among such; nothing where there are none, or more."""
+    counts = Counter(texts)
+    if len(texts) < 20:
+        return Counter()
+    most = _TRIED // 25
+    tried = list(counts)[:: max(1, len(counts) // most)][:most]
+    tests: list[Callable[[str], bool]] = [_is_iso, *(partial(_fits, pattern) for pattern in _patterns())]
+    for fits in tests:
+        if sum(map(fits, tried)) * 3 < len(tried) * 2:
+            continue
+        odd = Counter({each: number for each, number in counts.items() if not fits(each)})
+        if 0 < odd.total() <= allowed(len(texts)):
+            return odd
+    return Counter()
+
+
+def _is_iso(text: str) -> bool:
+    try:
+        of_iso_clock(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _fits(pattern: str, text: str) -> bool:
+    return _read([text], pattern) is not None
 
 
 def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
@@ -207,6 +330,10 @@ def _texts(name: str, there: Sequence[str], optional: bool) -> Guess:
     some = [each for each in there if each not in words]
     if some and (times := _times(name, some, quoted=True)) is not None:
         return _with(times, words, optional)
+    if odd := _untimely(name, some):
+        found = _texts(name, [each for each in there if each not in odd], optional)
+        if found.type == "time":
+            return _without_bad(found, odd.total(), len(some), sorted(odd))
     return _named(there, optional)
 
 
@@ -330,10 +457,13 @@ def _read(texts: Sequence[str], pattern: str) -> list[int] | None:
 
 def clock_pattern(texts: Sequence[str]) -> str | None:
     """How times of day are written, None: they are none."""
-    if not texts or not all(isinstance(each, str) and _CLOCK.fullmatch(each.strip()) for each in texts):
+    some = [each for each in texts if isinstance(each, str) and _CLOCK.fullmatch(each.strip())]
+    if not some or len(texts) - len(some) > allowed(len(texts)):
         return None
+    counts = Counter(each.strip() for each in some)
     for pattern in _CLOCKS[1:]:
-        if _read([f"2000 {each.strip()}" for each in dict.fromkeys(texts)], f"%Y {pattern}") is not None:
+        wrong = sum(number for each, number in counts.items() if not _fits(f"%Y {pattern}", f"2000 {each}"))
+        if wrong + len(texts) - len(some) <= allowed(len(texts)):
             return pattern
     return None
 

@@ -333,7 +333,7 @@ def _checked(cursor: Cursor, first: Token, text: str) -> str:
         message = f"the path `{text}` goes through two lists"
         hint = "an event for each element of one list can be made; take the inner one apart before"
         cursor.stop(message, hint, cursor.span(first))
-    if text == "topic[0]" or _FRACTION.search(text):
+    if first.kind != "string" and (text == "topic[0]" or _FRACTION.search(text)):
         message = f"`{text}` is no place of a value"
         hint = "`values[0]` is the first element of a list; `topic[1]` is the first level of an MQTT topic"
         cursor.stop(message, hint, cursor.span(first))

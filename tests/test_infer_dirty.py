@@ -1,0 +1,130 @@
+"""`cep infer` of dirty files: a few bad values are told, and what it declares reads all other records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cep.language.syntax.ast import EventDeclaration
+from cep.language.syntax.parser import parse
+from tests.cli_runs import cep
+from tests.long import examples
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def printed(name: str, text: str) -> str:
+    Path(name).write_text(text)
+    result = cep("infer", name)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def lines_read(name: str, declared: str) -> int:
+    """How many records of a file become events of what was declared."""
+    (one,) = [each for each in parse(declared).statements if isinstance(each, EventDeclaration)]
+    attributes = ", ".join(f"{each.name}: V{place}" for place, each in enumerate(one.attributes))
+    Path("p.cep").write_text(
+        f"{declared}\nall(N) <- {one.name}({attributes}) AGGREGATE N = count() OVER LAST 1 EVENTS.\n"
+    )
+    result = cep("run", "p.cep", "--input", f"{one.name}={name}")
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.count("\n")
+
+
+FORMS: dict[str, Callable[[int], str]] = {
+    "iso": lambda n: f"2024-05-{n // 24 + 1:02d}T{n % 24:02d}:00:00Z",
+    "german": lambda n: f"{n // 24 + 1:02d}.05.2024 {n % 24:02d}:30",
+    "american": lambda n: f"05/{n // 24 + 1:02d}/2024 {(n % 12) or 12}:15 {'AM' if n % 24 < 12 else 'PM'}",
+    "number": lambda n: str(1_714_550_400 + 3_600 * n),
+}
+BAD = ["", "error", "2024-99-99T99:99:99Z", "?!", "#REF!", "31.02.2024 08:00", "x" * 30]
+
+
+@examples(20)
+@given(st.data())
+def test_what_is_declared_reads_all_records_but_the_bad_ones(data: st.DataObject) -> None:
+    random = Random(data.draw(st.integers(0, 10**6)))
+    form, kind = FORMS[data.draw(st.sampled_from(list(FORMS)))], data.draw(st.sampled_from(["csv", "jsonl"]))
+    count = data.draw(st.integers(100, 400))
+    bad = random.sample(range(1, count), data.draw(st.integers(0, count // 50)))
+    rows = [[form(n), f"s{n % 3}", f"{n / 8}", str(n)] for n in range(count)]
+    for row in bad:
+        rows[row][random.choice((0, 2, 3))] = random.choice(BAD[1:])
+    if kind == "csv":
+        text = "time,sensor,level,count\n" + "".join(",".join(row) + "\n" for row in rows)
+    else:
+        keys = ("time", "sensor", "level", "count")
+        plain = [
+            [int(row[0]) if row[0].isdigit() else row[0], row[1], *(_number(each) for each in row[2:])] for row in rows
+        ]
+        text = "".join(json.dumps(dict(zip(keys, row))) + "\n" for row in plain)
+    declared = printed(f"data.{kind}", text)
+    (one,) = [each for each in parse(declared).statements if isinstance(each, EventDeclaration)]
+    types = {each.name: each.type for each in one.attributes}
+    assert one.time == "time" and types["level"] == "float" and types["count"] == "int", declared
+    assert lines_read(f"data.{kind}", declared) >= count - len(bad)
+
+
+def _number(text: str) -> object:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def test_bad_values_are_told_with_their_number() -> None:
+    rows = [f"2024-05-01T{n // 60:02d}:{n % 60:02d}:00Z,{n}.5" for n in range(100)]
+    rows[3], rows[7] = "oops,3.5", rows[7].replace("7.5", "seven")
+    text = printed("d.csv", "time,v\n" + "\n".join(rows) + "\n")
+    assert '% of `time`, 99 of 100 are times: the other ("oops") becomes a dead letter' in text
+    assert '% 0.5 to 99.5; 99 of 100 are numbers: the other ("seven") becomes' in text
+
+
+def test_a_number_in_quotes_is_never_a_missing_mark() -> None:
+    lines = [{"t": 1_714_550_400 + n, "v": f"{n}.5" if n % 5 == 0 else n} for n in range(20)]
+    text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert "v: float QUOTED" in text and "MISSING" not in text and "4 of 20 stand in quotes" in text
+    assert lines_read("d.jsonl", text) == 20
+
+
+def test_a_midnight_of_24_keeps_the_time_of_day() -> None:
+    text = printed("d.csv", "Datum;Zeit;v\n01.05.2024;23:00;1\n01.05.2024;24:00;2\n02.05.2024;01:00;3\n")
+    assert 'TIME Datum, Zeit FORMAT "%d.%m.%Y %H:%M"' in text
+    assert lines_read("d.csv", text) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sep=;\nt;v\n2024-05-01;1\n2024-05-02;2\n", 'csv(separator: ";", skip: "1")'),
+        ("2024-05-01,1,a\n2024-05-02,2,b\n", 'csv(columns: "c1, c2, c3")'),
+        ("// t; v\n2024-05-01;1\n2024-05-02;2\n", 'csv(separator: ";", comment: "//", columns: "t, v")'),
+        ("t,v\nUTC,m/s\n2024-05-01,1\n2024-05-02,2\n", 'csv(units: "1")'),
+        ("A report\n\nt,v\n2024-05-01,1\n2024-05-02,2\n2024-05-03,2\n", 'csv(skip: "2")'),
+    ],
+)
+def test_layouts_of_tables_are_found(text: str, expected: str) -> None:
+    declared = printed("d.csv", text)
+    assert f"FORMAT {expected}" in declared, declared
+    assert lines_read("d.csv", declared) == text.count("2024-")
+
+
+def test_events_in_one_stream_are_told_apart() -> None:
+    by_field = [{"t": n, "kind": "a", "x": n} if n % 2 else {"t": n, "kind": "b", "y": {"z": "q"}} for n in range(8)]
+    text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in by_field))
+    assert 'WHEN kind = "a"' in text and 'WHEN kind = "b"' in text and text.count("\nevent ") == 2
+    by_object = [{"t": n, "up": {"x": n}} if n % 2 else {"t": n, "down": {"y": n}} for n in range(8)]
+    text = printed("e.jsonl", "".join(json.dumps(line) + "\n" for line in by_object))
+    assert "WHEN up EXISTS" in text and "WHEN down EXISTS" in text
+    alike = [{"t": n, "kind": "ab"[n % 2], "x": n} for n in range(8)]
+    assert "WHEN" not in printed("f.jsonl", "".join(json.dumps(line) + "\n" for line in alike))
