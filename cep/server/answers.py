@@ -88,7 +88,11 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     service.listen(alerting)  # before the store: alerts do not wait for it
     vocabulary = EventVocabulary(options.retention.base)
     store = stack.enter_context(
-        closing(StoreProcess(program.folder / "events", vocabulary, options.queries.query_memory))
+        closing(
+            StoreProcess(
+                program.folder / "events", vocabulary, options.queries.query_memory, partial(_not_rebuilt, options)
+            )
+        )
     )
     verified = store.verify()
     wait([verified], _VERIFYING)
@@ -224,6 +228,12 @@ def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
     """Tell those who read alerts, and the page, which sources are lost."""
     outbox.lost = tuple(sources.lost)
     scene.without(outbox.lost)
+
+
+def _not_rebuilt(options: ServeOptions, reason: str) -> None:
+    """Warn that the store keeps its size for now."""
+    text = f"the store of events could not be rebuilt without what has been removed, and keeps its size: {reason}"
+    options.log("store", text, "warning")
 
 
 def _damaged(options: ServeOptions, error: CepError) -> None:

@@ -71,10 +71,17 @@ class _Request:
 class StoreProcess:
     """A store at `path` for several threads; `memory`: the bytes that its process may have, None: as many as it can.
 
-    Raises CepError where it cannot be opened.
+    `warn` is called with the reason when the store could not be rebuilt. Raises CepError where it cannot be opened.
     """
 
-    def __init__(self, path: str | Path, vocabulary: EventVocabulary, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        vocabulary: EventVocabulary,
+        memory: int | None = None,
+        warn: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self._warn = warn
         self._arguments = [str(path), vocabulary.base, str(memory or 0)]
         self._sending = threading.Lock()
         self._room, self._waiting = threading.Condition(), 0
@@ -315,7 +322,9 @@ class StoreProcess:
                 self._refuse(number, QueryRefused("failed", "the store is closed"))
 
     def _handle(self, number: int, kind: str, value: Any) -> None:
-        if kind == "done":
+        if kind == "rebuild":
+            self._warn(value)
+        elif kind == "done":
             request = self._leave(number)
             if request is not None and (request.future.running() or request.future.set_running_or_notify_cancel()):
                 request.future.set_result(value)

@@ -212,12 +212,16 @@ class _Worker:
 
     def _rebuild(self) -> None:
         """Rebuild the store if little is left in it; if that fails, try again when a quarter more was removed."""
-        with contextlib.suppress(QueryRefused, Corruption, OSError, RuntimeError):  # no room, or it is being closed
+        try:
             removed, left = self.store.files.removed, self._forked(lambda: len(self.store.store))
             self.enough = max(worthwhile(left), removed + removed // 4)
             if removed >= worthwhile(left):
                 rebuild = self.writer.submit(self._begin).result()
                 self.writer.submit(self._replace, rebuild, self._loaded(rebuild)).result()
+        except (QueryRefused, Corruption, OSError) as error:
+            self._reply(0, "rebuild", f"{type(error).__name__}: {error}")
+        except RuntimeError:  # it is being closed
+            pass
         discard(self.path)
         self.rebuilding = False
 
@@ -234,7 +238,12 @@ class _Worker:
             self.store.files.verify()  # else damage would be hidden: the new files have hashes of their own
             rebuild.load()
             return True
-        except (QueryRefused, Corruption, OSError, subprocess.CalledProcessError):
+        except (QueryRefused, Corruption, OSError) as error:
+            self._reply(0, "rebuild", f"{type(error).__name__}: {error}")
+            return False
+        except subprocess.CalledProcessError as error:
+            lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
+            self._reply(0, "rebuild", lines[-1] if lines else str(error))
             return False
         finally:
             rebuild.end()
