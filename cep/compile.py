@@ -52,7 +52,8 @@ class CompileOptions:
 
     `files`: those that the text is put together of, each with its first line. `params`: values of parameters.
 
-    `strict_types`: records that pass no WHEN are dead letters, and not only counted.
+    `strict_types`: records that pass no WHEN are dead letters, and not only counted. `distinct`: equal records are one
+    event.
     """
 
     facts: Mapping[str, pl.DataFrame] | None = None
@@ -67,6 +68,7 @@ class CompileOptions:
     first: int | None = None
     files: Files = ()
     strict_types: bool = False
+    distinct: bool = False
     params: Mapping[str, object] | None = None
 
     @property
@@ -94,6 +96,7 @@ class FactlessCompileKeywords(TypedDict, total=False):
     first: int | None
     files: Files
     strict_types: bool
+    distinct: bool
     params: Mapping[str, object] | None
 
 
@@ -251,9 +254,13 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
     planned = replace(planned, warnings=(*planned.warnings, *program.parameters.warnings()))
     if rules.alerts and not options.alerts:  # checked, and not made
         planned = alerts_left_out(planned)
-    if options.strict_types:
-        strict = {name: replace(schema, strict=True) for name, schema in planned.schemas.items()}
-        planned = replace(planned, schemas=strict)
+    if options.strict_types or options.distinct:
+        strict, distinct = options.strict_types, options.distinct
+        schemas = {
+            name: replace(schema, strict=strict, distinct=schema.distinct or distinct)
+            for name, schema in planned.schemas.items()
+        }
+        planned = replace(planned, schemas=schemas)
     return CompiledProgram(
         planned,
         planned.rules,
@@ -306,6 +313,8 @@ def _fingerprint(program: ReadProgram, options: CompileOptions, source: Knowledg
         says += f"parameters {program.parameters.text()}\0"
     if options.first is not None:
         says += f"first {options.first}\0"
+    if options.distinct:
+        says += "distinct\0"
     return snapshot.program_fingerprint(
         says + text,
         options.policy,

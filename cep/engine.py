@@ -21,7 +21,7 @@ from cep.events import Event, Held, types_of
 from cep.runtime.admission import EventBatch, as_declared, receive
 from cep.runtime.atomic_step import wholly
 from cep.runtime.change_admission import go_on, receive_changes
-from cep.runtime.decode import places, to_events
+from cep.runtime.decode import to_events
 from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import as_records, tables_of
 from cep.runtime.held import held_of
@@ -158,7 +158,7 @@ class Engine(StatefulEngine):
             return out
         out = self._output.frames(made)
         if self.stage:
-            out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
+            out = {name: self._output.placed(name, table, concat(made[name])) for name, table in out.items()}
         if self.history is not None and self.explain:
             for name, tables in made.items():
                 out[name] = out[name].with_columns(self.history.columns(name, concat(tables), self.plan, self.pool))
@@ -224,11 +224,12 @@ def detect(
     policy: str | None = None,
     facts: Mapping[str, pl.DataFrame] | None = None,
     knowledge: KnowledgeSource | Iterable[Any] | None = None,
+    distinct: bool = False,
 ) -> list[Event]:
     """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
     """
-    engine = _taken(program, events, CompileOptions(policy=policy, facts=facts, knowledge=knowledge))
+    engine = _taken(program, events, CompileOptions(policy=policy, facts=facts, knowledge=knowledge, distinct=distinct))
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -119,7 +120,7 @@ class EngineView:
         self._whole: Plan = program.plan
         self.written: Written = program.written
         tables = frozenset(table for alert in program.alerts for table in alert.tables)
-        self._output = EngineOutput(parts.plan, parts.pool, tables)
+        self._output = EngineOutput(parts.plan, parts.pool, tables, parts.lineage)
         self._loaded = None if program.knowledge is None else program.knowledge.fingerprint
         self._fingerprints = Fingerprints(program.plan, program.facts, self._loaded)
 
@@ -251,6 +252,10 @@ class EngineView:
     def watermark(self) -> int:
         """Nothing that ends at or before it (microseconds) is taken any more."""
         return self._buffer.watermark
+
+    def take_merged(self) -> Counter[str]:
+        """By event, how many records were one with an equal one since the last call."""
+        return self._parts.take_merged()
 
     def follow_input(self, follow: Callable[[str, RowChanges], None]) -> None:
         """Tell what comes and goes of the input, of each event, where input is revised."""

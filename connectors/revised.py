@@ -142,7 +142,8 @@ def cut(
         return dict(tables)
     found = {}
     for name, table in clipped(tables, schemas, since, until).items():
-        table = identified(table.drop(ID), schemas[name], meanings[name]).select(table.columns)
+        if schemas[name].fluent is not None:  # what is left of it is another
+            table = identified(table.drop(ID), schemas[name], meanings[name]).select(table.columns)
         sides = [table.filter(pl.col(CHANGE) == sign) for sign in (-1, 1)]
         own = [column for column in table.columns if column != CHANGE]
         kept = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
@@ -25,12 +26,16 @@ class Sending:
         found = output_address(text, schemas)
         self._topic, self._by = found.path, found.options.get("by")
         self._revised = any(each.name == CHANGE for schema in schemas.values() for each in schema.attributes)
+        self._seen: Counter[bytes] = Counter()
+        """The lines of the piece before, which equal ones may follow."""
         self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes | memoryview) -> None:
         """Whole lines, each perhaps `named`. CepError: the broker does not take them; with the code `UNREACHABLE`, not
         now."""
-        self._sender.send([self._message(line) for line in bytes(piece).splitlines()])
+        lines = bytes(piece).splitlines()
+        ids, self._seen = _ids(lines, self._seen)
+        self._sender.send([self._message(line, id) for line, id in zip(lines, ids, strict=True)])
 
     def close(self) -> None:
         self._sender.close()
@@ -39,8 +44,7 @@ class Sending:
         """What was sent is sent."""
         self._sender.close()
 
-    def _message(self, line: bytes) -> Message:
-        id = _id(line)
+    def _message(self, line: bytes, id: str) -> Message:
         if not line.startswith(b"{"):
             name, _, line = line.partition(b" ")
             id = name.decode()
@@ -57,12 +61,20 @@ class Sending:
 
 def with_ids(written: bytes, canonical: bytes) -> bytes:
     """Lines of JSON, each with the `id` before it that it has in the canonical form, with times in ISO 8601."""
-    pairs = zip(written.splitlines(), canonical.splitlines(), strict=True)
-    return b"".join(b"%b %b\n" % (_id(same).encode(), line) for line, same in pairs)
+    ids, _ = _ids(canonical.splitlines(), Counter())
+    pairs = zip(written.splitlines(), ids, strict=True)
+    return b"".join(b"%b %b\n" % (id.encode(), line) for line, id in pairs)
 
 
-def _id(line: bytes) -> str:
-    return blake2b(line, digest_size=16).hexdigest()
+def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
+    """An id for each line: the second of equal ones has another than the first. `before`: how many of a line came
+    before these. Gives how many of each of these have come by now."""
+    found: list[str] = []
+    seen: Counter[bytes] = Counter()
+    for line in lines:
+        number = seen[line] = (seen[line] or before[line]) + 1
+        found.append(blake2b(line if number == 1 else b"%b %d" % (line, number), digest_size=16).hexdigest())
+    return found, seen
 
 
 def is_topic(text: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -65,10 +66,14 @@ class Run:
         self.attributes = attribute_names(program)
         self.agenda: list[int] = []
         self.inputs: dict[tuple[str, int], list[Occurrence]] = {}
+        self.distinct = {name for name, each in program.declarations.items() if each.distinct}
+        equal: Counter[tuple[Any, ...]] = Counter()
         types = {name: [t for _, t in d.attributes] for name, d in program.declarations.items()}
         for order, event in enumerate(events):
             values = tuple(read(value, t) for value, t in zip(event.args, types.get(event.type, ["any"] * 99)))
-            occurrence = Occurrence(event.start, event.end, order, values)
+            kind = (event.type, event.start, event.end, tuple(map(key, values)))
+            equal[kind] += 1
+            occurrence = Occurrence(event.start, event.end, order, values, equal[kind])
             self.inputs.setdefault((event.type, event.end), []).append(occurrence)
             self.call_at(event.end)
         for rule in program.event_rules:

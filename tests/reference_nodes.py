@@ -34,12 +34,14 @@ LEFT_IS_EARLIER = ("seq", "overlaps", "during", "starts")  # the left side ends 
 
 @dataclass
 class Occurrence:
-    """`values` are the pattern's variables; for an event the arguments under their positions."""
+    """`values` are the pattern's variables; for an event the arguments under their positions. `number`: of equal
+    records each has its own, which events and OR pass on."""
 
     start: int
     end: int
     order: int
     values: Any
+    number: int = 1
 
     def arrival(self) -> tuple[int, int]:
         """Within an instant; what is still equal stays as it was made."""
@@ -88,7 +90,7 @@ class PatternNode(Node, ABC):
 
 
 class EventNode(Node):
-    """An event's name: a set of (arguments, interval), of input events and of what rules give."""
+    """An event's name: a set of (arguments, interval, number), of input events and of what rules give."""
 
     def __init__(self, run: Run, name: str) -> None:
         super().__init__(run, [], (), [], None)
@@ -100,7 +102,10 @@ class EventNode(Node):
     def admit(self, time: int, arriving: list[tuple[Occurrence, bool]]) -> None:
         self.fresh = []
         for occurrence, derived in sorted(arriving, key=lambda pair: pair[0].arrival()):
-            identity = (occurrence.start, occurrence.end, tuple(key(value) for value in occurrence.values))
+            if self.name in self.run.distinct:
+                occurrence = replace(occurrence, number=1)
+            values = tuple(key(value) for value in occurrence.values)
+            identity = (occurrence.start, occurrence.end, values, occurrence.number)
             if identity not in self.seen:
                 self.seen.add(identity)
                 self.fresh.append(occurrence)
@@ -264,7 +269,7 @@ class UnlessNode(PatternNode):
                 o.end < x.end < time and all(equal(o.values[name], x.values[name]) for name in self.key)
                 for x in absent.past
             ):
-                found.append(replace(o, end=time))
+                found.append(replace(o, end=time, number=1))
         return found
 
     def close_instant(self) -> None:

@@ -101,6 +101,7 @@ class Reader(ExpressionReader):
                 self.maybe(",")
         while self.maybe("time", "start", "end"):
             self.take()
+        declaration.distinct = bool(self.maybe("distinct"))
         self.take(".")
         return declaration
 

@@ -150,6 +150,7 @@ class Aggregate:
 class Declaration:
     name: str
     attributes: list[tuple[str, str]]  # name, type
+    distinct: bool = False
 
 
 @dataclass

@@ -163,8 +163,8 @@ class _Keyed(Known):
         key = (event.type, event.args[:2], event.start, event.end)
         if sign < 0:
             self.there.pop(key, None)
-        elif key not in self.there or self.there[key][1].args != event.args:
-            self.there[key] = position, event
+        elif key not in self.there or self.there[key][0][1].args != event.args:
+            self.there[key] = [(position, event)]
 
 
 class LdesClient:

@@ -38,7 +38,7 @@ from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.ways_task import WaysWork
 from connectors.inputs import inputs
-from tests.test_revision import UNSEEN, Change, Known, Rows, rows, tables
+from tests.test_revision import UNSEEN, Change, Known, Rows, rows, sets_of, tables
 from tests.test_revision_knowledge import Update
 
 
@@ -177,7 +177,7 @@ def check(
     for update in updates:
         changes.insert(rng.randint(0, len(changes)), update)
     learnt: list[Update] = []
-    known, net, withdrawn, at = Known(length, keys), Rows(), 0, 0
+    known, net, withdrawn, at = Known(length, keys, sets_of(engine)), Rows(), 0, 0
     latest, watermark = -(2**62), 0
     looks = random.Random(text)
     while watermark < END // 1000:
@@ -210,7 +210,7 @@ def check(
         net.subtract(changed(given, -1))
         net.update(changed(given, 1))
         withdrawn += changed(given, -1).total()
-        assert set(net.values()) <= {0, 1}, "no row is added twice, and none withdrawn that is not there"
+        assert min(net.values(), default=0) >= 0, "no row is withdrawn that is not there"
         if over or looks.random() >= UNSEEN:
             other = Engine(made, replace(running, revise=None, lateness=None))
             known.into(other)

@@ -60,12 +60,13 @@ def tables(engine: Engine, changes: Sequence[tuple[int, Change]]) -> dict[str, p
 
 
 class Known:
-    """What is in the input after a prefix of it. `keys`: events whose first argument is their KEY."""
+    """What is in the input after a prefix of it. `keys`: events whose first argument is their KEY; `sets`: those of
+    which equal records are one; of others they are as many."""
 
-    def __init__(self, length: int, keys: Iterable[str]) -> None:
-        self.length, self.keys = length, frozenset(keys)
+    def __init__(self, length: int, keys: Iterable[str], sets: Iterable[str] = ()) -> None:
+        self.length, self.keys, self.sets = length, frozenset(keys), frozenset((*keys, *sets))
         self.latest = -(2**62)
-        self.there: dict[tuple[object, ...], tuple[int, Event]] = {}
+        self.there: dict[tuple[object, ...], list[tuple[int, Event]]] = {}
 
     def take(self, position: int, change: Change, latest: int | None = None) -> str | None:
         """Why it is a dead letter, if it is one: `latest` is that against which it is late, None: the latest so far."""
@@ -75,10 +76,15 @@ class Known:
         self.latest = max(self.latest, event.end)
         args = event.args[:1] if event.type in self.keys else event.args
         key = (event.type, args, event.start, event.end)
+        there = self.there.setdefault(key, [])
         if sign < 0:
-            return None if self.there.pop(key, None) else "unknown-withdrawal"
-        if key not in self.there or self.there[key][1].args != event.args:
-            self.there[key] = position, event
+            if not there:
+                return "unknown-withdrawal"
+            there.pop()
+        elif event.type not in self.sets:
+            there.append((position, event))
+        elif not there or there[0][1].args != event.args:
+            there[:] = [(position, event)]
         return None
 
     def in_order(self) -> list[Event]:
@@ -90,7 +96,20 @@ class Known:
         engine.receive({name: table.drop("@change") for name, table in made.items()})
 
     def _sorted(self) -> list[tuple[int, Event]]:
-        return sorted(self.there.values(), key=lambda one: (one[1].end, one[0]))
+        every = (one for there in self.there.values() for one in there)
+        return sorted(every, key=lambda one: (one[1].end, one[0]))
+
+
+def sets_of(engine: Engine) -> set[str]:
+    """The events of which equal records are one by what they are."""
+    return {name for name, schema in engine.inputs.items() if schema.distinct or schema.fluent is not None}
+
+
+def named(frames: dict[str, pl.DataFrame], sign: int) -> Rows:
+    """The names of rows that have this `@change`."""
+    return Counter(
+        (name, id) for name, table in frames.items() for id in table.filter(pl.col("@change") == sign)["@id"].to_list()
+    )
 
 
 def check(
@@ -115,7 +134,8 @@ def check(
             changes.append((gone, -1))
         if rng.random() < 0.1:
             changes.append((event, 1))
-    known, net, withdrawn, at = Known(length, keys), Rows(), 0, 0
+    names: Rows = Rows()
+    known, net, withdrawn, at = Known(length, keys, sets_of(engine)), Rows(), 0, 0
     looks = random.Random(text)
     in_turn = looks.random() < 0.5
     while at < len(changes):
@@ -137,8 +157,10 @@ def check(
         assert Counter(row.code for row in engine.take_dead()) == reasons, (text, changes[:at], length)
         net.subtract(rows(made, -1))
         net.update(rows(made, 1))
+        names.subtract(named(made, -1))
+        names.update(named(made, 1))
         withdrawn += rows(made, -1).total()
-        assert set(net.values()) <= {0, 1}, "no row is added twice, and none withdrawn that is not there"
+        assert set(names.values()) <= {0, 1}, "no row is added twice, and none withdrawn that is not there"
         if looks.random() < UNSEEN:
             continue
         other = Engine(program, ordered)

@@ -29,7 +29,7 @@ from tests.long import seeds
 from tests.programs import contest, program, window
 from tests.test_equivalence import types
 from tests.test_formulas import FEATURES, random_case
-from tests.test_revision import UNSEEN, Change, Known, Rows, rows, tables
+from tests.test_revision import UNSEEN, Change, Known, Rows, named, rows, sets_of, tables
 
 
 def in_order(text: str, events: list[Event], rng: random.Random, **options: object) -> int:
@@ -45,7 +45,8 @@ def in_order(text: str, events: list[Event], rng: random.Random, **options: obje
         changes.append((event, 1))
         if rng.random() < 0.2:
             changes.append((event, rng.choice((1, -1))))
-    known, net, withdrawn, at = Known(running.revise or 0, ()), Rows(), 0, 0
+    names: Rows = Rows()
+    known, net, withdrawn, at = Known(running.revise or 0, (), sets_of(engine)), Rows(), 0, 0
     looks = random.Random(text)
     while at < len(changes):
         piece = list(enumerate(changes))[at : at + rng.choice((1, 2, 3))]
@@ -55,8 +56,10 @@ def in_order(text: str, events: list[Event], rng: random.Random, **options: obje
         made = engine.push(tables(engine, piece))
         net.subtract(rows(made, -1))
         net.update(rows(made, 1))
+        names.subtract(named(made, -1))
+        names.update(named(made, 1))
         withdrawn += rows(made, -1).total()
-        assert set(net.values()) <= {0, 1}, "no row is added twice, and none withdrawn that is not there"
+        assert set(names.values()) <= {0, 1}, "no row is added twice, and none withdrawn that is not there"
         if looks.random() < UNSEEN and at < len(changes):
             continue
         other = Engine(program_, plain)
@@ -155,7 +158,7 @@ def test_rows_out_of_order_within_a_push_are_none_that_are_late() -> None:
 
 
 def test_records_that_come_twice_in_one_push_are_one_that_one_withdrawal_takes() -> None:
-    engine = Engine.from_text("event a(x: int) TIME t.\nb(X) <- a(X).", revise=100)
+    engine = Engine.from_text("event a(x: int) TIME t DISTINCT.\nb(X) <- a(X).", revise=100)
     twice = pl.DataFrame({"time": [10, 10, 20], "x": [1, 1, 2]})
     assert rows(engine.push({"a": twice}), 1).total() == 2
     gone = pl.DataFrame({"time": [10], "x": [1], "@change": pl.Series([-1], dtype=pl.Int8)})

@@ -21,7 +21,7 @@ from tests.formula_maker import FEATURES
 from tests.long import seeds
 from tests.test_formula_knowledge import ALWAYS, triples
 from tests.test_formula_knowledge import random_case as random_formulas
-from tests.test_revision import UNSEEN, Change, Known, Rows, rows, tables
+from tests.test_revision import UNSEEN, Change, Known, Rows, named, rows, sets_of, tables
 
 NOTHING = pl.DataFrame()
 Update = tuple[int, str | None, str | None]
@@ -120,7 +120,8 @@ def check(
             things.append((rng.choice(events[: number + 1]), -1))
     for update in rng.sample(updates, len(updates)):
         things.insert(rng.randint(0, len(things)), update)
-    known_, net, taken, late = Known(length, keys), Rows(), [], 0
+    names: Rows = Rows()
+    known_, net, taken, late = Known(length, keys, sets_of(engine)), Rows(), [], 0
     position = 0
     looks = random.Random(text)
     while things:
@@ -148,8 +149,10 @@ def check(
         engine.take_dead()
         net.subtract(rows(made, -1))
         net.update(rows(made, 1))
+        names.subtract(named(made, -1))
+        names.update(named(made, 1))
         said = text, piece, taken, known_.in_order(), length
-        assert set(net.values()) <= {0, 1}, said
+        assert set(names.values()) <= {0, 1}, said
         if looks.random() < UNSEEN:
             continue
         other = engine_of(lateness=None)

@@ -176,9 +176,11 @@ def explain(options: ExplainOptions) -> int:
     for name in knowledge_options.updates:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
+    evaluation = options.evaluation
     source = ProgramSource.read(
-        options.rules, knowledge_options, options.evaluation.policy, options.dialect, options.parameters
-    )
+        options.rules, knowledge_options, evaluation.policy, options.dialect, options.parameters,
+        distinct=evaluation.distinct,
+    )  # fmt: skip
     program = source.compiled()
     schemas = inputs_of(program.plan)
     unit = number_size(find(options.records.inputs, schemas, options.records.input_format), schemas)

@@ -318,6 +318,9 @@ class EvaluationOptions:
     PANEL: ClassVar = RULES
 
     policy: PolicyName = None
+    distinct: Annotated[
+        bool, Option("--distinct", help="Equal records are one event, of every event, as DISTINCT says of one.")
+    ] = False
     max_derivations: Annotated[
         int, Option(metavar="N", min=1, help="How many events a recursion may derive at one instant.")
     ] = MOST_DERIVATIONS

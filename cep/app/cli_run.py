@@ -238,7 +238,9 @@ def _sourced(options: RunOptions) -> _Sourced:
 
     strict_types = options.source.strict_types
     policy, parameters = options.evaluation.policy, options.parameters
-    source = ProgramSource.read(options.rules, options.knowledge, policy, options.dialect, parameters, strict_types)
+    source = ProgramSource.read(
+        options.rules, options.knowledge, policy, options.dialect, parameters, strict_types, options.evaluation.distinct
+    )
     program = source.compiled()
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")

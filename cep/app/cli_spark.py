@@ -160,10 +160,12 @@ def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: in
     numbers: dict[str, object] = {"records": watch.meter.records, "dead": dict(dead)}
     if watch.meter.unmatched:
         numbers["unmatched"] = watch.meter.unmatched
+    if watch.meter.merged:
+        numbers["equal"] = watch.meter.merged
     if revision is not None:
         derived = derived - watch.meter.withdrawn  # of the rows of the changelog those that are added
         numbers["revision"] = revised_numbers(revision)
-    closing = _closing(watch.meter.records, watch.meter.unmatched, derived, dead, bool(signal))
+    closing = _closing(watch.meter.records, watch.meter.unmatched, watch.meter.merged, derived, dead, bool(signal))
     if revision is not None and revision.revisions:
         closing += f", {revised_line(revision)}"
     options.log("stop", closing, signal=signal or None, **numbers, derived=dict(derived))
@@ -172,13 +174,17 @@ def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: in
     return DEAD_LETTERS if options.source.strict and dead else CLEAN
 
 
-def _closing(records: int, unmatched: int, derived: Counter[str], dead: Counter[str], stopped: bool) -> str:
+def _closing(
+    records: int, unmatched: int, merged: int, derived: Counter[str], dead: Counter[str], stopped: bool
+) -> str:
     """`stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
     from cep.runtime.run_stats import REASONS, count, ranked
 
     parts = [count(records, "record")]
     if unmatched:
         parts.append(f"{unmatched:,} of no event")
+    if merged:
+        parts.append(f"{merged:,} equal to others")
     if dead:
         reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(dead))
         parts.append(f"{count(dead.total(), 'dead letter')} ({reasons})")

@@ -82,7 +82,7 @@ class Meter:
         self.derived: Counter[str] = Counter()
         self.late: Counter[str] = Counter()
         self.dead: Counter[str] = Counter()
-        self.no_records = self.unmatched = 0
+        self.no_records = self.unmatched = self.merged = 0
         self.revision: RevisionStats | None = None
         self.withdrawn: Counter[str] = Counter()
         self.keys: tuple[KeyShares, ...] = ()
@@ -117,6 +117,7 @@ class Meter:
             (self.withdrawn, report.withdrawn),
         ):
             total.update(numbers)
+        self.merged += report.merged
         self.latest = _later(self.latest, report.latest)
         self.watermark = _later(self.watermark, report.watermark)
         if report.stage == READING:

@@ -43,13 +43,14 @@ class ProgramSource:
         dialect: DialectOptions | None = None,
         parameters: ParameterOptions | None = None,
         strict_types: bool = False,
+        distinct: bool = False,
     ) -> ProgramSource:
         """Read what options name. CepError: something cannot be read, or there is no such policy."""
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
         found = cls.written(rules, dialect, policy, parameters)
-        found = replace(found, options=replace(found.options, strict_types=strict_types))
+        found = replace(found, options=replace(found.options, strict_types=strict_types, distinct=distinct))
         facts = facts_of(knowledge.facts, found.text, found.name, found.options)
         return found.knowing(facts, knowledge_of(knowledge.files, knowledge.reasoning))
 

@@ -236,5 +236,6 @@ def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
 def _count(engine: Engine, stats: RunStats, derived: dict[str, pl.DataFrame]) -> Counter[str]:
     made = added(derived)
     stats.derived.update(made)
+    stats.merged += engine.take_merged().total()
     stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
     return made

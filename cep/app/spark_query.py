@@ -79,7 +79,15 @@ class JobRequest:
         settings = session.with_packages(options.spark.packages, options.spark.settings)
         strict_types = options.source.strict_types
         policy, parameters = options.evaluation.policy, options.parameters
-        source = ProgramSource.read(options.rules, options.knowledge, policy, options.dialect, parameters, strict_types)
+        source = ProgramSource.read(
+            options.rules,
+            options.knowledge,
+            policy,
+            options.dialect,
+            parameters,
+            strict_types,
+            options.evaluation.distinct,
+        )
         shipped, engine = _engine(options, source)
         wanted = tuple(selected(engine.outputs, options.sink.only))
         if not wanted:

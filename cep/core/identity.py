@@ -16,7 +16,7 @@ from cep.core.hashtable import NAN
 from cep.core.identity_columns import BOOL, FLOAT, NONE, OPTIONAL, TEXT, WHOLE, IdentityColumns, column_identities
 from cep.core.nullable import MISSING
 from cep.core.relation import END, FIRST, START, Table, contiguous, rows
-from cep.core.schema import Schema
+from cep.core.schema import NUMBER, Schema
 
 ID = "@id"
 """The column that holds it."""
@@ -34,11 +34,24 @@ _ESCAPED = r"[^ !#-\[\]-~]"
 
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
     """Derived occurrences with their `@id`: 32 hexadecimal digits, of what the event means (`Engine.meanings`), its
-    name, start, end (but of fluents), arguments.
-
-    Occurrences that agree in all of it are one, in the language as well.
+    name, start, end (but of fluents), arguments, and of equal ones of how many come before it. A column `@number` says
+    that, and is left out; without it the table has all equal ones.
     """
-    return table.hstack([identities(table, schema, meaning)])
+    ids = identities(table, schema, meaning)
+    if NUMBER in table.columns:
+        return table.drop(NUMBER).hstack([told_apart(ids, table[NUMBER].to_numpy())])
+    if schema.fluent is None and ids.n_unique() < len(ids):
+        ids = told_apart(ids, pl.select(pl.int_range(len(ids)).over(ids)).to_series().to_numpy())
+    return table.hstack([ids])
+
+
+def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
+    """Identities of occurrences with so many equal ones before them: those of the first ones stay."""
+    places = np.flatnonzero(numbers)
+    if not len(places):
+        return ids
+    texts = (f"{id} {number}" for id, number in zip(ids.gather(places), numbers[places].tolist()))
+    return ids.scatter(places, identity_hashes(texts, "")).alias(ID)
 
 
 def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:

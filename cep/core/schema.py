@@ -11,6 +11,8 @@ CODED = ("string", "iri", "any")
 ARRIVAL, TIE = "@order", "@tie"
 """Columns of a table besides its attributes, whose names have no `@`: a row's position in the input, and its place
 among what one engine gave at once."""
+NUMBER = "@number"
+"""Of what one stage gives to others: how many equal occurrences come before a row."""
 CHANGE = "@change"
 """A further one: 1 where a row comes or is added, -1 where it is withdrawn."""
 
@@ -100,7 +102,7 @@ class Schema:
     between them. `format`: how the times are written; `records`: how the records are. `fluent`: it is no event
     but a fluent, or what is known of one. `key`: attributes of which a later record of the same values and time
     replaces the earlier one. `when`: which records are this event, whatever else they are; None: a record says it.
-    `strict`: a record that is no event is a dead letter.
+    `strict`: a record that is no event is a dead letter. `distinct`: equal records are one event.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Schema:
     key: tuple[str, ...] | None = field(default=None, compare=False)
     when: When | None = field(default=None, metadata={"later": True})
     strict: bool = field(default=False, compare=False)
+    distinct: bool = field(default=False, compare=False)
 
     @property
     def tested(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from cep.events import Iri, Value
 from cep.operators.goals.arrival import first_of_equal
 from cep.operators.goals.lineage import DERIVED
 from cep.operators.goals.sorted_runs import found, holds
+from cep.plan.equal import equal_records
 from cep.runtime.decode import values
 
 LATEST = 2**62
@@ -71,6 +72,7 @@ class Memory:
         self.history = engine.history
         self.schemas: Mapping[str, Schema] = engine.plan.schemas
         self.fluents = HeldIntervals(self)
+        self._several = equal_records(engine.plan).several
 
     def find(
         self, event: str, fixed: Mapping[int, Value], since: int, until: int, most: int | None = None
@@ -131,10 +133,11 @@ class Memory:
         return (self.history.derived if derived else self.history.sources).get(event, ())
 
     def table(self, event: str, since: int, until: int) -> Table:
-        """All occurrences of an event that end in [since, until], by (end, start); of equal records the first."""
+        """All occurrences of an event that end in [since, until], by (end, start); of an input that is a set, of equal
+        records the first."""
         tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
         found = _ordered(concat([empty(self._width(event)), *tables]))
-        return first_of_equal(found) if event in self.history.sources else found
+        return first_of_equal(found) if event in self.history.sources and event not in self._several else found
 
     def _width(self, event: str) -> int:
         return len(self.schemas[event].attributes)

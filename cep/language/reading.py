@@ -131,7 +131,7 @@ def together(
             errors.add(error)
     for found, parts in dialects.items():
         try:
-            own.append(FileTree(_READERS[found](blended(parts), ticks, parameters), weak=True))
+            own.append(FileTree(_READERS[found](blended(parts), ticks, parameters).as_facts(), weak=True))
         except CepError as error:
             errors.add(error)
     if errors:
@@ -161,8 +161,8 @@ def read(
         raise too_long(name)
     source, ticks = Source(text, name), SECOND if tick is None else tick
     if found in LARS:
-        return lars_tree(found, source, ticks, answer_sets)
-    return _READERS[found](source, ticks, Parameters())
+        return lars_tree(found, source, ticks, answer_sets).as_facts()
+    return _READERS[found](source, ticks, Parameters()).as_facts()
 
 
 def parameters_of(

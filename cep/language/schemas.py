@@ -95,6 +95,7 @@ class Schemas:
             statement.records,
             key=statement.key,
             when=_when(statement),
+            distinct=statement.distinct,
         )
 
     def _name_heads(self) -> None:

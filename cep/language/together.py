@@ -72,7 +72,9 @@ class Together:
             return self.others
         made = lowered(self.asking(types), self.source, options=self.options)
         known = {each.name for each in self.others.statements if isinstance(each, DECLARATIONS)}
-        own = [each for each in made.statements if not (isinstance(each, DECLARATIONS) and each.name in known)]
+        own = [
+            each for each in made.as_facts().statements if not (isinstance(each, DECLARATIONS) and each.name in known)
+        ]
         own += self._never(types, {each.name for each in own if isinstance(each, ast.FluentDeclaration)})
         return replace(
             self.others,

@@ -16,6 +16,7 @@ from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.pairs.rows_by_key import SharedRows
 from cep.operators.loop import Loop, loop_of
 from cep.plan import types as planned
+from cep.plan.equal import equal_records
 from cep.plan.order import Group
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
@@ -48,6 +49,7 @@ class GoalBuilder:
             self.heads.setdefault(head.event, []).append(number)
         self.users = Counter(child for node in plan.nodes for child in node.parts)
         self.users.update(head.child for head in plan.heads)
+        self.equal = equal_records(plan)
         self.on_cycles = frozenset(unit for group in plan.groups if group.recursive for unit in group.units)
 
     @cached_property
@@ -99,7 +101,16 @@ class GoalBuilder:
         distinct = self._changes_once(name, rules) or (
             len(rules) == 1 and self._given_once(self.plan.heads[rules[0]].child, heads[0].columns)
         )
-        return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage, distinct)
+        width, own = len(self.plan.schemas[name].attributes), self._own(name)
+        return relational.Project(width, heads, rules, own, self.equal.passing, self.lineage, distinct)
+
+    def _own(self, name: str) -> relational.Own:
+        """What an event's own input is."""
+        if name not in self.equal.several:
+            return relational.Own.SET
+        if name in self.plan.handed:
+            return relational.Own.HANDED
+        return relational.Own.NUMBERED if name in self.equal.numbered else relational.Own.SEVERAL
 
     def _given_once(self, child: int, columns: Sequence[int | None] | None) -> bool:
         """Whether these columns of a node never show an occurrence twice: all of one that gives none twice."""

@@ -138,7 +138,15 @@ class Union(Node):
 
     def describe(self) -> NodeProperties:
         shows = tuple(((0, column), (1, other)) for column, other in self.pairs())
-        return NodeProperties("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER, undoable=True)
+        return NodeProperties(
+            "OR",
+            "union",
+            shows=shows,
+            completes=(0, 1),
+            meeting=Meeting.EITHER,
+            undoable=True,
+            keeps_equal=(0, 1),
+        )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]

@@ -123,6 +123,7 @@ class Holding(Node):
             multiplies=bool(self.take),
             changing=((1, self.kind),),
             undoable=True,
+            keeps_equal=(0,),
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

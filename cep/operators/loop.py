@@ -11,12 +11,12 @@ from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators import pair
 from cep.operators.event import Scan
-from cep.operators.goals.arrival import first_of_equal
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import Goal, Takes
 from cep.operators.goals.pairs.bytecode import LEFT, Code, compile_stack
 from cep.operators.goals.pairs.join_spec import JoinSpec, places_of, spec_of
 from cep.operators.goals.pairs.linear_recursion import LinearRecursion
+from cep.operators.goals.relational import Project
 from cep.plan.order import Group, PlanUnit
 from cep.rules.expressions.typed import TypedVariable
 
@@ -32,7 +32,7 @@ class Loop:
 
     event: str
     width: int
-    make: Goal
+    make: Project
     chain: Goal
     reads: tuple[PlanUnit, ...]
     join: PlanUnit
@@ -69,7 +69,7 @@ class Loop:
         """Add to `outputs` what the event and its scan give."""
         own = inputs.get(self.event, empty(self.width))
         base = self.make.step([own, *(outputs[unit] for unit in self.reads)], frontier)
-        whole = first_of_equal(self.chain.step([base, outputs[self.right]], frontier))
+        whole = self.make.as_set([self.chain.step([base, outputs[self.right]], frontier)])
         self.chain.evict(frontier)
         outputs[self.event] = whole
         outputs[self.scan] = self.scanned.step([whole], frontier)

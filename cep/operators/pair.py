@@ -249,6 +249,7 @@ class Join(Node):
             chooses={"chronological": (0, 1), "recent": completing}.get(self.policy, ()),
             policy=self.policy,
             multiplies=self.policy == "unrestricted",
+            ignores_equal=self.policy == "unrestricted",
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
@@ -356,7 +357,7 @@ class Join(Node):
 
         spec, _, widenings = spec_of(self, builder)
         return with_converted_keys(
-            JoinGoal(spec, builder.lineage, builder.shared_rows),
+            JoinGoal(spec, builder.lineage, builder.shared_rows, builder.equal.once.get(number, ())),
             widenings,
             [builder.types(part) for part in self.parts],
         )

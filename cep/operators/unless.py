@@ -124,6 +124,7 @@ class Deadline(Node):
             waits=(0,),
             lasting=Lasting.MORE if self.duration else Lasting.AS_LONGEST,
             meeting=Meeting.AGAINST,
+            ignores_equal=True,
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
@@ -155,4 +156,4 @@ class Deadline(Node):
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.pairs.unless import deadline_of
 
-        return deadline_of(self, builder)
+        return deadline_of(self, builder, number)

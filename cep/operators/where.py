@@ -187,6 +187,7 @@ class Select(Node):
             multiplies=bool(self.binds),
             selects=True,
             follows=self.kind is not None,
+            keeps_equal=(0,),
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

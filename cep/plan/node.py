@@ -81,7 +81,8 @@ class NodeProperties:
     `follows`: the knowledge does; `lag`: by how many microseconds at least that is later than what it asks, `ahead`: it
     asks what holds later; `counts`: it counts what supports its tuples; `after`: what it gives begins and ends just
     after what it takes. `records`: its part's rows are records of a fluent, of which its goal keeps those without an
-    end (a `RecordKeeper`).
+    end (a `RecordKeeper`). `keeps_equal`: the parts of which equal occurrences stay apart in what it gives, each with
+    its number; `ignores_equal`: equal occurrences of its parts make equal ones of it, and nothing else.
     """
 
     word: str
@@ -127,6 +128,8 @@ class NodeProperties:
     distinct: bool = False
     undoable: bool = False
     unending: bool = False
+    keeps_equal: tuple[int, ...] = ()
+    ignores_equal: bool = False
 
 
 class Node(WithProperties[NodeProperties]):

@@ -52,6 +52,11 @@ class Stage:
     reasons: tuple[Reason, ...]
 
 
+def owner(stages: Iterable[Stage], event: str) -> int:
+    """The number of the stage that speaks for the records of an event: the first that takes it from outside."""
+    return min(stage.number for stage in stages if event in stage.outside)
+
+
 def partition(plan: Plan) -> tuple[Stage, ...]:
     """The stages of a program, each before those that take what it makes.
 

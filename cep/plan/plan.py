@@ -39,7 +39,9 @@ class Plan:
     their typed arguments; `groups`: what runs together, in order; `origin`: of a stage's plan, the numbers that its
     nodes have in the whole one; `changes`: of fluents it gives each beginning and end instead of their
     intervals, `begins`: besides them; `stages`: how it is split, once that was asked (`partition`), and
-    `keyed`: where the key is in which of them.
+    `keyed`: where the key is in which of them; `equal`: where equal records are told apart, likewise;
+    `handed`: of a stage's plan, the inputs that other stages make, and `several`: the events of the whole program of
+    which equal occurrences may be there.
     """
 
     rules: Rules
@@ -61,6 +63,9 @@ class Plan:
     begins: bool = False
     stages: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
     keyed: dict[int | None, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    equal: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+    handed: frozenset[str] = frozenset()
+    several: frozenset[str] | None = None
 
     def types(self, number: int) -> list[str]:
         """The types of a node's columns."""

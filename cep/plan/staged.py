@@ -8,6 +8,7 @@ from dataclasses import replace
 from cep.core.schema import Schema
 from cep.plan.alerts import alert_tables, without_alerts
 from cep.plan.dependencies import Dependencies
+from cep.plan.equal import equal_records
 from cep.plan.order import order
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
@@ -99,6 +100,8 @@ def _part(plan: Plan, stage: Stage) -> Plan:
         (),
         plan.source,
         tuple(numbers),
+        handed=frozenset(stage.inputs) - stage.outside,
+        several=equal_records(plan).several,
     )
 
 

@@ -104,9 +104,10 @@ def declaration(
     records: RecordFormat | None = None,
     key: tuple[str, ...] | None = None,
     when: When | None = None,
+    distinct: bool = False,
 ) -> str:
     """`name(attributes) AS <iri> TIME time, further START start END end`, then how records are written, which they are,
-    and the key."""
+    the key, and DISTINCT."""
     text = f"{name}({', '.join(map(attribute, attributes))})"
     if iri is not None:
         text += f" AS <{iri}>"
@@ -115,7 +116,8 @@ def declaration(
     if start is not None and end is not None:
         text += f" START {_column(start)} END {_column(end)}"
     text += time_format(format, "epoch ") + _missing(missing) + record_format(records) + record_tests(when)
-    return text if key is None else f"{text} KEY {', '.join(key)}"
+    text += "" if key is None else f" KEY {', '.join(key)}"
+    return f"{text} DISTINCT" if distinct else text
 
 
 def record_format(records: RecordFormat | None) -> str:

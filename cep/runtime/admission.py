@@ -71,14 +71,14 @@ def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict
         if CHANGE in frame.columns and (frame[CHANGE].cast(pl.Int64, strict=False) == -1).any():
             message = f"a row of the table of `{name}` withdraws another, and nothing is revised"
             raise CepError(message, hint="an engine with `revise`, or without the column `@change`", code="column")
-        admitted[name] = encode.admit(encode.PushedColumns.of(frame), parts.schema(name), parts.pool, position)
+        admitted[name] = parts.admitted(encode.PushedColumns.of(frame), parts.schema(name), position)
         position += frame.height
     return admitted, position
 
 
 def _sliced(parts: EngineParts, piece: TimeSlice) -> dict[str, encode.Admitted]:
     return {
-        name: encode.admit(columns, parts.schema(name), parts.pool, piece.positions[name])
+        name: parts.admitted(columns, parts.schema(name), piece.positions[name])
         for name, columns in piece.tables.items()
     }
 
@@ -88,9 +88,9 @@ def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[st
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))
-    admitted, position = {}, parts.position
+    admitted, position, named = {}, parts.position, parts.history is not None
     for name, events in by_type.items():
-        admitted[name] = encode.admit_events(events, parts.schema(name), parts.pool, parts.position)
+        admitted[name] = encode.admit_events(events, parts.schema(name), parts.pool, parts.position, named)
         position += len(events)
     return admitted, position
 

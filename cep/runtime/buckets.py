@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
-from cep.core.schema import ARRIVAL, TIE, Schema
+from cep.core.schema import ARRIVAL, NUMBER, TIE, Schema
 from cep.core.values import MISSING, Floats, Ints, Pool
 from cep.operators.goals.keys import mix
 from cep.plan.partition import Route, Stage
@@ -201,12 +201,13 @@ def merged_by_arrival(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def merged_identical(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """What buckets and stages gave of one event in a round, for the world: identical occurrences are one (M1)."""
+    """What buckets and stages gave of one event in a round, for the world: identical occurrences are one (M1), but for
+    those that have another `@number`."""
     table = stacked(parts).drop(ARRIVAL, TIE)
     pool = Pool()
     mixed = [name for name in table.columns if table[name].dtype == pl.Object]
     plain = table.with_columns(pl.Series(name, pool.encode(table[name], "any")) for name in mixed)
-    return table.filter(plain.select(pl.struct(pl.all()).is_first_distinct()).to_series())
+    return table.filter(plain.select(pl.struct(pl.all()).is_first_distinct()).to_series()).drop(NUMBER, strict=False)
 
 
 def stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from cep.core.relation import END, ORDER, Table, rows
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.operators.goals.contract import Bools, Ints
+from cep.plan.equal import equal_records
 from cep.runtime import encode
 from cep.runtime.admission import EventBatch, admitted_events
 from cep.runtime.encode import RefusedRow
@@ -57,11 +58,12 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
         elif rows(each.table):
             parts.buffer.count(*each.span)
             known, key = partial(revision.known, event), parts.plan.schemas[event].key_places
-            last = revision.last(event)
-            changes, unknown = input_changes(each.table, each.span[0], each.withdraws, known, last, key)
+            last, several = revision.last(event), event in equal_records(parts.plan).several
+            found = input_changes(each.table, each.span[0], each.withdraws, known, last, key, several)
             reason = "withdraws a record that is not there"
-            parts.dead += [RefusedRow(event, row, UNKNOWN, reason) for row in each.pushed(unknown)]
-            revision.take(event, changes, each.span if changes.coming is each.table else None)
+            parts.dead += [RefusedRow(event, row, UNKNOWN, reason) for row in each.pushed(found.unknown)]
+            parts.merged[event] += found.merged
+            revision.take(event, found.changes, each.span if found.changes.coming is each.table else None)
 
 
 def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
@@ -83,7 +85,7 @@ def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int
         schema = parts.schema(name)
         withdraws = _withdraws(schema, frame)
         if withdraws is None:
-            come = encode.admit(encode.PushedColumns.of(frame), schema, parts.pool, position)
+            come = parts.admitted(encode.PushedColumns.of(frame), schema, position)
             parts.dead += come.dead
             found[name] = Pushed(come.table, None, come.rows)
         else:
@@ -114,7 +116,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
         if not mask.any() and len(mask):
             continue
         places = np.flatnonzero(mask)
-        admitted = encode.admit(encode.PushedColumns.of(frame.drop(CHANGE)[places]), kind, parts.pool, position)
+        admitted = parts.admitted(encode.PushedColumns.of(frame.drop(CHANGE)[places]), kind, position)
         parts.dead += [replace(row, row=int(places[row.row])) for row in admitted.dead]
         own = places[admitted.pushed(np.ones(rows(admitted.table), np.bool_))]
         parts_.append((admitted.table, own))

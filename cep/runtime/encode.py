@@ -13,7 +13,7 @@ from cep.core.errors import CepError
 from cep.core.fluents import SINCE_EVER
 from cep.core.literals import LEAST, say_duration, write_duration, write_time
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
-from cep.core.schema import ARRIVAL, CODED, Attribute, Schema
+from cep.core.schema import ARRIVAL, CODED, NUMBER, Attribute, Schema
 from cep.core.time import FARTHEST
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Event, Iri
@@ -90,9 +90,12 @@ class PushedColumns:
         return pl.Series(self.integers[name]) if name in self.integers else self.others[name]
 
 
-def admit(columns: PushedColumns, schema: Schema, pool: Pool, first: int) -> Admitted:
+def admit(
+    columns: PushedColumns, schema: Schema, pool: Pool, first: int, named: bool = False, handed: bool = False
+) -> Admitted:
     """A pushed table as occurrences; among integers -2**63 stands for a missing value. `first`: the position of its
-    first row in the input, unless it has an `@order`.
+    first row in the input, unless it has an `@order`; `named`: for lineage, each is named by that position;
+    `handed`: another stage gives it, with numbers of equal rows.
 
     Raises CepError where a column is missing; rows that do not fit the schema are dead.
     """
@@ -104,11 +107,9 @@ def admit(columns: PushedColumns, schema: Schema, pool: Pool, first: int) -> Adm
         table[END], no_end = _integers(columns, "end")
     else:
         table[END], no_end = table[START], no_start
-    table[IDENTITY] = np.arange(first + 1, first + 1 + n)
-    if ARRIVAL in columns:
-        table[ORDER] = _order(columns, schema)
-    else:
-        np.subtract(table[IDENTITY], 1, out=table[ORDER])
+    positions = np.arange(first, first + n)
+    table[ORDER] = _order(columns, schema) if ARRIVAL in columns else positions
+    table[IDENTITY] = positions + 1 if named else columns.integers[NUMBER] if handed and NUMBER in columns else 0
     missing = [none for none in (no_start, no_end) if none is not None]
     faults: list[tuple[Mask, str, str]] = [(none, "time", "has no time") for none in missing]
     if not _plain(table, schema.point):
@@ -134,14 +135,15 @@ def admit(columns: PushedColumns, schema: Schema, pool: Pool, first: int) -> Adm
     return _judged(table, schema.name, faults, columns.first)
 
 
-def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int) -> Admitted:
+def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int, named: bool) -> Admitted:
     """The same for events as values, each with its place in the pushed sequence."""
     n = len(events)
     table = np.zeros((FIRST + len(schema.attributes), n), np.int64)
     table[START] = [max(-(2**62), min(event.start, 2**62)) for _, event in events]
     table[END] = [max(-(2**62), min(event.end, 2**62)) for _, event in events]
     table[ORDER] = [first + place for place, _ in events]
-    table[IDENTITY] = table[ORDER] + 1
+    if named:
+        table[IDENTITY] = table[ORDER] + 1
     width = len(schema.attributes)
     odd = np.array([len(event.args) != width for _, event in events], np.bool_)
     count = "no arguments" if width == 0 else "1 argument" if width == 1 else f"{width} arguments"

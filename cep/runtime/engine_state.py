@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cep.core import value_blocks
 from cep.core.errors import CepError
-from cep.core.relation import FIRST
+from cep.core.relation import FIRST, IDENTITY, Table
 from cep.core.time import Frontier
 from cep.core.values import MISSING, Pool
 from cep.operators.goals.contract import Translation, demand, from_arrow, to_arrow
@@ -71,6 +71,7 @@ def _saved(
     states = parts.machine.snapshot()
     header: dict[str, object] = {
         "explain": parts.history is not None,
+        "numbered": True,  # without lineage IDENTITY is the number of an occurrence among equal ones
         "position": parts.position,
         **buffer.times(),
         "knowledge": knowledge,
@@ -139,6 +140,8 @@ def take_on(
             resize(parts.revision, header["revised"])
         if codes is not None:
             parts.revision.recode(codes, coded(parts.plan.schemas))
+        if parts.history is None and "numbered" not in header:
+            parts.revision.forget_names()
         batches = batches[: -header["window"]]
     if parts.history is not None:
         *batches, records, lineage = batches
@@ -150,6 +153,8 @@ def take_on(
     if codes is not None:
         recode(waiting, codes, coded(parts.plan.schemas))
         batches[1:] = [goal.recoded(state, codes) for (_, goal), state in zip(goals, batches[1:], strict=True)]
+    if parts.history is None:
+        _forget_names(header, waiting)
     parts.buffer.restore(waiting, header)
     parts.machine.restore(batches[1:])
     parts.position = header["position"]
@@ -220,6 +225,7 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     )
     waiting = state.waits({name: schemas[name] for name in schemas if name in parts.plan.inputs})
     recode(waiting, moved, coded(schemas))
+    _forget_names(header, waiting)
     parts.buffer.restore(waiting if parts.revision is None else {}, header)
     taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.buffer.watermark))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
@@ -229,6 +235,12 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     parts.position = header["position"]
     check_restored(parts)
     return taken
+
+
+def _forget_names(header: Mapping[str, Any], waiting: Mapping[str, Table]) -> None:
+    """Take the positions of rows out of IDENTITY, where an earlier version put them."""
+    for table in () if "numbered" in header else waiting.values():
+        table[IDENTITY] = 0
 
 
 def _table(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:

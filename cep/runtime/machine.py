@@ -19,7 +19,7 @@ from cep.core.relation import Table, empty, rows
 from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import Arrays, Goal, Holder, Ints, RecordKeeper, Translation, demand
+from cep.operators.goals.contract import Arrays, EventGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
 from cep.plan import order
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
@@ -231,6 +231,11 @@ class Machine:
         not once the machine has made a step since; then `touched` says so."""
         self.touched()
         return self._goals()
+
+    def events(self) -> list[tuple[EventGoal, str]]:
+        """The goals of events, with these."""
+        goals = ((unit, goal) for part in self.parts for unit, goal in part.goals_by_unit())
+        return [(goal, unit) for unit, goal in goals if isinstance(unit, str) and isinstance(goal, EventGoal)]
 
     def touched(self) -> None:
         """Somebody has changed what goals hold."""

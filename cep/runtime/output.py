@@ -10,10 +10,12 @@ import polars as pl
 
 from cep.core.errors import Span
 from cep.core.fluents import CHANGES, HOLDS
-from cep.core.identity import ID, TableIdentities, identities
+from cep.core.identity import ID, TableIdentities, identified, identities, told_apart
 from cep.core.relation import Table, concat, rows
-from cep.core.schema import CHANGE, Schema
+from cep.core.schema import CHANGE, NUMBER, Schema
 from cep.core.values import Pool
+from cep.operators.goals.lineage import Lineage, numbers
+from cep.plan.equal import equal_records
 from cep.plan.plan import Plan
 from cep.runtime.buckets import stacked
 from cep.runtime.decode import FEW, frames, places
@@ -24,16 +26,17 @@ from cep.runtime.revision.row_changes import RowChanges
 Frames = dict[str, pl.DataFrame]
 _SIGNS = {sign: pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, FEW) for sign in (-1, 1)}
 """The same sign often: a frame has a part of them, and shares its memory."""
-Lineage = Callable[[str, Table], Sequence[pl.Series]]
-"""The columns that occurrences of an event get."""
+Origins = Callable[[str, Table], Sequence[pl.Series]]
+"""The columns that say where occurrences of an event come from."""
 
 
 class EngineOutput:
     """`schemas`: the events and fluents that are given, as they are given; `alerts`: the tables of alerts, which are
-    given as tables of their own."""
+    given as tables of their own; `lineage`: where it is kept, numbers of equal occurrences are there."""
 
-    def __init__(self, plan: Plan, pool: Pool, alerts: Collection[str]) -> None:
-        self.plan, self.pool = plan, pool
+    def __init__(self, plan: Plan, pool: Pool, alerts: Collection[str], lineage: Lineage | None) -> None:
+        self.plan, self.pool, self._lineage = plan, pool, lineage
+        self._several = equal_records(plan).several
         rules = plan.rules
         fluents = {name: schema.fluent for name, schema in plan.schemas.items() if schema.fluent is not None}
         named = {name: fluents[name].name if name in fluents else name for name in plan.derived}
@@ -78,7 +81,7 @@ class EngineOutput:
         self,
         changes: Mapping[str, RowChanges],
         meanings: Mapping[str, str] | None,
-        lineage: Lineage | None = None,
+        lineage: Origins | None = None,
         holding: Callable[[], Mapping[str, list[Table]]] = dict,
     ) -> Frames:
         """What is withdrawn and then what is added, with `@change` and the `@id` of what each event means; without
@@ -130,7 +133,7 @@ class EngineOutput:
         both: list[Frames],
         holding: Callable[[], Mapping[str, list[Table]]],
         meanings: Mapping[str, str],
-        lineage: Lineage | None,
+        lineage: Origins | None,
     ) -> None:
         """Of fluents that were complete and whose end is no more, and that began before all that has changed, that they
         hold is added again."""
@@ -146,7 +149,7 @@ class EngineOutput:
             (rows_,) = held[name]
             out = frames({name: [rows_]}, self.plan.schemas, self.pool)[name]
             out = out if lineage is None else out.with_columns(lineage(name, rows_))
-            named = out.hstack([identities(out, self.schemas[name], meanings[name])])
+            named = identified(out, self.schemas[name], meanings[name])
             out = named.filter(pl.col(ID).is_in(gone[name].implode()))
             out = out.hstack(_signs(1, out.height))
             if out.height:
@@ -160,11 +163,13 @@ class EngineOutput:
             return []
         if name not in self._identities:
             self._identities[name] = TableIdentities(self.schemas[name], meanings[name])
-        if self.plan.changes or self.plan.begins:  # frames have other rows
+        fluent = self.schemas[name].fluent is not None
+        if fluent and (self.plan.changes or self.plan.begins):  # frames have other rows
             return [identities(frame, self.schemas[name], meanings[name])]
-        return [self._identities[name].of(tables[name], frame)]
+        ids = self._identities[name].of(tables[name], frame)
+        return [told_apart(ids, numbers(tables[name], self._lineage)) if name in self._several else ids]
 
-    def handed(self, changes: Mapping[str, RowChanges], withdraws: bool, lineage: Lineage | None = None) -> Frames:
+    def handed(self, changes: Mapping[str, RowChanges], withdraws: bool, lineage: Origins | None = None) -> Frames:
         """The same of a stage, for others that take it: rows with their places, and with `@change` if they may be
         withdrawn; with `lineage`, also rows of which nothing has changed, in both."""
         found: dict[str, Frames] = {}
@@ -173,8 +178,8 @@ class EngineOutput:
             made = self.frames(self.shown({name: [table] for name, table in tables.items() if rows(table)}))
             for name, table in made.items():
                 where = [] if lineage is None else lineage(name, tables[name])
-                place = [*places(tables[name]), *where, *([pl.lit(sign, pl.Int8).alias(CHANGE)] if withdraws else [])]
-                found.setdefault(name, {})[part] = table.with_columns(place)
+                signs = _signs(sign, table.height) if withdraws else []
+                found.setdefault(name, {})[part] = self.placed(name, table, tables[name]).with_columns(*where, *signs)
         return {name: stacked(list(both.values())) for name, both in sorted(found.items())}
 
     def changes_asked(self, changes: Frames, meanings: Mapping[str, str]) -> Frames:
@@ -184,11 +189,17 @@ class EngineOutput:
             parts = {name: table.filter(pl.col(CHANGE) == sign).drop(CHANGE) for name, table in changes.items()}
             out = self.as_asked({name: table for name, table in parts.items() if table.height})
             for name, frame in out.items():
-                named = [identities(frame, self.schemas[name], meanings[name])] if name in self.schemas else []
-                out[name] = frame.hstack([*named, *_signs(sign, frame.height)])
+                named = identified(frame, self.schemas[name], meanings[name]) if name in self.schemas else frame
+                out[name] = named.hstack(_signs(sign, frame.height))
             both.append(out)
         names = sorted({name for out in both for name in out})
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
+
+    def placed(self, name: str, frame: pl.DataFrame, table: Table) -> pl.DataFrame:
+        """Return rows of a stage with where they stand among all of their event, and how many equal ones come before
+        each."""
+        number = [pl.Series(NUMBER, numbers(table, self._lineage))] if name in self._several else []
+        return frame.with_columns(*places(table), *number)
 
     def as_asked(self, out: Frames) -> Frames:
         """These tables, in which fluents are their intervals, these and what begins, or what changes."""

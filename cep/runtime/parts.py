@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,8 +11,9 @@ from cep.core.relation import FIRST
 from cep.core.schema import CODED, Schema
 from cep.core.values import Pool
 from cep.operators.goals.contract import Ints
+from cep.operators.goals.lineage import Lineage
 from cep.plan.plan import Plan
-from cep.runtime.encode import RefusedRow
+from cep.runtime.encode import Admitted, PushedColumns, RefusedRow, admit
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
@@ -22,7 +24,8 @@ from cep.runtime.revision.revision import Revision
 @dataclass(slots=True)
 class EngineParts:
     """`plan`: of the program or of one stage of it. `position`: how many events have come; `dead`: those refused that
-    nobody has taken yet; `sweep_at`: at so many values the pool is swept."""
+    nobody has taken yet; `sweep_at`: at so many values the pool is swept; `merged`: how many records of an
+    event were left out before the goals, since they are equal to others."""
 
     plan: Plan
     pool: Pool
@@ -34,6 +37,12 @@ class EngineParts:
     dead: list[RefusedRow] = field(default_factory=list)
     sweep_at: int = 1 << 16
     revision: Revision | None = None
+    merged: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """What occurrences come from, where that is asked for."""
+        return None if self.history is None else self.history.lineage
 
     def schema(self, name: str) -> Schema:
         """Of an event that is read. CepError: the program reads none of this name."""
@@ -43,6 +52,19 @@ class EngineParts:
             hint = f"declare `event {name}(...)` to read it as well as derive it" if schema else f"it reads {known}"
             raise CepError(f"the program does not read an event `{name}`", hint=hint, code="unknown")
         return schema
+
+    def admitted(self, columns: PushedColumns, schema: Schema, first: int) -> Admitted:
+        """A pushed table as occurrences (`cep.runtime.encode`)."""
+        named, handed = self.history is not None, schema.name in self.plan.handed
+        return admit(columns, schema, self.pool, first, named, handed)
+
+    def take_merged(self) -> Counter[str]:
+        """By event, how many records were one with an equal one since the last call."""
+        found, self.merged = self.merged, Counter()
+        for goal, event in self.machine.events():
+            found[event] += goal.merged if event not in self.plan.handed else 0
+            goal.merged = 0
+        return +found
 
     def names(self) -> list[Ints]:
         """The identities of all that is held, for lineage."""

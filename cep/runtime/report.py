@@ -46,7 +46,8 @@ class Report:
     `read`: events from outside, by type; `latest`: the last end among them, `place`: the file and line of that
     record. `dead`: dead letters by code, those of
     `late` events, by type, among them, and whole files, which are `unread`, each with its reason; `no_records`: how
-    many of them are files, their rests, or changes of the knowledge. `unmatched`: records that are no event.
+    many of them are files, their rests, or changes of the knowledge. `unmatched`: records that are no event; `merged`:
+    records that were one with an equal one.
     `derived`: by type, before identical ones of several buckets are made one. `counts`: the goals that did something
     or hold something. `revised`: what was put right, where what is derived may be withdrawn, and `withdrawn`: how much
     of it was, by type. `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records
@@ -63,6 +64,7 @@ class Report:
     unread: Sequence[str] = ()
     no_records: int = 0
     unmatched: int = 0
+    merged: int = 0
     counts: Sequence[Count] = ()
     rows: int = 0
     bytes: int = 0
@@ -87,6 +89,7 @@ class Report:
         dead: Mapping[str, int] | None = None,
         revised: RevisionStats | None = None,
         withdrawn: Mapping[str, int] | None = None,
+        merged: int = 0,
     ) -> Report:
         """Of a step of an engine, whose goals count anew from here."""
         return cls(
@@ -101,6 +104,7 @@ class Report:
             watermark=engine.watermark if -FARTHEST < engine.watermark < FARTHEST else None,
             revised=revised,
             withdrawn=withdrawn or {},
+            merged=merged,
             keys=engine.take_key_shares(),
         )
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.intervals import FOLLOWS
-from cep.core.relation import END, FIRST, START, Table, concat, rows
+from cep.core.relation import ORDER, Table, concat, rows
 from cep.core.signals import stops
 from cep.core.time import Frontier
-from cep.operators.goals.arrival import by_arrival, first_of_equal, take
+from cep.operators.goals.arrival import by_arrival, take
+from cep.operators.goals.contract import EventGoal, Goal
 from cep.plan.order import PlanUnit
 from cep.runtime.cycle import endless
 from cep.runtime.machine_part import GivenTables, SingleGoal
@@ -50,9 +52,9 @@ class RowRounds:
         whole: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.gives}
         seen: dict[PlanUnit, KeySet] = {}
         for event, single in self.events:
-            new[event] = first_of_equal(inputs.get(event, self.nothing[event]))
-            seen[event] = KeySet(2 + single.width)
-            seen[event].insert(_identity(new[event]))
+            new[event] = cast(EventGoal, single.goal).taken(inputs.get(event, self.nothing[event]))
+            seen[event] = KeySet(3 + single.width)
+            seen[event].insert(_identity(single.goal, new[event]))
             whole[event].append(new[event])
         derived = rounds = 0
         while True:
@@ -69,7 +71,7 @@ class RowRounds:
             fresh = GivenTables(self.nothing)
             for event, single in self.events:
                 made_now = single.goal.step([self.nothing[event], *(new[other] for other in single.reads)], frontier)
-                places = seen[event].insert(_identity(made_now))[1]
+                places = seen[event].insert(_identity(single.goal, made_now))[1]
                 fresh[event] = made_now if len(places) == rows(made_now) else take(made_now, np.sort(places))
                 whole[event].append(fresh[event])
             grown = sum(map(rows, fresh.values()))
@@ -95,6 +97,6 @@ def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
     )
 
 
-def _identity(table: Table) -> Table:
-    """What makes an occurrence the same as another: interval and arguments, a row each."""
-    return np.ascontiguousarray(np.concatenate([table[[START, END]], table[FIRST:]]).T)
+def _identity(goal: Goal, table: Table) -> Table:
+    """What makes an occurrence of an event the same as another: interval, number and arguments, a row each."""
+    return np.ascontiguousarray(np.delete(cast(EventGoal, goal).numbered(table), ORDER, axis=0).T)

@@ -39,7 +39,8 @@ class RunStats:
     `unseen` are the events that the program reads and does not derive of which the input held none.
     `batches` are those that are through; `with_records` are the files that held records, `empty` those that
     held none.
-    `no_records`: how many dead letters are files, or the rest of files. `unmatched`: how many records are no event.
+    `no_records`: how many dead letters are files, or the rest of files. `unmatched`: how many records are no event;
+    `merged`: how many were left out as they are equal to others.
     `twice`, by time zone: how many times it has twice of which no FOLD says which is meant.
     `remarks`: what else looks wrong with the input.
     `revision`: what was done for what came late or was withdrawn, None: what is given is never withdrawn.
@@ -49,6 +50,7 @@ class RunStats:
     records: int = 0
     no_records: int = 0
     unmatched: int = 0
+    merged: int = 0
     dead: Counter[str] = field(default_factory=Counter)
     derived: Counter[str] = field(default_factory=Counter)
     written: Counter[str] | None = None
@@ -75,6 +77,8 @@ class RunStats:
         parts = [count(self.records, "record")]
         if self.unmatched:
             parts.append(f"{self.unmatched:,} of no event")
+        if self.merged:
+            parts.append(f"{self.merged:,} equal to others")
         if self.dead:
             reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(self.dead))
             parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
@@ -109,6 +113,7 @@ class RunStats:
             "records": self.records,
             "dead": dict(self.dead),
             **({"unmatched": self.unmatched} if self.unmatched else {}),
+            **({"equal": self.merged} if self.merged else {}),
             "derived": dict(self.derived),
             "written": dict(written),
             **({"twice": dict(self.twice)} if self.twice else {}),

@@ -64,7 +64,9 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     CepError."""
     strict_types = options.source.strict_types
     policy, parameters = options.evaluation.policy, options.parameters
-    source = ProgramSource.read(options.rules, options.knowledge, policy, options.dialect, parameters, strict_types)
+    source = ProgramSource.read(
+        options.rules, options.knowledge, policy, options.dialect, parameters, strict_types, options.evaluation.distinct
+    )
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),

@@ -15,7 +15,7 @@ from cep.core.fluents import EDGES, HOLDS
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
-from cep.plan.partition import Stage, dealt_by_keys, partition
+from cep.plan.partition import Stage, dealt_by_keys, owner, partition
 from cep.plan.staged import needed
 from cep.runtime.buckets import deal
 from cep.runtime.fluent_records import tables_of
@@ -152,8 +152,8 @@ class ShippedProgram:
         return way(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
-        """The stage that reports refused rows of the event: the first one that takes it from outside."""
-        return min(stage.number for stage in self.stages if event in stage.outside)
+        """The stage that reports refused rows of the event."""
+        return owner(self.stages, event)
 
     @property
     def merged(self) -> frozenset[str]:

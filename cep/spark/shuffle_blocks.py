@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cep.core.schema import ARRIVAL, TIE
+from cep.core.schema import ARRIVAL, NUMBER, TIE
 from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets
 from cep.runtime.fluent_changes import as_changes
@@ -128,7 +128,8 @@ def for_world(
         if program.window is not None:
             table = net(table)
         if event not in program.merged:
-            yield WorldRows(bucket, event, place, table.drop(ARRIVAL, TIE, strict=False))
+            number = [] if program.window is not None else [NUMBER]
+            yield WorldRows(bucket, event, place, table.drop(ARRIVAL, TIE, *number, strict=False))
             continue
         numbers = pl.Series("bucket", buckets(table, program.outputs[event], "whole", program.buckets))
         for number in numbers.unique().sort().to_list():

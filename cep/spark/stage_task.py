@@ -134,6 +134,7 @@ class StageTask:
             dead=Counter(one.code for one in dead),
             revised=self.revised(engine, bucket, *before, sum(withdrawn.values())),
             withdrawn=withdrawn,
+            merged=sum(n for event, n in engine.take_merged().items() if self.reports(event, bucket)),
         )
         return Stepped(
             version + 1,

@@ -6,7 +6,7 @@ import pickle
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -47,7 +47,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Made:
     """What a step has given, as tables, and what the stage holds now; `counts`: of its goals, where they are asked
-    for; `warnings`: what the engine has warned of; `keys_replayed`: how many keys were run again."""
+    for; `warnings`: what the engine has warned of; `keys_replayed`: how many keys were run again;
+    `merged`: by event how many records were one with an equal one."""
 
     stage: int
     rows: int
@@ -55,6 +56,7 @@ class Made:
     counts: tuple[Count, ...] = ()
     warnings: tuple[tuple[str, str, dict[str, object]], ...] = ()
     keys_replayed: int = 0
+    merged: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

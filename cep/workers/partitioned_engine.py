@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -265,6 +266,10 @@ class PartitionedEngine(Engine):
     @property
     def state_bytes(self) -> int:
         return sum(size for _, size in self._rounds.held.values())
+
+    def take_merged(self) -> Counter[str]:
+        found, self._rounds.equal = self._rounds.equal, Counter()
+        return found
 
     def take_counts(self) -> list[Count]:
         found: dict[int | str, Count] = {}

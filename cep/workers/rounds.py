@@ -7,15 +7,15 @@ beside earlier ones of the next. What rounds give comes in their order.
 from __future__ import annotations
 
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from cep.core.logs import RunWarning
-from cep.core.schema import ARRIVAL, TIE, Schema
-from cep.plan.partition import Stage
+from cep.core.schema import ARRIVAL, NUMBER, TIE, Schema
+from cep.plan.partition import Stage, owner
 from cep.runtime.buckets import merged_by_arrival, merged_identical
 from cep.runtime.counts import Count
 from cep.runtime.key_shares import KeyCounter
@@ -48,7 +48,8 @@ class _Round:
 class Rounds:
     """`held`: the rows and bytes that each stage holds in each worker; `counts`: what goals have done since they were
     taken, and what they hold, likewise; `keys`: counts the rows that are dealt by key; `keys_replayed`: how many were
-    run again. `given`: the tables that go out; `withdrawn`: what was made may be withdrawn, as is counted by that."""
+    run again; `equal`: by event, how many records were one with an equal one. `given`: the tables that go out;
+    `withdrawn`: what was made may be withdrawn, as is counted by that."""
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class Rounds:
         self.merged = frozenset[str]().union(*(stage.merged for stage in placement.stages))
         self.held: dict[tuple[int, int], tuple[int, int]] = {}
         self.counts: dict[tuple[int, int], list[Count]] = {}
+        self.equal: Counter[str] = Counter()
         self.keys = KeyCounter()
         self._under_way: deque[_Round] = deque()
 
@@ -113,6 +115,11 @@ class Rounds:
             warnings.warn(RunWarning(event, text, **fields), stacklevel=2)
         self.held[worker, made.stage] = made.rows, made.bytes
         self.keys_replayed += made.keys_replayed
+        stage = self.placement.stages[made.stage - 1]
+        for event, count in made.merged.items():
+            everywhere = stage.inputs[event] == "broadcast" and worker != self.placement.places(stage)[0]
+            if owner(self.placement.stages, event) == made.stage and not everywhere:
+                self.equal[event] += count
         self.counts[worker, made.stage] = _together(self.counts.get((worker, made.stage), ()), made.counts)
         round_ = next(one for one in self._under_way if one.begun == made.stage and worker not in one.answers)
         round_.answers[worker] = tables
@@ -156,7 +163,7 @@ class Rounds:
         """What partitions and stages gave of one event in a round, as one engine gives it."""
         if self.withdrawn is not None:
             return self.withdrawn.given(name, in_order(parts), name in self.merged)
-        return merged_identical([in_order(parts)]) if name in self.merged else in_order(parts, TIE, ARRIVAL)
+        return merged_identical([in_order(parts)]) if name in self.merged else in_order(parts, TIE, ARRIVAL, NUMBER)
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:

@@ -21,7 +21,7 @@ import polars as pl
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
 from cep.core.logs import RunWarning
-from cep.core.schema import ARRIVAL, TIE
+from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
 from cep.engine import Engine
 from cep.runtime.fluent_records import tables_of
 from cep.runtime.options import EngineOptions
@@ -98,7 +98,8 @@ class Worker:
                 warnings.showwarning(each.message, each.category, each.filename, each.lineno)
         counts, done = tuple(engine.take_counts()), engine.revision_stats
         replayed = 0 if before is None or done is None else (done - before).keys_replayed
-        held = Made(step.stage, engine.state_rows, engine.state_bytes, counts, tuple(warned), replayed)
+        size = engine.state_rows, engine.state_bytes
+        held = Made(step.stage, *size, counts, tuple(warned), replayed, engine.take_merged())
         return held, {name: self.given(name, table) for name, table in made.items() if table.height}
 
     def take(self, asked: Take, tables: Tables) -> Taken:
@@ -123,7 +124,8 @@ class Worker:
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
         """What was made, as it is asked for."""
         if self.rows is None or event not in self.rows.schemas:
-            return table if event in self.handed else table.drop(TIE)
+            plain = [] if CHANGE in table.columns else [NUMBER]
+            return table if event in self.handed else table.drop(TIE, *plain, strict=False)
         asked = self.rows
         rows = written_rows(event, table, asked.schemas[event], asked.format, asked.times)
         made = PackedTable.of(table.select("start", "end", ARRIVAL))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cep.core.errors import NOWHERE, Source, Span
 from cep.core.schema import RecordFormat, TimeFormat, When
@@ -154,7 +154,8 @@ class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
     `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`:
-    the class in RDF. `further`, `format`, `missing`, `records`, `key` and `when` as in `cep.core.schema.Schema`.
+    the class in RDF. `further`, `format`, `missing`, `records`, `key`, `when` and `distinct` as in
+    `cep.core.schema.Schema`.
     """
 
     name: str
@@ -170,6 +171,7 @@ class EventDeclaration:
     records: RecordFormat | None = None
     key: tuple[str, ...] | None = None
     when: When | None = None
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,3 +322,13 @@ class SyntaxTree:
     impossible: tuple[tuple[str, Span], ...] = field(default=(), compare=False)
     helpers: frozenset[str] = field(default=frozenset(), compare=False)
     answered: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def as_facts(self) -> SyntaxTree:
+        """Return the same where records are facts, as in dialects: equal ones of an event are one."""
+        return replace(self, statements=tuple(map(_as_fact, self.statements)))
+
+
+def _as_fact(statement: Statement) -> Statement:
+    if isinstance(statement, EventDeclaration) and statement.key is None:
+        return replace(statement, distinct=True)
+    return statement

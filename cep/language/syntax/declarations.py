@@ -21,6 +21,8 @@ KEY = "KEY"
 """Before the attributes of which a later record of the same values and time replaces the earlier one. It is a keyword
 here alone: events have attributes called `key`."""
 _PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
+DISTINCT = "DISTINCT"
+"""Equal records are one event."""
 RANGED = ("int", "float", "time", "duration")
 
 RangeEnd = int | float | None
@@ -130,9 +132,14 @@ def record_clauses(
         end = _column(cursor, sources)
     clauses = Clauses(timed=time is not None or start is not None, pointed=time is not None)
     key = when = None
-    while cursor.token.key in ("WHEN", *CLAUSES) or cursor.token.text == KEY:
+    distinct: Token | None = None
+    while cursor.token.key in ("WHEN", DISTINCT, *CLAUSES) or cursor.token.text == KEY:
         if cursor.token.text == KEY:
             key = _key(cursor, name, attributes, key)
+        elif cursor.token.key == DISTINCT:
+            if distinct is not None:
+                cursor.stop("a second DISTINCT", "once is enough")
+            distinct = cursor.advance()
         elif cursor.accept("WHEN"):
             if when is not None:
                 hint = 'tests stand together: `WHEN kind = "deploy", version EXISTS`, alternatives behind `or`'
@@ -141,12 +148,15 @@ def record_clauses(
         else:
             clauses.read(cursor)
     arrays(name, sources, cursor)
+    if key is not None and distinct is not None:
+        hint = "with a KEY records of one key and time are corrections of each other, so equal ones are one already"
+        cursor.stop("an event has a KEY or is DISTINCT, not both", hint, distinct.span)
     times = clauses.times(cursor)
     if further and times is not None and times.unit is not None:
         cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
     if len(further) > 1:
         _check_parts(cursor, (time or "", *further), None if times is None else times.pattern, first)
-    more = tuple(further), times, clauses.missing, clauses.records, key, when
+    more = tuple(further), times, clauses.missing, clauses.records, key, when, distinct is not None
     return ast.EventDeclaration(name, attributes, time, start, end, iri, cursor.span(first), *more)
 
 

@@ -56,6 +56,8 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     if records is not None and records.when is not None:
         hint = "declare an event with WHEN, whose rules `initiate` and `terminate` the fluent"
         cursor.stop("records of a fluent have no WHEN", hint, records.span)
+    if records is not None and records.distinct:
+        cursor.stop("records of a fluent are never two where they are equal", "without DISTINCT", records.span)
     if records is not None and records.time is not None:
         cursor.stop("a fluent holds for a time", f"`START {records.time} END ..`", records.span)
     end_statement(cursor, "the declaration", DECLARATION)

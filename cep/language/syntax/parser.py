@@ -6,7 +6,8 @@ knows at an error only which tokens it could shift, where the author is to read 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
-                      [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written | key } "."
+                      [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ]
+                      { written | key | "DISTINCT" } "."
                 | "fact" name "(" argument { "," argument } ")" [ written ] "."
                 | "policy" choice "."
                 | "PARAM" VARIABLE "=" value [ "IN" ( [ value ] ".." [ value ] | "[" value { "," value } "]" ) ]

@@ -69,7 +69,7 @@ def print_statement(statement: ast.Statement) -> str:
 
 
 def _declared(event: ast.EventDeclaration) -> str:
-    more = event.further, event.format, event.missing, event.records, event.key, event.when
+    more = event.further, event.format, event.missing, event.records, event.key, event.when, event.distinct
     return declaration(event.name, event.attributes, event.iri, event.time, event.start, event.end, *more)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
-from cep.core.relation import END, FIRST, ORDER, START, Table, concat, rows
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, rows
 from cep.core.stable_order import ranks, stable_order, stable_order_of
 from cep.operators.goals.intrinsics import bare, bare_linear
 from cep.operators.goals.keys import mix
@@ -152,18 +152,20 @@ def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @bare
-def _same(table, i, j):  # type: ignore[no-untyped-def]
-    for c in range(FIRST, table.shape[0]):
+def _same(table, i, j, since):  # type: ignore[no-untyped-def]
+    """Whether two rows are equal from the word `since` on."""
+    for c in range(since, table.shape[0]):
         if table[c, i] != table[c, j]:
             return False
     return True
 
 
 @njit(linear=True, cache=True)
-def _firsts(table):  # type: ignore[no-untyped-def]
-    """Which rows are the first of their kind among equal (end, start), and how many are not."""
+def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
+    """Write of each row of a sorted table how many before it are equal to it in interval and in all words from `since`
+    on; gives how many rows have some."""
     n = table.shape[1]
-    keep = np.ones(n, np.bool_)
+    numbers[:] = 0
     doubles = 0
     first = 0
     while first < n:
@@ -172,30 +174,29 @@ def _firsts(table):  # type: ignore[no-untyped-def]
             last += 1
         if last - first <= 12:
             for i in range(first + 1, last):
-                for j in range(first, i):
-                    if keep[j] and _same(table, i, j):
-                        keep[i] = False
+                for j in range(i - 1, first - 1, -1):
+                    if _same(table, i, j, since):
+                        numbers[i] = numbers[j] + 1
                         doubles += 1
                         break
         else:
             capacity = 16
             while capacity < 2 * (last - first):
                 capacity *= 2
-            seen = np.full(capacity, -1, np.int64)
+            seen = np.full(capacity, -1, np.int64)  # the latest row of each kind
             for i in range(first, last):
                 hashed = np.uint64(0)
-                for c in range(FIRST, table.shape[0]):
+                for c in range(since, table.shape[0]):
                     hashed = mix(hashed, table[c, i])
                 place = np.int64(hashed & np.uint64(capacity - 1))
-                while seen[place] >= 0 and not _same(table, i, seen[place]):
+                while seen[place] >= 0 and not _same(table, i, seen[place], since):
                     place = (place + 1) & (capacity - 1)
-                if seen[place] < 0:
-                    seen[place] = i
-                else:
-                    keep[i] = False
+                if seen[place] >= 0:
+                    numbers[i] = numbers[seen[place]] + 1
                     doubles += 1
+                seen[place] = i
         first = last
-    return keep, doubles
+    return doubles
 
 
 @bare_linear
@@ -213,23 +214,40 @@ def _plain(table):  # type: ignore[no-untyped-def]
                 return False
             j = i - 1
             while j >= 0 and table[END, i] == table[END, j] and table[START, i] == table[START, j]:
-                if i - j > 12 or _same(table, i, j):
+                if i - j > 12 or _same(table, i, j, FIRST):
                     return False
                 j -= 1
     return True
 
 
-def as_set(tables: Sequence[Table]) -> Table:
-    """Sorted tables as one, identical occurrences (arguments, interval) made one: the first to arrive."""
+def as_set(tables: Sequence[Table], numbered: bool = False) -> Table:
+    """Sorted tables as one, identical occurrences (arguments, interval) made one: the first to arrive. `numbered`:
+    those are identical that have the same number in IDENTITY, too."""
     if len(tables) == 1 and _plain(tables[0]):
         return tables[0]
-    return first_of_equal(by_arrival(concat(tables)))
+    return first_of_equal(by_arrival(concat(tables)), numbered)
 
 
-def first_of_equal(table: Table) -> Table:
-    """Identical occurrences (arguments, interval) of a sorted table made one: the first to arrive."""
-    keep, doubles = _firsts(table)
-    if doubles == 0:
+def first_of_equal(table: Table, numbered: bool = False) -> Table:
+    """Identical occurrences of a sorted table made one, as `as_set` does."""
+    first = first_places(table, numbered)
+    if len(first) == rows(table):
         return table
-    first: Table = take(table, np.flatnonzero(keep))
-    return first
+    found: Table = take(table, first)
+    return found
+
+
+def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:
+    """Where a sorted table has the first of identical occurrences, as `as_set` does."""
+    before = np.empty(rows(table), np.int64)
+    _counted(table, IDENTITY if numbered else FIRST, before)
+    return np.flatnonzero(before == 0)
+
+
+def equal_before(table: Table) -> NDArray[np.int64] | None:
+    """How many rows before each row of a sorted table are equal to it in interval and arguments; None: of no row any
+    is."""
+    if _plain(table):
+        return None
+    numbers = np.empty(rows(table), np.int64)
+    return numbers if _counted(table, FIRST, numbers) else None

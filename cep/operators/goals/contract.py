@@ -175,6 +175,24 @@ class RecordKeeper(Protocol):
         ...
 
 
+@runtime_checkable
+class EventGoal(Protocol):
+    """The goal of an event. `merged`: how many of its records were one with an equal one; `latest_equal`: when the
+    latest record ended that was equal to one before it, where numbers are asked for or it `looks` for such records."""
+
+    merged: int
+    latest_equal: int
+    looks: bool
+
+    def taken(self, table: Table) -> Table:
+        """The event's own input, which is sorted, each record once or with its number."""
+        ...
+
+    def numbered(self, table: Table) -> Table:
+        """The same rows, with their numbers among equal ones in IDENTITY; of a set all have the same one."""
+        ...
+
+
 class Untimed:
     """The part of the contract of operators for which time alone makes nothing."""
 

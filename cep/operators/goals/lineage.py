@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import IDENTITY, Table
+from cep.core.relation import IDENTITY, Table, rows
 from cep.operators.goals import sorted_runs
 from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
 
@@ -23,6 +25,7 @@ class Lineage:
         self._runs: list[Table] = []  # sorted by the whole
         self._new: list[Table] = []
         self._rules: list[Table] = []  # (name, rule), sorted by the name
+        self._equal: list[Table] = []  # (name, how many equal ones are before it), sorted by the name
 
     def name(self, table: Table) -> Ints:
         """Give the rows of a table new names; gives them back."""
@@ -39,6 +42,24 @@ class Lineage:
     def follow(self, names: Ints, rules: Ints) -> None:
         """Each of `names` was made by the rule of that number beside it; said where several rules make an event."""
         sorted_runs.put(self._rules, np.stack([names, rules]), _WHOLE)
+
+    def number(self, names: Ints, numbers: Ints) -> None:
+        """Each of `names` has so many before it that are equal to it."""
+        some = numbers > 0
+        sorted_runs.put(self._equal, np.stack([names[some], numbers[some]]), _WHOLE)
+
+    def numbers_of(self, names: Ints) -> Ints:
+        """How many equal ones are before each of `names`."""
+        found = np.zeros(len(names), np.int64)
+        for run in self._equal:
+            index, at = sorted_runs.found(run, names, _WHOLE)
+            found[index] = run[_PART, at]
+        return found
+
+    def pass_on(self, names: Ints, parts: Ints) -> None:
+        """Each of `names` has the number of the one of `parts` beside it."""
+        if self._equal:
+            self.number(names, self.numbers_of(parts))
 
     def rules_of(self, names: Ints) -> tuple[Ints, Ints]:
         """The rules that made each of `names`, where it was said: pairs (index into names, rule), distinct, sorted."""
@@ -107,36 +128,60 @@ class Lineage:
         settled, self._runs = self._settled(), []
         for run in settled:
             sorted_runs.put(self._runs, run[:, sorted_runs.holds(needed, run[_WHOLE])], _WHOLE)
-        rules, self._rules = self._rules, []
-        for run in rules:
-            sorted_runs.put(self._rules, run[:, sorted_runs.holds(needed, run[_WHOLE])], _WHOLE)
+        for runs in (self._rules, self._equal):
+            before, runs[:] = [*runs], []
+            for run in before:
+                sorted_runs.put(runs, run[:, sorted_runs.holds(needed, run[_WHOLE])], _WHOLE)
         return needed
 
     @property
     def size(self) -> int:
-        """how many edges are kept, and rules of derivations."""
-        return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules))
+        """How many edges are kept, rules of derivations, and numbers of equal occurrences."""
+        return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules, *self._equal))
 
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
         """The edges and rules, or those of these sorted names, and the next name."""
         wholes, parts = self.edges()
-        rules: Table = np.concatenate([np.empty((2, 0), np.int64), *self._rules], axis=1)
+        rules, equal = (
+            np.concatenate([np.empty((2, 0), np.int64), *runs], axis=1) for runs in (self._rules, self._equal)
+        )
         if needed is not None:
             held = sorted_runs.holds(needed, wholes)
             wholes, parts = wholes[held], parts[held]
             rules = rules[:, sorted_runs.holds(needed, rules[_WHOLE])]
-        return to_arrow({"wholes": wholes, "parts": parts, "rules": rules, "next": np.array([self.next], np.int64)})
+            equal = equal[:, sorted_runs.holds(needed, equal[_WHOLE])]
+        arrays = {"wholes": wholes, "parts": parts, "rules": rules, "equal": equal}
+        return to_arrow({**arrays, "next": np.array([self.next], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Take on the edges of a snapshot. CepError: they are none."""
         arrays = from_arrow(batch)
-        demand(arrays.keys() == {"wholes", "parts", "rules", "next"})
+        arrays = {"equal": np.empty((2, 0), np.int64), **arrays}  # snapshots of earlier versions have none
+        demand(arrays.keys() == {"wholes", "parts", "rules", "equal", "next"})
         wholes, parts, rules, following = (arrays[name] for name in ("wholes", "parts", "rules", "next"))
         demand(following.shape == (1,) and wholes.ndim == 1 and wholes.shape == parts.shape)
-        demand(rules.ndim == 2 and len(rules) == 2)
+        equal = arrays["equal"]
+        demand(all(table.ndim == 2 and len(table) == 2 for table in (rules, equal)))
         demand(bool((parts < wholes).all() and (np.diff(wholes) >= 0).all()))  # what made it was there before it
         for names in (wholes, rules[_WHOLE]):
             demand(not names.size or (int(names.min()) >= DERIVED and int(names.max()) < int(following[0])))
-        self._runs, self._new, self._rules = [], [np.stack([arrays["wholes"], arrays["parts"]])], []
-        sorted_runs.put(self._rules, arrays["rules"], _WHOLE)
+        self._runs, self._new = [], [np.stack([wholes, parts])]
+        self._rules, self._equal = [], []
+        sorted_runs.put(self._rules, rules, _WHOLE)
+        sorted_runs.put(self._equal, equal, _WHOLE)
         self.next = int(arrays["next"][0])
+
+
+def numbers(table: Table, lineage: Lineage | None) -> Ints:
+    """How many occurrences of its event are equal to each of a table's and come before it."""
+    found: Ints = table[IDENTITY] if lineage is None else lineage.numbers_of(table[IDENTITY])
+    return found
+
+
+def first_of_each(tables: Sequence[Table], once: Sequence[bool], lineage: Lineage | None) -> list[Table]:
+    """Tables, of some (`once`) only the occurrences that no equal one of their event comes before."""
+    found = list(tables)
+    for place, table in enumerate(tables):
+        if once[place] and rows(table) and (several := numbers(table, lineage) > 0).any():
+            found[place] = np.ascontiguousarray(table[:, ~several])
+    return found

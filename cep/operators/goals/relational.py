@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals.arrival import as_set, by_arrival, places, take, with_constant
+from cep.operators.goals.arrival import as_set, by_arrival, equal_before, first_places, places, take, with_constant
 from cep.operators.goals.contract import (
     Arrays,
     Ints,
@@ -26,7 +27,7 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.heads import Head, columns_of, project
 from cep.operators.goals.in_rounds import InRounds
-from cep.operators.goals.lineage import DERIVED, Lineage
+from cep.operators.goals.lineage import DERIVED, Lineage, numbers
 from cep.plan.types import ColumnType
 from cep.rules.conditions.conditions import Conditions
 from cep.rules.expressions.evaluate import Evaluation, compile_expression, constant_value
@@ -252,47 +253,107 @@ class UnionGoal(Memoryless):
         return by_arrival(concat(made)) if made else empty(len(self.sides[0]))
 
 
-class Project(Memoryless):
-    """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
+class Own(Enum):
+    """What an event's own input is."""
 
-    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several. `distinct`: what the heads
-    make is a set already.
+    SET = "equal records are one"
+    SEVERAL = "equal records are as many, and nobody asks for their numbers"
+    NUMBERED = "equal records are as many, each with a number"
+    HANDED = "occurrences of another stage, with the numbers that they have there"
+
+
+class Project(Memoryless):
+    """The occurrences of an event: input, and what the rules' heads make, rules in program order. Of those that are
+    equal and have the same number, there is one. Without lineage numbers stand in IDENTITY, from 0; else `lineage`
+    knows them by the names.
+
+    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several. `own`: what its own input
+    is; `passing`: the rules that pass numbers on. `distinct`: what the heads make is a set already.
     """
 
     def __init__(
         self,
         width: int,
         heads: Sequence[Head],
-        rules: Sequence[int] = (),
+        rules: Sequence[int],
+        own: Own,
+        passing: Container[int] = (),
         lineage: Lineage | None = None,
         distinct: bool = False,
     ) -> None:
         self.width = width
+        self.own = own
+        self.passing = passing
         self.distinct = distinct
         self.bag = False  # whether nobody minds that what several rules make is there more than once
         self.heads = heads
         self.rules = rules
         self.lineage = lineage
         self.several = len(heads) > 1
-        self.numbers = rules or range(len(heads))
+        self.merged, self.latest_equal, self.looks = 0, BEGINNING, False
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: the event's own input, then a table a head."""
-        made = [inputs[0]] if rows(inputs[0]) else []
+        made = [self.taken(inputs[0])] if rows(inputs[0]) else []
         by: dict[int, int] = {}
-        for table, head, rule in zip(inputs[1:], self.heads, self.numbers, strict=True):
+        for table, head, rule in zip(inputs[1:], self.heads, self.rules, strict=True):
             if not rows(table):
                 continue
-            made.append(head(table))
+            passes = rule in self.passing
             if self.lineage is not None:
-                made[-1], by[len(made) - 1] = self._named(made[-1], self.lineage), rule
+                table = self._named(head(table), self.lineage, passes)
+                by[len(made)] = rule
+            else:
+                table = head(table) if passes else _unnumbered(head(table))
+            made.append(table)
         if not made:
             return empty(self.width)
-        distinct = self.bag or (self.distinct and not rows(inputs[0]))
-        found = by_arrival(concat(made)) if distinct else as_set(made)
+        own = bool(rows(inputs[0]))
+        if own and len(made) == 1:
+            return made[0]
+        if self.bag or (self.distinct and not own):
+            return by_arrival(concat(made))
+        found = self.as_set(made)
         if self.lineage is not None and self.several:
             self._link(made, by, found, self.lineage)
         return found
+
+    def taken(self, table: Table) -> Table:
+        """See `EventGoal`."""
+        if self.own is Own.SEVERAL and not self.looks:
+            return table
+        if self.own in (Own.SET, Own.HANDED):
+            found = self.as_set([table])
+            self.merged += rows(table) - rows(found)
+            return found
+        before = equal_before(table)
+        if before is None:
+            return table
+        self.latest_equal = max(self.latest_equal, int(table[END, before > 0].max()))
+        if self.own is Own.SEVERAL:
+            return table
+        if self.lineage is not None:
+            self.lineage.number(table[IDENTITY], before)
+            return table
+        table = table.copy()
+        table[IDENTITY] = before
+        return table
+
+    def as_set(self, tables: Sequence[Table]) -> Table:
+        """Tables as one, of those that are equal and have the same number the first to arrive."""
+        if self.own is Own.SET:
+            return as_set(tables)
+        if self.lineage is None:
+            return as_set(tables, True)
+        whole = by_arrival(concat(tables))
+        return whole[:, first_places(self.numbered(whole), True)]
+
+    def numbered(self, table: Table) -> Table:
+        """See `EventGoal`."""
+        if self.lineage is not None or self.own is Own.SET:
+            table = table.copy()
+            table[IDENTITY] = 0 if self.own is Own.SET else numbers(table, self.lineage)
+        return table
 
     def every(self, inputs: Sequence[Table]) -> Table:
         """The same inputs: an occurrence as often as it comes or is made, in no order, without names of their own."""
@@ -302,14 +363,18 @@ class Project(Memoryless):
 
     def without_last(self) -> Project:
         """The same without the last rule, which another goal stands for."""
-        made = Project(self.width, self.heads[:-1], self.rules[:-1], self.lineage, self.distinct)
+        own, passing = self.own, self.passing
+        made = Project(self.width, self.heads[:-1], self.rules[:-1], own, passing, self.lineage, self.distinct)
         made.several = self.several
         return made
 
-    def _named(self, table: Table, lineage: Lineage) -> Table:
+    def _named(self, table: Table, lineage: Lineage, passes: bool) -> Table:
         """Occurrences of the event with names of their own, each made of what the head was given."""
         named = table.copy()
-        lineage.link(lineage.name(named), table[IDENTITY])
+        names = lineage.name(named)
+        lineage.link(names, table[IDENTITY])
+        if passes:
+            lineage.pass_on(names, table[IDENTITY])
         return named
 
     def _link(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
@@ -318,7 +383,8 @@ class Project(Memoryless):
         rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])
         names = whole[IDENTITY]
         if rows(found) < rows(whole):  # all that is the same as one that was found has its name
-            _, kinds = np.unique(np.delete(whole, [ORDER, IDENTITY], axis=0), axis=1, return_inverse=True)
+            words = np.delete(self.numbered(whole), ORDER, axis=0)
+            _, kinds = np.unique(words, axis=1, return_inverse=True)
             kinds = kinds.reshape(-1)
             first = np.isin(names, found[IDENTITY])
             of = np.empty(rows(whole), np.int64)
@@ -326,6 +392,15 @@ class Project(Memoryless):
             names = of[kinds]
         derived = (rules >= 0) & (names >= DERIVED)
         lineage.follow(names[derived], rules[derived])
+
+
+def _unnumbered(table: Table) -> Table:
+    """The same occurrences, each as the first of its kind."""
+    if not table[IDENTITY].any():
+        return table
+    table = table.copy()
+    table[IDENTITY] = 0
+    return table
 
 
 def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:

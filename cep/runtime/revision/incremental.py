@@ -9,21 +9,24 @@ it: then it is put right (`settle`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import cast
 
 import numpy as np
 
 from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.signals import stops
-from cep.core.time import END_OF_TIME, Frontier
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
-from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.arrival import by_arrival, equal_before
+from cep.operators.goals.contract import EventGoal
 from cep.operators.goals.keyed_changes import GOES, parts_of, signed
 from cep.operators.goals.reviser import Reviser, apart, concatenated
 from cep.operators.goals.revisers import GoalInPlan, allow_twice, can_run_again, revisers_of
 from cep.plan.dependencies import Dependencies
+from cep.plan.equal import equal_records
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.plan.ties import Ties
@@ -74,6 +77,12 @@ class Incremental:
         """The states of stretches that begin before it are right."""
         self.keys = 0
         """How many keys it had when it was begun."""
+        self.several = _told_apart(plan, machine, self.sets)
+        """The events of the input of which equal records are told apart, and their goals."""
+        self.equal_until = BEGINNING
+        """When the latest of these records ended that was equal to another. Changes are of sets."""
+        self.restored = False
+        """Whether what stretches hold came from a snapshot, and nobody has looked for equal records in it."""
 
     @classmethod
     def of(cls, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> Incremental | None:
@@ -99,6 +108,22 @@ class Incremental:
     @property
     def begun(self) -> bool:
         return bool(self.parts)
+
+    def tells_apart(self, stretches: Sequence[Stretch]) -> bool:
+        """Return True if stretches have equal records that are told apart."""
+        since = stretches[0].since
+        for stretch in stretches if self.restored else ():
+            for event in self.several.keys() & stretch.inputs.keys():
+                self.look_at(stretch.inputs[event].all())
+        self.restored = False
+        self.equal_until = max([self.equal_until, *(goal.latest_equal for goal in self.several.values())])
+        return self.equal_until > since
+
+    def look_at(self, records: Table) -> None:
+        """Look for equal ones among records that are told apart."""
+        records = by_arrival(contiguous(records))
+        if (before := equal_before(records)) is not None:
+            self.equal_until = max(self.equal_until, int(records[END, before > 0].max()))
 
     def cost(self, late: Mapping[str, RowChanges]) -> None:
         """Keys with these changes were run again."""
@@ -282,6 +307,17 @@ class Incremental:
                     held = window_of(stretches[number].given, event, len(self.plan.schemas[event].attributes))
                     held.change(table[:, numbers == number], come)
         self.pending, self.waiting, self.netted = [], 0, 0
+
+
+def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal]:
+    """The events of the input of which it matters how often a record is there, and their goals, which look for equal
+    ones."""
+    about = equal_records(plan)
+    goals = {part.event: cast(EventGoal, part.goal) for part in machine.parts if isinstance(part, SingleGoal)}
+    found = {name: goals[name] for name in sorted(plan.inputs & goals.keys() & (about.numbered | about.several & sets))}
+    for goal in found.values():
+        goal.looks = True
+    return found
 
 
 def _come(late: RowChanges | None, inputs: Table | None) -> Table:

@@ -1,18 +1,20 @@
 """What a push changes of the input: rows that come, and rows that go since they are withdrawn or replaced.
 
-Input is a set: of equal records there is one, and one withdrawal takes it. Of an event with a KEY there is one of each
-key and time, the last that came.
+Equal records are as many, and one withdrawal takes the last of them. Of an event that is a set there is one of equal
+records, and with a KEY one of each key and time, the last that came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cep.core.hashtable import KeySet
+from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, rows
-from cep.operators.goals.arrival import by_arrival, first_of_equal
+from cep.operators.goals.arrival import by_arrival, equal_before, first_of_equal
 from cep.operators.goals.contract import Bools, Ints
 from cep.runtime.revision.row_changes import RowChanges
 
@@ -22,20 +24,36 @@ KnownRows = Callable[[Table, Sequence[int]], Table]
 """All rows of an event that are one of those of a table by the words in these of its rows, among which is the end."""
 
 
+@dataclass(frozen=True, slots=True)
+class InputChanges:
+    """What a push changes of an event; which of its rows withdraw what is not there (`unknown`); how many are left out,
+    since they are equal to others (`merged`)."""
+
+    changes: RowChanges
+    unknown: Ints
+    merged: int = 0
+
+
 def input_changes(
-    pushed: Table, first: int, withdraws: Bools | None, known: KnownRows, last: int, key: tuple[int, ...] | None
-) -> tuple[RowChanges, Ints]:
-    """What rows, in order of their positions, change; and which of them withdraw what is not there.
+    pushed: Table,
+    first: int,
+    withdraws: Bools | None,
+    known: KnownRows,
+    last: int,
+    key: tuple[int, ...] | None,
+    several: bool,
+) -> InputChanges:
+    """What rows, in order of their positions, change.
 
     `first`: the first of their ends; `withdraws`: which rows do that, None: none. `last`: no row known ends after it.
-    `key`: the arguments that make two records of one time the same one; None: all of them. What ends later than all
-    that is known is looked for nowhere: of equal rows that come together the goals make one, as they do without
-    revision.
+    `key`: the arguments that make two records of one time the same one; None: all of them. `several`: equal records
+    are as many. What ends later than all that is known is looked for nowhere.
     """
     ends, none = pushed[END], np.empty(0, np.int64)
-    if first > last and withdraws is None and key is None:
-        return RowChanges(pushed[:, :0], pushed), none
-    asked = ends <= last
+    if withdraws is None and (several or (first > last and key is None)):
+        rest = pushed if several else _each_once(pushed)
+        return InputChanges(RowChanges(pushed[:, :0], rest), none, rows(pushed) - rows(rest))
+    asked = np.zeros(len(ends), np.bool_) if several else ends <= last
     if withdraws is None:
         withdraws = np.zeros(len(ends), np.bool_)
     else:
@@ -43,13 +61,60 @@ def input_changes(
     if key is not None and not asked.all():
         asked |= _twice(pushed[:, ~asked], ends, key)
     if not asked.any():
-        return RowChanges(pushed[:, none], pushed), none
+        return InputChanges(RowChanges(pushed[:, none], pushed), none)
     places = np.flatnonzero(asked)
     mine = pushed[:, places]
     words = [START, END, *(FIRST + at for at in (range(len(mine) - FIRST) if key is None else key))]
-    going, coming, unknown = _changed(mine, withdraws[places], known(mine, words), words, key is not None)
+    if several:
+        going, coming, unknown = _taken_one_by_one(mine, withdraws[places], known(mine, words), words)
+        merged = 0
+    else:
+        going, coming, unknown = _changed(mine, withdraws[places], known(mine, words), words, key is not None)
+        merged = int(np.count_nonzero(~withdraws[places])) - len(coming) if key is None else 0
     asked[places[coming]] = False
-    return RowChanges(going, pushed[:, ~asked] if asked.any() else pushed), places[unknown]
+    return InputChanges(RowChanges(going, pushed[:, ~asked] if asked.any() else pushed), places[unknown], merged)
+
+
+def _each_once(pushed: Table) -> Table:
+    """The rows without those that are equal to one before them."""
+    ordered = by_arrival(contiguous(pushed))
+    before = equal_before(ordered)
+    return pushed if before is None else contiguous(ordered[:, before == 0])
+
+
+def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequence[int]) -> tuple[Table, Ints, Ints]:
+    """Of rows of which equal ones are as many: what goes of those `known`, which rows come, and which are unknown. A
+    withdrawal takes the one that came last before it."""
+    kinds = KeySet(len(words))
+    known = known[:, np.argsort(known[ORDER], kind="stable")]
+    before, _ = kinds.insert(np.ascontiguousarray(known[words].T))
+    group, _ = kinds.insert(np.ascontiguousarray(pushed[words].T))
+    there = np.concatenate([before, group])
+    goes = np.concatenate([np.zeros(len(before), np.bool_), withdraws])
+    # In each kind, in turn: how many are there, never below 0, as brackets that open and close.
+    order = np.argsort(there, kind="stable")
+    taken, unknown = np.zeros(len(there), np.bool_), np.zeros(len(there), np.bool_)
+    _matched(there[order], goes[order], order, np.empty(len(there), np.int64), taken, unknown)
+    coming = np.flatnonzero(~(taken | goes)[len(before) :])
+    return contiguous(known[:, taken[: len(before)]]), coming, np.flatnonzero(unknown[len(before) :])
+
+
+@njit(cache=True)
+def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-untyped-def]
+    """Rows sorted by kind, and otherwise in turn, which are at these `places`: each that `goes` takes the last of its
+    kind that has come and was not `taken`; where there is none it is `unknown`. `stack` has room for all."""
+    depth = 0
+    for i in range(len(kinds)):
+        if i > 0 and kinds[i] != kinds[i - 1]:
+            depth = 0
+        if not goes[i]:
+            stack[depth] = places[i]
+            depth += 1
+        elif depth > 0:
+            depth -= 1
+            taken[stack[depth]] = True
+        else:
+            unknown[places[i]] = True
 
 
 def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:

@@ -8,16 +8,19 @@ import numpy as np
 
 from cep.core.fluents import HOLDS
 from cep.core.hashtable import KeySet
-from cep.core.relation import END, FIRST, ORDER, START, Table, concat, contiguous, empty, rows, slice_until
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows, slice_until
+from cep.plan.equal import equal_records
 from cep.plan.plan import Plan
 from cep.runtime.revision.row_changes import RowChanges
 
 
 def net_changes(
-    plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]], ordered: bool
+    plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]], ordered: bool, numbered: bool
 ) -> Iterator[tuple[str, RowChanges]]:
     """The events that change, of what was given where something was run again, and of what is given now. `ordered`:
-    rows of another order are others, since other stages take them with it."""
+    rows of another order are others, since other stages take them with it; `numbered`: equal occurrences have their
+    numbers in IDENTITY."""
+    several = equal_records(plan).several if numbered else frozenset[str]()
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
         if not any(map(rows, old.get(event, ()))):  # what comes in order was not there before
@@ -25,7 +28,7 @@ def net_changes(
         else:
             before = concat(old[event])
             after, later = _parted(new.get(event, ()), int(before[END].max()))
-            change = _difference(plan, event, before, concat([none, *after]), ordered)
+            change = _difference(plan, event, before, concat([none, *after]), ordered, event in several)
             if later:
                 change = RowChanges(change.going, concat([change.coming, *later]))
         if rows(change.going) or rows(change.coming):
@@ -57,10 +60,10 @@ def all_changes(
             yield event, change
 
 
-def _difference(plan: Plan, event: str, before: Table, after: Table, ordered: bool) -> RowChanges:
+def _difference(plan: Plan, event: str, before: Table, after: Table, ordered: bool, numbered: bool) -> RowChanges:
     fluent = plan.schemas[event].fluent
     bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
-    words = [START, END, *([ORDER] if bounded or ordered else []), *range(FIRST, len(before))]
+    words = [START, END, *([ORDER] if bounded or ordered else []), *range(IDENTITY if numbered else FIRST, len(before))]
     kinds = KeySet(len(words))
     ids, _ = kinds.insert(np.concatenate([before, after], axis=1)[words].T)
     was, is_ = ids[: rows(before)], ids[rows(before) :]

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import END, Table, concat, contiguous, empty, rows, slice_until
+from cep.core.relation import END, IDENTITY, ORDER, Table, concat, contiguous, empty, rows, slice_until
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
@@ -178,14 +178,16 @@ class Revision:
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
         changes = self.incremental
-        if changes is not None and changes.begun and changes.went_on(self.stretches, self.watermark, self.length):
-            self.leave()
+        if changes is not None and changes.begun:
+            gone = changes.went_on(self.stretches, self.watermark, self.length)
+            if gone or changes.tells_apart(self.stretches):
+                self.leave()
         if self.going_back.numbered > KEPT + sum(w.size for each in self.stretches for w in each.inputs.values()):
             self.settle()
         self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made(old, new)
-        found = dict(net_changes(self.plan, old, new, self.window.handed is not None))
+        found = dict(net_changes(self.plan, old, new, self.window.handed is not None, self.lineage is None))
         self.stats += RevisionStats(withdrawn=sum(rows(each.going) for each in found.values()))
         return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # of that it may change, too
 
@@ -247,6 +249,11 @@ class Revision:
             states = zip(goals, stretch.state.base, strict=True)
             stretch.state = KeptState([from_arrow(goal.recoded(to_arrow(each), codes)) for goal, each in states])
 
+    def forget_names(self) -> None:
+        """Take the positions of rows out of IDENTITY, where an earlier version put them."""
+        for _, table in self._tables():
+            table[IDENTITY] = 0
+
     def names(self) -> list[Ints]:
         """The identities of what the window and its states hold, for lineage."""
         if self.lineage is None:
@@ -295,6 +302,13 @@ class Revision:
         if changes is None:
             return False
         late = {event: joined(self.late[event]) for event in sorted(self.late)}
+        for event in changes.several.keys() & late.keys():
+            words = [row for row in range(len(late[event].coming)) if row not in (ORDER, IDENTITY)]
+            changes.look_at(self.known(event, late[event].coming, words))
+        if changes.tells_apart(self.stretches):
+            if changes.begun:
+                self.leave()
+            return False
         now = self._frontier(self.watermark, at)
         if not changes.begun:
             tables = [table for each in late.values() for table in (each.going, each.coming)]
@@ -313,6 +327,14 @@ class Revision:
             ahead = now if until >= END_OF_TIME else self._frontier(until, at)
             waiting = sorted(self.waiting.items()) if ahead is not now else []
             inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
+            for event in changes.several.keys() & inputs.keys():
+                changes.look_at(inputs[event])
+            if changes.tells_apart(self.stretches):
+                for event, table in inputs.items():
+                    self._window(self.waiting, event).add(table)
+                self.late = {event: [each] for event, each in late.items()}
+                self.leave()
+                return False
             found, made = changes.revise(late, inputs, self.watermark, ahead)
             extend(old, found.old)
             extend(new, found.new)
@@ -376,6 +398,7 @@ class Revision:
         """What is kept by stretch is another: nothing else is kept."""
         if self.incremental is not None:
             self.incremental.leave()
+            self.incremental.restored = True
 
     def settle(self) -> None:
         """Put what late changes made of the states of some keys in their place, and forget the numbers of keys."""

@@ -214,6 +214,7 @@ class HoldingGoal(NumberedState, Untimed):
             names = self.lineage.name(table)
             self.lineage.link(names, parts)
             self.lineage.link(names, pairs[:, 2])
+            self.lineage.pass_on(names, parts)
         return table
 
     def _numbers(self) -> int:

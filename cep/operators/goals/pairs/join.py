@@ -20,7 +20,7 @@ from cep.operators.goals.contract import (
     Untimed,
 )
 from cep.operators.goals.keys import Keys
-from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.lineage import Lineage, first_of_each
 from cep.operators.goals.pairs import pair_input, pairing
 from cep.operators.goals.pairs.absence import still_absent
 from cep.operators.goals.pairs.bytecode import stack_cells
@@ -58,8 +58,15 @@ CHUNK = 4096
 class JoinGoal(StoredState, Untimed):
     """The goal of one join node."""
 
-    def __init__(self, spec: JoinSpec, lineage: Lineage | None = None, shared: SharedRows | None = None) -> None:
-        """`shared`: of all goals of a machine, None: of this one."""
+    def __init__(
+        self,
+        spec: JoinSpec,
+        lineage: Lineage | None = None,
+        shared: SharedRows | None = None,
+        once: Sequence[bool] = (),
+    ) -> None:
+        """`shared`: of all goals of a machine, None: of this one; `once`: the inputs of which one of equal occurrences
+        is enough."""
         self.spec = spec
         self.lineage = lineage
         self.shared = shared or SharedRows()
@@ -95,6 +102,7 @@ class JoinGoal(StoredState, Untimed):
         self.absent_chains = np.full((roomy(0, 16), 2), -1, np.int64)
         self.watched = 1024
         self.before: JoinBefore | None = None
+        self.once = once
         widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
         cells = (*widths, stack_cells(self.code), len(spec.absent_key))
         self.scratch = tuple(np.empty(n, np.int64) for n in cells)
@@ -111,6 +119,8 @@ class JoinGoal(StoredState, Untimed):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
+        if any(self.once):
+            inputs = first_of_each(inputs, self.once, self.lineage)
         left, right, *others = self._sides(inputs)
         absent = others[0] if self.spec.absent else empty(0)
         width = len(self.spec.take_left) + len(self.spec.take_right)

@@ -18,7 +18,7 @@ from cep.core.relation import IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.lineage import Lineage, numbers
 from cep.operators.goals.pairs import pair_input
 from cep.operators.goals.pairs.bytecode import Code, stack_cells
 from cep.operators.goals.pairs.join import NO_CODE, NOTHING, JoinGoal
@@ -73,7 +73,10 @@ class LinearRecursion(JoinGoal):
         left_slots = self.keys.slots(base, self.left_key)
         right_slots = self.keys.slots(right, self.right_key, False)
         self.chains = more_chains(self.chains, self.keys.count)
-        arrivals = SideRows(base, left_slots, NOTHING), SideRows(right, right_slots, NOTHING)
+        several = NOTHING
+        if self.spec.policy == "chronological" and rows(base):  # equal ones are used up one by one
+            several = numbers(base, self.lineage)
+        arrivals = SideRows(base, left_slots, several), SideRows(right, right_slots, NOTHING)
         pairs = self._paired(*arrivals, SideRows(empty(0), NOTHING, NOTHING))
         if len(pairs) == 0:
             return base

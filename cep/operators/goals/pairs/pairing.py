@@ -66,7 +66,8 @@ def pair(  # type: ignore[no-untyped-def]
     """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
     `left`, `right`, `absent`: as SideRows; `waiting`, `absences`: as Waiting; the others as in `pair_input`; all are
-    plain tuples, which a call hands over in half the time of named ones. A row of `pairs`
+    plain tuples, which a call hands over in half the time of named ones. With feedback, `left.absent` has
+    the numbers of equal left sides, or nothing. A row of `pairs`
     is (left row, right row, completed by the right side, row derived): rows of the store, but the right one's place in
     the batch where right sides do not wait. `state` says how far it came (see A_I and so on): where there is no room
     for one more pair and one more row, the caller makes room and calls again. That is all that an arrival writes at
@@ -118,7 +119,11 @@ def pair(  # type: ignore[no-untyped-def]
                 continue
             mine = row
             if side == 0:
-                if rule.feedback and known(hot, cold, chains, slot, left.table, row, rule.width_left):
+                if (
+                    rule.feedback
+                    and (left.absent.shape[0] == 0 or left.absent[row] == 0)
+                    and known(hot, cold, chains, slot, left.table, row, rule.width_left)
+                ):
                     continue
                 put(hot, cold, count, left.table, row, slot, 0, rule.width_left)
                 if rule.absence == ABSENT_LEFT:

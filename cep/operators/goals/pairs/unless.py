@@ -25,7 +25,7 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
 from cep.operators.goals.intrinsics import prefetch
 from cep.operators.goals.keys import Keys
-from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.lineage import Lineage, first_of_each
 from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import (
     END,
@@ -135,9 +135,9 @@ class DeadlineSpec:
 
 
 class AbsenceDeadline(StoredState):
-    """The goal of one UNLESS node. Inputs: left, absent."""
+    """The goal of one UNLESS node. Inputs: left, absent. `once`: those of which one of equal occurrences is enough."""
 
-    def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None) -> None:
+    def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None, once: Sequence[bool] = ()) -> None:
         self.spec = spec
         self.lineage = lineage
         self.left_key = np.array(spec.left_key, np.int64)
@@ -146,9 +146,10 @@ class AbsenceDeadline(StoredState):
         self.count = self.first = 0
         self.keys = Keys(len(spec.left_key))
         self.chains = np.full((roomy(0, 16), 2), -1, np.int64)
+        self.once = once
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        left, absent = inputs
+        left, absent = first_of_each(inputs, self.once, self.lineage) if any(self.once) else inputs
         if not rows(left) and self.first == self.count:
             return empty(self.spec.width)
         left_slots = self.keys.slots(left, self.left_key)
@@ -219,8 +220,9 @@ class AbsenceDeadline(StoredState):
         return alive, 8 * used
 
 
-def deadline_of(node: Deadline, builder: GoalBuilder) -> Goal:
+def deadline_of(node: Deadline, builder: GoalBuilder, number: int) -> Goal:
     """The goal of a node."""
+    once = builder.equal.once.get(number, ())
     left, absent = builder.types(node.left), builder.types(node.absent)
     mine, theirs = builder.keys(node.key, left, absent)
     left_key, left_added = builder.widened_key(mine, left)
@@ -236,9 +238,10 @@ def deadline_of(node: Deadline, builder: GoalBuilder) -> Goal:
                 codes_of([*left, *others(mine, left)]),
             ),
             builder.lineage,
+            once,
         )
         wide = WithConvertedKeys(inner, (left_added, absent_added), (left, absent))
         wide.drop = len(left_added)
         return wide
     spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, codes_of(left))
-    return with_converted_keys(AbsenceDeadline(spec, builder.lineage), ((), absent_added), (left, absent))
+    return with_converted_keys(AbsenceDeadline(spec, builder.lineage, once), ((), absent_added), (left, absent))
