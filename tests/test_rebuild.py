@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -212,9 +212,8 @@ def test_a_flipped_bit_in_a_rebuilt_store_is_noticed(half: Path, tmp_path: Path)
         for _, data in flipped(path.read_bytes(), 3, Random(number)):
             trial = Path(shutil.copytree(half, tmp_path / "trial"))
             (trial / path.relative_to(half)).write_bytes(data)
-            with suppress(Corruption, RuntimeError, OSError):
-                assert read(trial) == whole
-                assert not (trial / path.relative_to(half)).exists(), "RocksDB has merged it into another"
+            with pytest.raises((Corruption, RuntimeError, OSError)):
+                read(trial)
             shutil.rmtree(trial)
     assert read(half) == whole
 

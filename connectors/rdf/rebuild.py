@@ -77,6 +77,7 @@ class Rebuild:
         _apply(writer, _changes(self._path), self._applied)
         writer.flush()
         del writer  # closes it
+        files.note()  # what was merged meanwhile
         _sync(self._new)
 
 
