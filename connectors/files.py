@@ -15,6 +15,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.signals import stops
 from cep.core.storage.failures import StorageError
+from cep.core.storage.urls import is_url
 from cep.core.suggest import astray
 from connectors.ahead import without_ahead
 from connectors.batch import Batch, Block, DeadLetter
@@ -36,6 +37,7 @@ from connectors.sosa import Documents, read_observations
 from connectors.sources import Sources
 from connectors.streams import ByteStream
 from connectors.tcp import connected
+from connectors.unfinished import is_being_written
 
 CHUNK = 1 << 24
 """Bytes of text that are read at once."""
@@ -161,9 +163,16 @@ def _read(
                 yield without_ahead(batch) if size is None and sources is not None and sources.lasting else batch
                 first = block.beyond
         done += size or 0
-        if remarks := (*folded.remarks(one.path), *units.remarks()):
+        if remarks := (*folded.remarks(one.path), *units.remarks(), *_unfinished(one)):
             yield Batch({}, [], [], done, total, remarks=remarks)
     yield from listen(feeds, schemas, rows, first, idle, rest, sources)
+
+
+def _unfinished(one: Input) -> Iterator[str]:
+    """What is told of a file that somebody is still writing, where the system can tell."""
+    if one.size is not None and not is_url(one.path) and is_being_written(one.path):
+        text = f"{one.path} was still being written when it was read: its last records may be missing, or in parts"
+        yield f"{text}; write such files under another name, `.{os.path.basename(one.path)}`, and rename them"
 
 
 def _whole(one: Input, sources: Sources | None) -> bool:

@@ -181,7 +181,7 @@ def _stored(path: str, known: Set[str]) -> list[str]:
                 raise CepError(f"{path}: no such file", hint=_beside(path), code="no-file")
             every = [there]
             if there.folder:
-                every = [one for one in stored.listed(path) if not one.folder and known_format(one.name)]
+                every = [one for one in stored.listed(path) if not one.folder and _is_read(one.name)]
                 if not every:
                     raise CepError(f"{path}: no file in this folder ends in {', '.join(FORMATS)}", code="no-files")
     except StorageError as error:
@@ -203,7 +203,7 @@ def _instead(pattern: str) -> str:
     if not folder.is_dir():
         return missing(folder / "*") or ""
     with os.scandir(folder) as listed:
-        names = sorted(entry.name for entry in listed if known_format(entry.name))
+        names = sorted(entry.name for entry in listed if _is_read(entry.name))
     if not names:
         return f"the folder `{folder}` holds no file of records, perhaps its folders do: `{folder / '**' / parts[-1]}`"
     shown = ", ".join(f"`{name}`" for name in names[:3])
@@ -216,11 +216,16 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
     with os.scandir(path) as listed:
         there = list(listed)
     new = [entry for entry in there if above + entry.name not in known]
-    files = sorted(entry.name for entry in new if known_format(entry.name) and _is_file(entry))
+    files = sorted(entry.name for entry in new if _is_read(entry.name) and _is_file(entry))
     if not files and len(new) == len(there):
         suffixes = ", ".join(FORMATS)
         raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
     return [str(Path(path, name)) for name in files]
+
+
+def _is_read(name: str) -> bool:
+    """Whether a file of a folder is read: its suffix says its format, and it is not hidden."""
+    return not name.startswith(".") and known_format(name) is not None
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
